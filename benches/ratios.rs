@@ -29,7 +29,7 @@ use creel::{
             AgentUpdate, ForbiddenChanges, StopReason, ToolCall, ToolStatus, TurnEnd, TurnFailure, TurnUsage,
         },
         effect::{Effect, HookJob},
-        event::{Event, SessionOutcome, SessionStarted, UserPresence},
+        event::{Event, SessionEvent, SessionOutcome, SessionStarted, UserPresence},
         hooks::{
             point::HookPoint,
             verdict::{RunEnd, RunResult},
@@ -372,7 +372,7 @@ fn write_journal(path: &Path) -> Result<()> {
         seq: 0,
         inbox: VecDeque::new(),
     };
-    story.tell(Event::SessionStarted(Box::new(began)))?;
+    story.tell(Event::Session(SessionEvent::Started(Box::new(began))))?;
     while story.seq < RECORDS {
         let input = story.inbox.pop_front().unwrap_or(Input::Proceed);
         let step = engine::decide(&story.state, story.now(), input);

@@ -20,7 +20,11 @@ use std::{
 
 use creel::{
     config::ThemeName as Choice,
-    engine::{event::Event, ids::TurnId, time::UnixTime},
+    engine::{
+        event::{Event, TurnEvent},
+        ids::TurnId,
+        time::UnixTime,
+    },
     journal::Record,
     tui::{
         journal_feed::{JournalFeed, RecordSpan},
@@ -72,7 +76,7 @@ fn draw(model: &mut ScreenModel, feed: Option<&JournalFeed>) {
 }
 
 fn said(seq: u64, turn: u64, text: String) -> Record {
-    let event = Event::AgentSaid { iteration: 1, turn: TurnId(turn), text };
+    let event = Event::Turn(TurnEvent::AgentSaid { iteration: 1, turn: TurnId(turn), text });
     Record { v: 1, seq, at: UnixTime(0), session: "bench".into(), event }
 }
 

@@ -21,7 +21,7 @@ use std::{
 use creel::{
     engine::{
         SessionState,
-        event::Event,
+        event::{Event, TaskEvent},
         tasks::{
             builtin::BuiltinAutomation,
             command::{TaskCommand, TaskCompletion},
@@ -105,7 +105,7 @@ fn parse(lines: &[String]) -> Result<Duration> {
 }
 
 fn is_completion(record: &Record) -> bool {
-    matches!(record.event, Event::TaskCompleted(_))
+    matches!(record.event, Event::Task(TaskEvent::Completed(_)))
 }
 
 /// What came of completing every task.

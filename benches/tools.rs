@@ -18,7 +18,7 @@ use creel::{
     config::Settings,
     engine::{
         self, SessionState,
-        event::{ActorKind, Event, SessionStarted, UserPresence},
+        event::{ActorKind, Event, SessionStarted, StopEvent, UserPresence},
         input::{Input, SessionCommand as Asks},
         policy::StopPreset,
         stop::{
@@ -114,7 +114,7 @@ fn stop_hooks() -> Result<Vec<Finding>> {
         let started = Instant::now();
         let step = engine::decide(black_box(&state), UnixTime(2), Input::Proceed);
         let took = started.elapsed();
-        let decided = step.events.iter().any(|event| matches!(event, Event::StopDecided(_)));
+        let decided = step.events.iter().any(|event| matches!(event, Event::Stop(StopEvent::Decided(_))));
         check(decided, "nothing was decided").map(|()| took)
     };
     let all = (0..2_000).map(|_| once()).collect::<Result<Vec<_>>>()?;

@@ -14,7 +14,7 @@ use std::{
 use creel::{
     config::ThemeName as Choice,
     engine::{
-        event::{Event, UserPresence},
+        event::{Event, GateEvent, HookEvent, SessionEvent, UserPresence},
         hooks::verdict::Verdict,
         time::UnixTime,
     },
@@ -54,25 +54,25 @@ const PICTURES: [Picture; 4] = [
         name: "gate",
         scenario: "tests",
         size: (120, 30),
-        last: |event| matches!(event, Event::GateOpened { .. }),
+        last: |event| matches!(event, Event::Gate(GateEvent::Opened { .. })),
     },
     Picture {
         name: "retry-limit",
         scenario: "limit",
         size: (120, 30),
-        last: |event| matches!(event, Event::GateOpened { .. }),
+        last: |event| matches!(event, Event::Gate(GateEvent::Opened { .. })),
     },
     Picture {
         name: "permission",
         scenario: "permission",
         size: (120, 26),
-        last: |event| matches!(event, Event::GateOpened { .. }),
+        last: |event| matches!(event, Event::Gate(GateEvent::Opened { .. })),
     },
 ];
 
 /// Whether the tests of the demo just passed.
 fn tests_passed(event: &Event) -> bool {
-    matches!(event, Event::HookFinished(finished) if finished.hook == "tests" && finished.verdict == Verdict::Pass)
+    matches!(event, Event::Hook(HookEvent::Finished(finished)) if finished.hook == "tests" && finished.verdict == Verdict::Pass)
 }
 
 fn main() -> Result<()> {
@@ -90,7 +90,7 @@ fn take(picture: &Picture) -> Result<String> {
     model.size = picture.size;
     for mut record in records(picture.scenario)? {
         // As if somebody had been there: a gate that the policy answers is not shown.
-        if let Event::SessionStarted(began) = &mut record.event {
+        if let Event::Session(SessionEvent::Started(began)) = &mut record.event {
             began.presence = UserPresence::Attended;
         }
         model.now = record.at;

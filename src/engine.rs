@@ -39,7 +39,7 @@ use std::fmt::Display;
 
 use conversation::ToolStatus;
 use effect::Effect;
-use event::{Event, FinalDeliveryMode, HookFinished, SessionOutcome};
+use event::{AutomationEvent, Event, FinalDeliveryMode, HookEvent, HookFinished, SessionEvent, SessionOutcome};
 use hooks::{
     dispatch::{self, HookDispatch},
     point::{BrokenHookPolicy, HookPoint},
@@ -104,7 +104,9 @@ pub fn decide(state: &SessionState, now: UnixTime, input: Input) -> EngineOutput
         Input::PermissionAsked { turn, ask } => state.on_permission_asked(turn, ask),
         Input::TurnEnded { turn, end } => state.on_turn_ended(turn, end),
         Input::TurnFailed { turn, failure } => state.on_turn_failed(turn, failure, now),
-        Input::ProcessStarted { pid, started } => EngineOutput::record(Event::ProcessStarted { pid, started }),
+        Input::ProcessStarted { pid, started } => {
+            EngineOutput::record(Event::Session(SessionEvent::ProcessStarted { pid, started }))
+        }
         Input::Warned(text) => EngineOutput::record(warning(text)),
         Input::Doomed(reason) => on_doomed(state, reason),
         Input::Command { by, command } => state.on_command(&by, command, now),
@@ -158,7 +160,7 @@ fn on_hook_finished(state: &SessionState, run: RunId, result: RunResult) -> Engi
     finished.piped = !by_hand && dispatch::is_piped(spec, dispatch.point, dispatch::view(&finished), judged.verdict);
     let trouble = trouble(dispatch, &finished, judged.escalates);
     let told = state.only_told(dispatch, &finished.hook, &judged);
-    let step = EngineOutput::record(Event::HookFinished(Box::new(finished)));
+    let step = EngineOutput::record(Event::Hook(HookEvent::Finished(Box::new(finished))));
     trouble.into_iter().chain(told).fold(step, EngineOutput::and)
 }
 
@@ -174,11 +176,13 @@ fn trouble(dispatch: &HookDispatch, finished: &HookFinished, escalates: bool) ->
         RunEnd::Signal(_) | RunEnd::TimedOut | RunEnd::SpawnFailed(_) | RunEnd::Cut => end.describe(),
     };
     match (point.rules().broken, &dispatch.cause) {
-        (BrokenHookPolicy::HookError, dispatch::DispatchCause::Task(task)) => Some(Event::HookError {
-            task: task.id.clone(),
-            data: HookErrorData { hook_name: hook.clone(), error: what, original_event: None },
-            event: None,
-        }),
+        (BrokenHookPolicy::HookError, dispatch::DispatchCause::Task(task)) => {
+            Some(Event::Automation(AutomationEvent::HookError {
+                task: task.id.clone(),
+                data: HookErrorData { hook_name: hook.clone(), error: what, original_event: None },
+                event: None,
+            }))
+        }
         (
             BrokenHookPolicy::Warn | BrokenHookPolicy::HookError | BrokenHookPolicy::Block | BrokenHookPolicy::Escalate,
             _,
@@ -196,7 +200,10 @@ fn on_doomed(state: &SessionState, reason: String) -> EngineOutput {
     }
     let cancel = state.turn_in_flight().map(|prompt| Effect::CancelTurn(prompt.turn));
     let closed = state.close_calls(ToolStatus::Failed, CUT_OFF).fold(EngineOutput::default(), EngineOutput::and);
-    let step =
-        closed.and(Event::LoopEnded { outcome: SessionOutcome::Failed, reason, delivery: FinalDeliveryMode::No });
+    let step = closed.and(Event::Session(SessionEvent::LoopEnded {
+        outcome: SessionOutcome::Failed,
+        reason,
+        delivery: FinalDeliveryMode::No,
+    }));
     cancel.into_iter().fold(step, EngineOutput::then)
 }

@@ -25,7 +25,7 @@ use crate::{
     engine::{
         self, EngineOutput, SessionState,
         effect::{Effect, ExitReason},
-        event::{Event, SessionStarted},
+        event::{Event, SessionEvent, SessionStarted},
         input::Input,
         tasks::{graph::TaskGraph, inherit::inherit},
     },
@@ -114,7 +114,7 @@ impl SessionRuntime {
         let state = SessionState::new(&folder.name, began.clone(), at);
         let agent = start_agent(&state, folder, &scene, &[])?;
         let mut journal = Journal::create(folder)?;
-        let records = journal.append(at, vec![Event::SessionStarted(Box::new(began))])?;
+        let records = journal.append(at, vec![Event::Session(SessionEvent::Started(Box::new(began)))])?;
         let gatekeepers = gatekeepers(&state, folder, &scene, BTreeMap::new());
         let fallbacks = fallbacks(&state, &gatekeepers, BTreeMap::new());
         let mut runtime = Self::new(state, journal, scene, (agent, gatekeepers, fallbacks));

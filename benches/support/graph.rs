@@ -6,7 +6,7 @@ use creel::{
     config,
     engine::{
         self, SessionState,
-        event::{ActorKind, Event, SessionStarted, UserPresence},
+        event::{ActorKind, Event, SessionEvent, SessionStarted, UserPresence},
         input::{Input, SessionCommand},
         policy::SessionPlan,
         tasks::command::{NewTask, TaskCommand},
@@ -27,7 +27,7 @@ const NOW: UnixTime = UnixTime(1_794_735_000_123);
 pub(crate) fn session(tasks: u32) -> Result<(SessionState, Vec<Record>)> {
     let began = began(plan()?);
     let mut state = SessionState::new("bench", began.clone(), NOW);
-    let mut records = vec![record(1, Event::SessionStarted(Box::new(began)))];
+    let mut records = vec![record(1, Event::Session(SessionEvent::Started(Box::new(began))))];
     for n in 0..tasks {
         let task = NewTask {
             id: Some(name(n)),

@@ -18,7 +18,7 @@ use crate::{
     config::{NatsConfig, UiSettings, paths},
     engine::{
         effect::ExitReason,
-        event::{ActorKind, SessionOutcome, StopTiming, UserPresence},
+        event::{ActorKind, Event, SessionEvent, SessionOutcome, StopTiming, UserPresence},
         input::SessionCommand,
         session::gate::GateKind,
         submit::{PipelineKind, PipelineOutcome},
@@ -354,7 +354,7 @@ pub(super) fn tell_the_end(folder: &SessionDir) {
     let mut narrator = RecordFormatter::new(ColourMode::for_stream(&io::stdout()), HookOutputMode::Told);
     let mut last = String::new();
     let read = journal::read(&folder.journal(), |record| {
-        if matches!(record.event, crate::engine::event::Event::SessionEnded { .. }) {
+        if matches!(record.event, Event::Session(SessionEvent::Ended { .. })) {
             last = narrator.tell(&record);
         } else {
             narrator.follow(&record.event);

@@ -12,7 +12,11 @@ use crate::{
         record_formatter::{HookOutputMode, RecordFormatter},
     },
     config::Settings,
-    engine::{SessionState, event::Event, time::UnixTime},
+    engine::{
+        SessionState,
+        event::{Event, TurnEvent},
+        time::UnixTime,
+    },
     journal::{self, JournalError, SessionDir, record::rfc3339},
     nats::{heartbeat::SessionHeartbeat, remote_journal::RemoteJournal},
     present::{
@@ -195,7 +199,7 @@ fn print_each(folder: &SessionDir, mut text: impl FnMut(&journal::Record) -> Str
 }
 
 fn prompt(record: &journal::Record, paint: ColourMode) -> String {
-    let Event::PromptSent(prompt) = &record.event else { return String::new() };
+    let Event::Turn(TurnEvent::PromptSent(prompt)) = &record.event else { return String::new() };
     let reason = format!("{:?}", prompt.reason).to_lowercase();
     let head = format!("── turn {} · iteration {} · {reason} · {}", prompt.turn, prompt.iteration, rfc3339(record.at));
     format!("{}\n{}\n\n", paint.paint(TextRole::Heading, head), plain(&prompt.text))

@@ -5,7 +5,11 @@ use std::collections::HashMap;
 use crate::{
     engine::{
         conversation::{AgentPermissionRequest, PlanEntry, StopReason, ToolCall, ToolStatus},
-        event::{Event, HookFinished, IterationOutcome, PromptReason, PromptSent, SessionOutcome},
+        event::{
+            AutomationEvent, Event, GateEvent, HookEvent, HookFinished, IterationOutcome, PendingEvent, PipelineEvent,
+            PromptReason, PromptSent, RetryEvent, SessionEvent, SessionOutcome, SteeringEvent, StopEvent, TaskEvent,
+            TurnEvent, UsageLimitEvent, WorkflowEvent,
+        },
         hooks::verdict::{RunEnd, Verdict},
         ids::RunId,
         session::gate::GateKind,
@@ -89,10 +93,11 @@ impl RecordFormatter {
 
     /// The lines for a record; empty for what only programs want to know.
     pub fn tell(&mut self, record: &Record) -> String {
-        if let Event::AgentSaid { text, .. } = &record.event {
+        if let Event::Turn(TurnEvent::AgentSaid { text, .. }) = &record.event {
             return self.speak(text);
         }
-        let ended = if let Event::HookFinished(finished) = &record.event { Some(finished.run) } else { None };
+        let ended =
+            if let Event::Hook(HookEvent::Finished(finished)) = &record.event { Some(finished.run) } else { None };
         let heard = ended.map(|run| self.hear_out(run)).unwrap_or_default();
         let line = self.line(&record.event);
         self.follow(&record.event);
@@ -104,14 +109,14 @@ impl RecordFormatter {
     /// Takes in an event without telling it: what was told before, or by somebody else.
     pub fn follow(&mut self, event: &Event) {
         self.requests.follow(event);
-        if let Event::SessionStarted(began) = event {
+        if let Event::Session(SessionEvent::Started(began)) = event {
             self.project.clone_from(&began.cwd);
-        } else if let Event::IterationStarted { .. } = event {
+        } else if let Event::Session(SessionEvent::IterationStarted { .. }) = event {
             self.iteration = UsageTotals::default();
-        } else if let Event::TurnEnded { spent, .. } | Event::TurnFailed { spent, .. } = event {
+        } else if let Event::Turn(TurnEvent::Ended { spent, .. } | TurnEvent::Failed { spent, .. }) = event {
             self.iteration.add(*spent);
             self.total.add(*spent);
-        } else if let Event::AgentPlanned { entries, .. } = event {
+        } else if let Event::Turn(TurnEvent::AgentPlanned { entries, .. }) = event {
             self.plan = entries.iter().map(|entry| entry.content.clone()).collect();
         }
     }
@@ -176,129 +181,150 @@ impl RecordFormatter {
             return Some(self.toned(tone, format!("  {line}")));
         }
         Some(match event {
-            Event::SessionStarted(began) => paint.paint(
+            Event::Session(SessionEvent::Started(began)) => paint.paint(
                 TextRole::Heading,
                 format!("session started · agent {} · up to {}", plain(&began.agent), iterations(began.max_iterations)),
             ),
-            Event::SessionResumed { cut, paused, .. } => {
+            Event::Session(SessionEvent::Resumed { cut, paused, .. }) => {
                 let cut =
                     if cut.is_empty() { String::new() } else { format!(" · done again: {}", plain(&cut.join(", "))) };
                 let paused = if *paused { " · still paused: `creel unpause` continues it" } else { "" };
                 paint.paint(TextRole::Heading, format!("session resumed{cut}{paused}"))
             }
-            Event::IterationStarted { iteration } => {
+            Event::Session(SessionEvent::IterationStarted { iteration }) => {
                 paint.paint(TextRole::Heading, format!("── iteration {iteration} ──"))
             }
-            Event::IterationCompleted { iteration, outcome } => self.iteration(*iteration, *outcome),
-            Event::HookStarted { point, hook, .. } => {
+            Event::Session(SessionEvent::IterationCompleted { iteration, outcome }) => {
+                self.iteration(*iteration, *outcome)
+            }
+            Event::Hook(HookEvent::Started { point, hook, .. }) => {
                 paint.paint(TextRole::Faint, format!("  ▸ {point}: {}", first_line(&plain(hook), LINE)))
             }
-            Event::HookFinished(finished) => self.hook(finished),
-            Event::HookDisabled { point, hook, .. } => {
+            Event::Hook(HookEvent::Finished(finished)) => self.hook(finished),
+            Event::Hook(HookEvent::Disabled { point, hook, .. }) => {
                 format!("  hook `{}` at {point} is off for this session", plain(hook))
             }
-            Event::HookEnabled { point, hook, .. } => format!("  hook `{}` at {point} is on again", plain(hook)),
-            Event::PendingAdded { item, hook, bytes, .. } => {
+            Event::Hook(HookEvent::Enabled { point, hook, .. }) => {
+                format!("  hook `{}` at {point} is on again", plain(hook))
+            }
+            Event::Pending(PendingEvent::Added { item, hook, bytes, .. }) => {
                 format!("  held: item {item} of `{}`, {bytes} bytes", plain(hook))
             }
-            Event::PendingSkipped { item, .. } => format!("  item {item} will not be delivered"),
-            Event::PendingRestored { item, .. } => format!("  item {item} will be delivered after all"),
-            Event::PendingEdited { item, .. } => format!("  item {item} was edited"),
-            Event::PromptSent(prompt) => self.prompt(prompt),
-            Event::ToolCalled { tool, .. } => self.tool(tool),
-            Event::ToolUpdated { tool, .. } if tool.status == ToolStatus::Failed => self.tool(tool),
-            Event::AgentPlanned { entries, .. } => self.planned(entries),
-            Event::AgentNoted { what, text, .. } => {
+            Event::Pending(PendingEvent::Skipped { item, .. }) => format!("  item {item} will not be delivered"),
+            Event::Pending(PendingEvent::Restored { item, .. }) => format!("  item {item} will be delivered after all"),
+            Event::Pending(PendingEvent::Edited { item, .. }) => format!("  item {item} was edited"),
+            Event::Turn(TurnEvent::PromptSent(prompt)) => self.prompt(prompt),
+            Event::Turn(TurnEvent::ToolCalled { tool, .. }) => self.tool(tool),
+            Event::Turn(TurnEvent::ToolUpdated { tool, .. }) if tool.status == ToolStatus::Failed => self.tool(tool),
+            Event::Turn(TurnEvent::AgentPlanned { entries, .. }) => self.planned(entries),
+            Event::Turn(TurnEvent::AgentNoted { what, text, .. }) => {
                 let said = first_line(&plain(text), LINE);
                 paint.paint(TextRole::Faint, format!("  · {}: {said}", first_line(&plain(what), LINE)))
             }
-            Event::PermissionAsked { ask, .. } => self.asked(ask),
-            Event::TurnEnded { stop_reason, .. } => paint.paint(TextRole::Warning, cut_short(*stop_reason)?),
-            Event::TurnFailed { error, .. } => {
+            Event::Turn(TurnEvent::PermissionAsked { ask, .. }) => self.asked(ask),
+            Event::Turn(TurnEvent::Ended { stop_reason, .. }) => {
+                paint.paint(TextRole::Warning, cut_short(*stop_reason)?)
+            }
+            Event::Turn(TurnEvent::Failed { error, .. }) => {
                 paint.paint(TextRole::Bad, format!("  ✗ turn failed: {}", plain(error).trim_end()))
             }
-            Event::Delivered { items } => {
+            Event::Pending(PendingEvent::Delivered { items }) => {
                 let ids = items.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
                 paint.paint(TextRole::Good, format!("  ✓ delivered: item {ids}"))
             }
-            Event::RetryCounted { used, limit, reason, no_progress, .. } => {
+            Event::Retry(RetryEvent::Counted { used, limit, reason, no_progress, .. }) => {
                 paint.paint(TextRole::Warning, retry(*used, *limit, reason, *no_progress))
             }
-            Event::RetryLimitReached { used, limit, hook } => {
+            Event::Retry(RetryEvent::LimitReached { used, limit, hook }) => {
                 paint.paint(TextRole::Bad, format!("  ↻ retry limit reached ({used}/{limit}) by `{}`", plain(hook)))
             }
-            Event::LimitReached(reached) => paint.paint(TextRole::Warning, format!("  ◷ {}", limit_reached(reached))),
-            Event::AgentSwitched { from, to, reason, .. } => {
+            Event::UsageLimit(UsageLimitEvent::Reached(reached)) => {
+                paint.paint(TextRole::Warning, format!("  ◷ {}", limit_reached(reached)))
+            }
+            Event::UsageLimit(UsageLimitEvent::AgentSwitched { from, to, reason, .. }) => {
                 let (from, to, reason) = (plain(from), plain(to), plain(reason));
                 paint.paint(TextRole::Warning, format!("  ⇄ `{to}` takes over from `{from}`: {reason}"))
             }
-            Event::WaitSkipped { by } => format!("  ◷ the wait ends now (by {by})"),
-            Event::BackoffStarted { wait_ms, .. } => format!("  waits {wait_ms}"),
-            Event::GateOpened { gate, reason, about, .. } if *about != GateKind::Permission => {
+            Event::UsageLimit(UsageLimitEvent::WaitSkipped { by }) => format!("  ◷ the wait ends now (by {by})"),
+            Event::Retry(RetryEvent::BackoffStarted { wait_ms, .. }) => format!("  waits {wait_ms}"),
+            Event::Gate(GateEvent::Opened { gate, reason, about, .. }) if *about != GateKind::Permission => {
                 paint.paint(TextRole::Warning, format!("  ◆ gate {gate}: {}", first_line(&plain(reason), LINE)))
             }
-            Event::GateAnswered { gate, choice, by, .. } => {
+            Event::Gate(GateEvent::Answered { gate, choice, by, .. }) => {
                 self.permitted(event).unwrap_or_else(|| format!("  ◆ gate {gate}: {} (by {})", choice.name(), by))
             }
-            Event::HookError { data, .. } => {
+            Event::Automation(AutomationEvent::HookError { data, .. }) => {
                 paint.paint(TextRole::Warning, format!("  ! hook `{}`: {}", plain(&data.hook_name), plain(&data.error)))
             }
-            Event::Paused { turn: Some(turn), .. } => format!(
+            Event::Steering(SteeringEvent::Paused { turn: Some(turn), .. }) => format!(
                 "  paused: turn {turn} was cancelled; `creel message TEXT` replaces it, `creel unpause` sends it again"
             ),
-            Event::Paused { turn: None, .. } => "  paused".into(),
-            Event::Unpaused { .. } => "  goes on".into(),
-            Event::MessageQueued { text, .. } => format!("  message for the agent: {}", first_line(&plain(text), LINE)),
-            Event::StopRequested { .. } => paint.paint(TextRole::Warning, "  stopping"),
-            Event::Warning { text } => paint.paint(TextRole::Warning, format!("  ! {}", plain(text))),
-            Event::SessionEnded { outcome, iterations, reason } => self.ended(*outcome, *iterations, reason),
+            Event::Steering(SteeringEvent::Paused { turn: None, .. }) => "  paused".into(),
+            Event::Steering(SteeringEvent::Unpaused { .. }) => "  goes on".into(),
+            Event::Steering(SteeringEvent::MessageQueued { text, .. }) => {
+                format!("  message for the agent: {}", first_line(&plain(text), LINE))
+            }
+            Event::Steering(SteeringEvent::StopRequested { .. }) => paint.paint(TextRole::Warning, "  stopping"),
+            Event::Session(SessionEvent::Warning { text }) => {
+                paint.paint(TextRole::Warning, format!("  ! {}", plain(text)))
+            }
+            Event::Session(SessionEvent::Ended { outcome, iterations, reason }) => {
+                self.ended(*outcome, *iterations, reason)
+            }
             // What the agent asks leave for was told when it asked.
-            Event::GateOpened { .. }
-            | Event::HooksDue { .. }
-            | Event::HookRequested { .. }
-            | Event::AgentSaid { .. }
-            | Event::AgentThought { .. }
-            | Event::AgentUsed { .. }
-            | Event::ConversationOpened { .. }
-            | Event::ToolUpdated { .. }
-            | Event::TaskCreated(_)
-            | Event::TaskStarted(_)
-            | Event::TaskCompleted(_)
-            | Event::TaskBlocked(_)
-            | Event::TaskDeleted(_)
-            | Event::TaskUpdated(_)
-            | Event::DependencyAdded(_)
-            | Event::DependencyRemoved(_)
-            | Event::DependencySatisfied(_)
-            | Event::AgentMetrics(_)
-            | Event::Custom(_)
-            | Event::ActionError(_)
-            | Event::AutomationDue { .. }
-            | Event::AutomationDecided { .. }
-            | Event::WorkflowStarted(_)
-            | Event::WorkflowStepStarted { .. }
-            | Event::WorkflowStepEnded(_)
-            | Event::WorkflowEnded { .. }
-            | Event::RulesDue { .. }
-            | Event::RuleStarted { .. }
-            | Event::RuleChecked { .. }
-            | Event::StopDecided(_)
-            | Event::Checkpoint(_)
-            | Event::StopHookRegistered { .. }
-            | Event::StopHooksCleared { .. }
-            | Event::AgentLoopStarted { .. }
-            | Event::AgentLoopAdvanced { .. }
-            | Event::JudgementAsked { .. }
-            | Event::AgentLoopEnded { .. }
-            | Event::CompletionPromised { .. }
-            | Event::PipelineRequested { .. }
-            | Event::PipelineStarted { .. }
-            | Event::RemediationCounted { .. }
-            | Event::ReviewStarted { .. }
-            | Event::Reviewed { .. }
-            | Event::PipelineEnded { .. }
-            | Event::ProcessStarted { .. }
-            | Event::LoopEnded { .. }
+            Event::Gate(GateEvent::Opened { .. })
+            | Event::Hook(HookEvent::Due { .. } | HookEvent::Requested { .. })
+            | Event::Turn(
+                TurnEvent::AgentSaid { .. }
+                | TurnEvent::AgentThought { .. }
+                | TurnEvent::AgentUsed { .. }
+                | TurnEvent::ConversationOpened { .. }
+                | TurnEvent::ToolUpdated { .. },
+            )
+            | Event::Task(
+                TaskEvent::Created(_)
+                | TaskEvent::Started(_)
+                | TaskEvent::Completed(_)
+                | TaskEvent::Blocked(_)
+                | TaskEvent::Deleted(_)
+                | TaskEvent::Updated(_)
+                | TaskEvent::DependencyAdded(_)
+                | TaskEvent::DependencyRemoved(_)
+                | TaskEvent::DependencySatisfied(_)
+                | TaskEvent::AgentMetrics(_)
+                | TaskEvent::Custom(_)
+                | TaskEvent::ActionError(_),
+            )
+            | Event::Automation(AutomationEvent::Due { .. } | AutomationEvent::Decided { .. })
+            | Event::Workflow(
+                WorkflowEvent::Started(_)
+                | WorkflowEvent::StepStarted { .. }
+                | WorkflowEvent::StepEnded(_)
+                | WorkflowEvent::Ended { .. },
+            )
+            | Event::Stop(
+                StopEvent::RulesDue { .. }
+                | StopEvent::RuleStarted { .. }
+                | StopEvent::RuleChecked { .. }
+                | StopEvent::Decided(_)
+                | StopEvent::CheckpointKept(_)
+                | StopEvent::HookRegistered { .. }
+                | StopEvent::HooksCleared { .. }
+                | StopEvent::LoopStarted { .. }
+                | StopEvent::LoopAdvanced { .. }
+                | StopEvent::JudgementAsked { .. }
+                | StopEvent::LoopEnded { .. }
+                | StopEvent::CompletionPromised { .. },
+            )
+            | Event::Pipeline(
+                PipelineEvent::Requested { .. }
+                | PipelineEvent::Started { .. }
+                | PipelineEvent::RemediationCounted { .. }
+                | PipelineEvent::ReviewStarted { .. }
+                | PipelineEvent::Reviewed { .. }
+                | PipelineEvent::Ended { .. },
+            )
+            | Event::Session(SessionEvent::ProcessStarted { .. } | SessionEvent::LoopEnded { .. })
             | Event::Unknown => return None,
         })
     }

@@ -10,7 +10,10 @@
 use super::{
     EngineOutput,
     conversation::ToolStatus,
-    event::{ActorKind, Event, HookFinished, PromptSent, SessionOutcome, UserPresence},
+    event::{
+        ActorKind, Event, HookEvent, HookFinished, PromptSent, SessionEvent, SessionOutcome, UserPresence,
+        WorkflowEvent,
+    },
     hooks::{
         dispatch::{DispatchCause, HookDispatch},
         point::HookPoint,
@@ -46,8 +49,8 @@ impl SessionState {
         let checked = self.judgements().flat_map(|(_, judging)| &judging.checking);
         let cut_rules = checked.map(|rule| format!("run {} of {}", rule.run, rule.hook));
         let cut = cut_runs.chain(cut_steps).chain(cut_rules).chain(turn).collect();
-        let runs = runs.into_iter().map(|run| Event::HookFinished(Box::new(run)));
-        let steps = steps.into_iter().map(|(_, ended)| Event::WorkflowStepEnded(Box::new(ended)));
+        let runs = runs.into_iter().map(|run| Event::Hook(HookEvent::Finished(Box::new(run))));
+        let steps = steps.into_iter().map(|(_, ended)| Event::Workflow(WorkflowEvent::StepEnded(Box::new(ended))));
         // Who resumes a session that was escalated has looked: what it blocked goes on.
         let blocked = self.stop.blocked.iter().filter(|_| self.outcome() == Some(SessionOutcome::Escalated));
         let started = self.unblock(blocked, &ActorKind::Cli.into()).events;
@@ -60,7 +63,8 @@ impl SessionState {
             .fold(self.unasked(&ActorKind::Policy.into()), EngineOutput::and);
         // A user who resumes a session that has ended wants it to continue. A kill is no reason to end a pause.
         let paused = self.steering.paused && self.outcome().is_none();
-        let resumed = before.and(Event::SessionResumed { cut, presence, max_iterations, checkpoint, paused });
+        let resumed =
+            before.and(Event::Session(SessionEvent::Resumed { cut, presence, max_iterations, checkpoint, paused }));
         let granted = self.ended_by_its_budget().map(|why| warning(format!("{why}; as much again is granted")));
         granted.into_iter().chain(self.offer_checkpoint(checkpoint)).fold(resumed, EngineOutput::and)
     }

@@ -33,7 +33,10 @@ use super::{
     EngineOutput,
     conversation::{AgentPermissionRequest, FileContent},
     effect::{Effect, ExitReason},
-    event::{Actor, ActorKind, Event, IterationOutcome, PromptSent, SessionOutcome, SessionStarted, UserPresence},
+    event::{
+        Actor, ActorKind, Event, GateEvent, IterationOutcome, PromptSent, SessionEvent, SessionOutcome, SessionStarted,
+        UserPresence,
+    },
     hooks::{
         dispatch::{DispatchCause, HookDispatch},
         point::HookPoint,
@@ -339,7 +342,7 @@ impl SessionState {
     }
 
     pub(crate) fn open_gate(&self, about: GateKind, reason: String, details: GateDetails) -> EngineOutput {
-        EngineOutput::record(Event::GateOpened {
+        EngineOutput::record(Event::Gate(GateEvent::Opened {
             gate: self.gates.last.next(),
             about,
             choices: details.choices.unwrap_or_else(|| about.choices().to_vec()),
@@ -347,11 +350,14 @@ impl SessionState {
             hook: details.hook,
             items: details.items,
             ask: details.ask,
-        })
+        }))
     }
 
     pub(crate) fn complete_iteration(&self, outcome: IterationOutcome) -> EngineOutput {
-        EngineOutput::record(Event::IterationCompleted { iteration: self.iterations.current, outcome })
+        EngineOutput::record(Event::Session(SessionEvent::IterationCompleted {
+            iteration: self.iterations.current,
+            outcome,
+        }))
     }
 
     /// An interrupt waits for what is in flight, which was told to end, and for nothing else.
@@ -425,7 +431,7 @@ impl SessionState {
 }
 
 pub(crate) fn warning(text: impl Into<String>) -> Event {
-    Event::Warning { text: text.into() }
+    Event::Session(SessionEvent::Warning { text: text.into() })
 }
 
 pub(crate) const POLICY: Actor = Actor::of(ActorKind::Policy);

@@ -22,7 +22,9 @@ use serde::{Deserialize, Serialize};
 use super::{
     EngineOutput,
     effect::{Effect, ExitReason, SubmissionFacts, TaskFacts},
-    event::{Actor, ActorKind, Event, IterationOutcome, SessionOutcome, UserPresence},
+    event::{
+        Actor, ActorKind, Event, HookEvent, IterationOutcome, PipelineEvent, SessionEvent, SessionOutcome, UserPresence,
+    },
     hooks::{
         dispatch::{FinishedRun, HookDispatch},
         point::HookPoint,
@@ -241,7 +243,9 @@ impl SessionState {
             PipelineState { .. } if self.ending.is_some() => {
                 EngineOutput::refuse(format!("the session is ending; `creel {name}` works again when it has ended"))
             }
-            PipelineState { .. } => EngineOutput::record(Event::PipelineRequested { pipeline, by: by.clone() }),
+            PipelineState { .. } => {
+                EngineOutput::record(Event::Pipeline(PipelineEvent::Requested { pipeline, by: by.clone() }))
+            }
         }
     }
 
@@ -250,11 +254,11 @@ impl SessionState {
         if self.outcome().is_none() {
             return EngineOutput::refuse("the session has not ended; go on with it by `creel resume`");
         }
-        EngineOutput::record(Event::PipelineStarted { pipeline, presence })
+        EngineOutput::record(Event::Pipeline(PipelineEvent::Started { pipeline, presence }))
     }
 
     pub(super) fn begin_pipeline(&self, pipeline: PipelineKind) -> EngineOutput {
-        EngineOutput::record(Event::PipelineStarted { pipeline, presence: self.presence })
+        EngineOutput::record(Event::Pipeline(PipelineEvent::Started { pipeline, presence: self.presence }))
     }
 
     /// What was asked for begins between two iterations.
@@ -290,7 +294,7 @@ impl SessionState {
             return EngineOutput::default();
         }
         let iteration = (self.iterations.current > 0).then_some(self.iterations.current);
-        EngineOutput::record(Event::HooksDue { point, iteration, hooks, task: None, by_hand: false })
+        EngineOutput::record(Event::Hook(HookEvent::Due { point, iteration, hooks, task: None, by_hand: false }))
     }
 
     fn all_passed(&self, course: &PipelineRun) -> EngineOutput {
@@ -311,7 +315,13 @@ impl SessionState {
         let is_for_the_agent = failed.remediation.is_some() && !failed.judgement.broken;
         if is_for_the_agent && !failed.judgement.escalates && course.used < limit {
             let (pipeline, hook, used) = (course.pipeline, failed.hook.clone(), course.used + 1);
-            return EngineOutput::record(Event::RemediationCounted { pipeline, used, limit, hook, reason });
+            return EngineOutput::record(Event::Pipeline(PipelineEvent::RemediationCounted {
+                pipeline,
+                used,
+                limit,
+                hook,
+                reason,
+            }));
         }
         let reason = format!("the {} is held by `{}`: {reason}", course.pipeline.name(), failed.hook);
         self.open_gate(course.pipeline.about(), reason, GateDetails::hook(&failed.hook))
@@ -373,14 +383,14 @@ impl SessionState {
             PipelineOutcome::Failed => course.left.as_ref().map(|(_, why)| why.clone()).unwrap_or_default(),
             PipelineOutcome::Cancelled => "stopped by a person".into(),
         };
-        let step = EngineOutput::record(Event::PipelineEnded {
+        let step = EngineOutput::record(Event::Pipeline(PipelineEvent::Ended {
             pipeline: course.pipeline,
             outcome,
             reason: reason.clone(),
             by: course.left_by().cloned(),
             pull_request: course.pull_request.clone(),
             merged: course.merged.clone(),
-        });
+        }));
         let (ended, reason) = match course.back {
             ReturnTo::Loop | ReturnTo::End => return step,
             ReturnTo::Ended(before) => (before, self.ending.as_ref().map_or(reason, |ending| ending.reason.clone())),
@@ -388,7 +398,8 @@ impl SessionState {
         };
         // The pipeline's own record ends the session; this one tells those who wait for it.
         let iterations = self.iterations.current;
-        step.and(Event::SessionEnded { outcome: ended, iterations, reason }).then(Effect::Leave(ExitReason::Ended))
+        step.and(Event::Session(SessionEvent::Ended { outcome: ended, iterations, reason }))
+            .then(Effect::Leave(ExitReason::Ended))
     }
 }
 

@@ -27,7 +27,11 @@ use super::{
     tail::RecordTail,
 };
 use crate::{
-    engine::{SessionState, event::Event, time::UnixTime},
+    engine::{
+        SessionState,
+        event::{Event, GateEvent, PendingEvent, SessionEvent, TurnEvent, UsageLimitEvent},
+        time::UnixTime,
+    },
     journal::session_dir::{PRIVATE_FILE, SessionDir, has_records},
 };
 
@@ -402,7 +406,9 @@ impl Drop for Journal {
 fn must_survive_power_loss(event: &Event) -> bool {
     matches!(
         event,
-        Event::SessionStarted(_) | Event::GateAnswered { .. } | Event::Delivered { .. } | Event::SessionEnded { .. }
+        Event::Session(SessionEvent::Started(_) | SessionEvent::Ended { .. })
+            | Event::Gate(GateEvent::Answered { .. })
+            | Event::Pending(PendingEvent::Delivered { .. })
     )
 }
 
@@ -511,14 +517,14 @@ struct AnsweredPrompts {
 
 impl AnsweredPrompts {
     fn see(&mut self, event: &Event) {
-        if let Event::SessionStarted(began) = event {
+        if let Event::Session(SessionEvent::Started(began)) = event {
             self.own.clone_from(&began.plan.agent);
             self.working.clone_from(&began.plan.agent);
-        } else if let Event::AgentSwitched { to, .. } = event {
+        } else if let Event::UsageLimit(UsageLimitEvent::AgentSwitched { to, .. }) = event {
             self.working.clone_from(to);
-        } else if let Event::PromptSent(prompt) = event {
+        } else if let Event::Turn(TurnEvent::PromptSent(prompt)) = event {
             self.sent = Some((prompt.agent.clone(), prompt.text.clone()));
-        } else if matches!(event, Event::TurnEnded { .. } | Event::TurnFailed { .. }) {
+        } else if matches!(event, Event::Turn(TurnEvent::Ended { .. } | TurnEvent::Failed { .. })) {
             match self.sent.take() {
                 Some((None, text)) if self.working == self.own => self.answered.push(text),
                 Some((None, text)) => self.fallbacks.entry(self.working.clone()).or_default().push(text),
@@ -578,7 +584,9 @@ fn fold_with(
         also(&record);
         match (&mut state, record.event) {
             (Some(state), event) => state.apply(record.at, &event),
-            (None, Event::SessionStarted(began)) => state = Some(SessionState::new(&record.session, *began, record.at)),
+            (None, Event::Session(SessionEvent::Started(began))) => {
+                state = Some(SessionState::new(&record.session, *began, record.at));
+            }
             (None, _) => {}
         }
     })?;

@@ -9,10 +9,7 @@ use std::borrow::Cow;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize, Serializer};
 
-use crate::engine::{
-    event::{CUSTOM, Event},
-    time::UnixTime,
-};
+use crate::engine::{event::Event, time::UnixTime};
 
 /// The format that this creel writes.
 pub const VERSION: u32 = 1;
@@ -84,8 +81,7 @@ impl Record {
             return Err(RecordError::Newer { found: envelope.v });
         }
         let at: Timestamp = envelope.at.parse()?;
-        let is_custom = envelope.kind.starts_with(CUSTOM);
-        let event = if is_custom { Event::read_custom(line)? } else { serde_json::from_str(line)? };
+        let event = Event::read(&envelope.kind, line)?;
         Ok(Self {
             v: envelope.v,
             seq: envelope.seq,
@@ -110,7 +106,7 @@ fn as_rfc3339<S: Serializer>(at: &UnixTime, serializer: S) -> Result<S::Ok, S::E
 mod tests {
     use super::*;
     use crate::engine::{
-        event::{ActorKind, HookFinished},
+        event::{ActorKind, HookEvent, HookFinished, SteeringEvent},
         hooks::{
             point::HookPoint,
             verdict::{RunEnd, Verdict},
@@ -143,7 +139,7 @@ mod tests {
             outcome: None,
             again: false,
         };
-        let line = record(Event::HookFinished(Box::new(finished))).to_line();
+        let line = record(Event::Hook(HookEvent::Finished(Box::new(finished)))).to_line();
         let expected = concat!(
             r#"{"v":1,"seq":7,"at":"2026-11-15T09:30:00.123Z","session":"NAME","kind":"hook_finished","run":3,"#,
             r#""point":"stop","hook":"tests","iteration":1,"end":{"exit":2},"took_ms":12,"verdict":"block","#,
@@ -155,7 +151,10 @@ mod tests {
 
     #[test]
     fn what_is_written_is_read_back() {
-        let written = record(Event::MessageQueued { by: ActorKind::Cli.into(), text: "a\n\u{1f41f} \"b\"".into() });
+        let written = record(Event::Steering(SteeringEvent::MessageQueued {
+            by: ActorKind::Cli.into(),
+            text: "a\n\u{1f41f} \"b\"".into(),
+        }));
         assert_eq!(Record::from_line(&written.to_line()).expect("a record"), written);
     }
 
@@ -166,7 +165,7 @@ mod tests {
         let line = r#"{"v":1,"seq":1,"at":"2026-11-15T09:30:00Z","session":"a","kind":"paused","by":"tui","new":{}}"#;
         assert_eq!(
             Record::from_line(line).expect("a record").event,
-            Event::Paused { by: ActorKind::Tui.into(), turn: None }
+            Event::Steering(SteeringEvent::Paused { by: ActorKind::Tui.into(), turn: None })
         );
     }
 

@@ -30,7 +30,10 @@ use super::{
 };
 use crate::{
     config::NatsConfig,
-    engine::{event::Event, ids::RunId},
+    engine::{
+        event::{Event, HookEvent, SessionEvent, StopEvent},
+        ids::RunId,
+    },
     journal::{Record, SessionDir},
     nats::{
         live_output::LiveOutputReceiver,
@@ -179,7 +182,7 @@ impl RemoteJournal {
             tokio::select! {
                 message = messages.next() => {
                     for record in self.take(&message?)? {
-                        let ended = matches!(record.event, Event::SessionEnded { .. });
+                        let ended = matches!(record.event, Event::Session(SessionEvent::Ended { .. }));
                         let _ = news.send(record.seq);
                         if ended {
                             return Ok(FollowProgress::TheEnd);
@@ -259,7 +262,7 @@ async fn missing(store: &NatsStream, subjects: &SessionSubjects, session: &str) 
 #[expect(clippy::wildcard_enum_match_arm, reason = "nothing else begins a run")]
 fn begins(record: &Record) -> Option<RunId> {
     match &record.event {
-        Event::HookStarted { run, .. } | Event::RuleStarted { run, .. } => Some(*run),
+        Event::Hook(HookEvent::Started { run, .. }) | Event::Stop(StopEvent::RuleStarted { run, .. }) => Some(*run),
         _ => None,
     }
 }

@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::text::{first_line, plain};
 use crate::engine::{
-    event::{Event, HookFinished, StopDecided},
+    event::{Event, HookEvent, HookFinished, RetryEvent, StopDecided, StopEvent},
     hooks::{
         point::HookPoint,
         resolve::HookRef,
@@ -77,20 +77,20 @@ struct HookTally {
 impl HookTallies {
     /// Takes in what happened.
     pub fn take(&mut self, event: &Event) {
-        if let Event::HookFinished(finished) = event {
+        if let Event::Hook(HookEvent::Finished(finished)) = event {
             if finished.end != RunEnd::Cut {
                 self.0.entry(HookRef::new(finished.point, &finished.hook)).or_default().ran(finished);
             }
-        } else if let Event::RetryCounted { hook, .. } = event {
+        } else if let Event::Retry(RetryEvent::Counted { hook, .. }) = event {
             // Only stop hooks send a turn back.
             self.0.entry(HookRef::new(HookPoint::Stop, hook)).or_default().retries += 1;
-        } else if let Event::RuleChecked { rule, passed, took_ms, end, .. } = event {
+        } else if let Event::Stop(StopEvent::RuleChecked { rule, passed, took_ms, end, .. }) = event {
             if *end != Some(RunEnd::Cut) {
                 let tally = self.0.entry(HookRef::new(HookPoint::StopDecision, &format!("rule {rule}"))).or_default();
                 tally.verdicts.push(if *passed { Verdict::Pass } else { Verdict::Fail });
                 tally.took.push(*took_ms);
             }
-        } else if let Event::StopDecided(decided) = event {
+        } else if let Event::Stop(StopEvent::Decided(decided)) = event {
             self.decided(decided);
         }
     }

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use super::text::{first_line, plain};
 use crate::engine::{
     conversation::PermissionOption,
-    event::Event,
+    event::{Event, GateEvent, TurnEvent},
     ids::{GateId, PermissionId},
     session::gate::GateChoice,
 };
@@ -46,18 +46,18 @@ pub enum PermissionOutcome {
 impl TurnPermissions {
     /// Takes in an event.
     pub fn follow(&mut self, event: &Event) {
-        if let Event::PermissionAsked { ask, .. } = event {
+        if let Event::Turn(TurnEvent::PermissionAsked { ask, .. }) = event {
             self.asked.insert(ask.ask, (ask.tool.title.clone(), ask.options.clone()));
-        } else if let Event::GateOpened { gate, ask: Some(ask), .. } = event {
+        } else if let Event::Gate(GateEvent::Opened { gate, ask: Some(ask), .. }) = event {
             self.at = Some((*gate, *ask));
-        } else if let Event::PromptSent(_) = event {
+        } else if let Event::Turn(TurnEvent::PromptSent(_)) = event {
             *self = Self::default();
         }
     }
 
     /// The answer to a request, in words; nothing, if the gate is about something else.
     pub fn tell(&self, event: &Event) -> Option<AnsweredPermission> {
-        let Event::GateAnswered { gate, choice, by, option } = event else { return None };
+        let Event::Gate(GateEvent::Answered { gate, choice, by, option }) = event else { return None };
         let (_, ask) = self.at.filter(|(at, _)| at == gate)?;
         let (title, options) = self.asked.get(&ask)?;
         let (verb, leave) = match choice {

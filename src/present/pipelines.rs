@@ -3,7 +3,7 @@
 use super::text::{first_line, plain};
 use crate::{
     engine::{
-        event::Event,
+        event::{Event, PipelineEvent},
         submit::{PipelineKind, PipelineOutcome, review::ReviewVerdict},
     },
     present::tasks::LineTone,
@@ -17,17 +17,19 @@ const LINE: usize = 200;
 pub fn told(event: &Event) -> Option<(LineTone, String)> {
     let short = |text: &str| first_line(&plain(text), LINE);
     Some(match event {
-        Event::PipelineRequested { pipeline, .. } => {
+        Event::Pipeline(PipelineEvent::Requested { pipeline, .. }) => {
             (LineTone::Plain, format!("a {} was asked for; it begins after this iteration", pipeline.name()))
         }
-        Event::PipelineStarted { pipeline, .. } => (LineTone::Plain, format!("━━ {}", pipeline.name())),
-        Event::RemediationCounted { used, limit, hook, reason, .. } => {
+        Event::Pipeline(PipelineEvent::Started { pipeline, .. }) => {
+            (LineTone::Plain, format!("━━ {}", pipeline.name()))
+        }
+        Event::Pipeline(PipelineEvent::RemediationCounted { used, limit, hook, reason, .. }) => {
             (LineTone::Warning, format!("↻ repair {used}/{limit} of `{}`: {}", short(hook), short(reason)))
         }
-        Event::ReviewStarted { hook, change, .. } => {
+        Event::Pipeline(PipelineEvent::ReviewStarted { hook, change, .. }) => {
             (LineTone::Faint, format!("· {} bytes of change for `{}`", change.len(), short(hook)))
         }
-        Event::Reviewed { said, .. } => {
+        Event::Pipeline(PipelineEvent::Reviewed { said, .. }) => {
             let (tone, sign) = match said.verdict {
                 ReviewVerdict::Approve => (LineTone::Good, "✓"),
                 ReviewVerdict::Block | ReviewVerdict::Unsaid => (LineTone::Warning, "✗"),
@@ -35,7 +37,7 @@ pub fn told(event: &Event) -> Option<(LineTone, String)> {
             let why = short(&said.reason);
             (tone, format!("{sign} review by {}: {}: {why}", short(&said.gatekeeper), said.verdict.name()))
         }
-        Event::PipelineEnded { pipeline, outcome, reason, pull_request, .. } => {
+        Event::Pipeline(PipelineEvent::Ended { pipeline, outcome, reason, pull_request, .. }) => {
             ended(*pipeline, *outcome, &short(reason), pull_request.as_deref())
         }
         _ => return None,

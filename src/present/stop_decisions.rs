@@ -3,7 +3,7 @@
 use super::text::{first_line, plain};
 use crate::{
     engine::{
-        event::{Event, StopDecided},
+        event::{Event, StopDecided, StopEvent},
         policy::{StopHook, StopHookCondition, StopHookKind, StopPreset},
         stop::{StopAction, checkpoint::Checkpoint},
     },
@@ -17,22 +17,22 @@ const LINE: usize = 200;
 #[expect(clippy::wildcard_enum_match_arm, reason = "everything else is not about stop decisions, whatever it is")]
 pub fn told(event: &Event) -> Option<(LineTone, String)> {
     Some(match event {
-        Event::RuleStarted { rule, of, .. } => {
+        Event::Stop(StopEvent::RuleStarted { rule, of, .. }) => {
             (LineTone::Faint, format!("▸ rule: {}{}", short(rule), within(of.as_deref())))
         }
-        Event::RuleChecked { rule, passed, message, took_ms, of, .. } => {
+        Event::Stop(StopEvent::RuleChecked { rule, passed, message, took_ms, of, .. }) => {
             let (tone, mark) = if *passed { (LineTone::Good, "☑") } else { (LineTone::Warning, "☐") };
             (tone, format!("{mark} rule {}: {} · {took_ms}{}", short(rule), short(message), within(of.as_deref())))
         }
-        Event::StopDecided(decided) => decision(decided),
-        Event::Checkpoint(kept) => (LineTone::Plain, checkpoint(kept)),
-        Event::StopHookRegistered { hook_id, task, .. } => {
+        Event::Stop(StopEvent::Decided(decided)) => decision(decided),
+        Event::Stop(StopEvent::CheckpointKept(kept)) => (LineTone::Plain, checkpoint(kept)),
+        Event::Stop(StopEvent::HookRegistered { hook_id, task, .. }) => {
             (LineTone::Plain, format!("stop hook {} registered for {}", short(hook_id), short(task)))
         }
-        Event::StopHooksCleared { task, hooks, .. } => {
+        Event::Stop(StopEvent::HooksCleared { task, hooks, .. }) => {
             (LineTone::Faint, format!("{} of {} cleared", counted(hooks.len(), "stop hook"), short(task)))
         }
-        Event::AgentLoopStarted { loop_id, task, max_iterations, .. } => (
+        Event::Stop(StopEvent::LoopStarted { loop_id, task, max_iterations, .. }) => (
             LineTone::Plain,
             format!(
                 "loop {} over {} started · up to {}",
@@ -41,14 +41,14 @@ pub fn told(event: &Event) -> Option<(LineTone, String)> {
                 counted(*max_iterations as usize, "iteration")
             ),
         ),
-        Event::AgentLoopAdvanced { loop_id, iteration, .. } => {
+        Event::Stop(StopEvent::LoopAdvanced { loop_id, iteration, .. }) => {
             (LineTone::Plain, format!("loop {} is in iteration {iteration}", short(loop_id)))
         }
-        Event::AgentLoopEnded { loop_id, iterations, promise, .. } => {
+        Event::Stop(StopEvent::LoopEnded { loop_id, iterations, promise, .. }) => {
             let after = counted(*iterations as usize, "iteration");
             (LineTone::Plain, format!("loop {} ended after {after}: {promise}", short(loop_id)))
         }
-        Event::CompletionPromised { reason, .. } => {
+        Event::Stop(StopEvent::CompletionPromised { reason, .. }) => {
             (LineTone::Plain, format!("the agent says that the session is complete: {}", short(reason)))
         }
         _ => return None,

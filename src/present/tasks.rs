@@ -4,7 +4,7 @@ use serde_json::{Map, Value};
 
 use super::text::{first_line, plain};
 use crate::engine::{
-    event::Event,
+    event::{Event, WorkflowEvent},
     tasks::{
         record::{TaskRecordData, TaskRecordRef, TaskUpdated},
         workflow::WorkflowOutcome,
@@ -37,15 +37,17 @@ pub fn told(event: &Event) -> Option<(LineTone, String)> {
 fn flow(event: &Event) -> Option<(LineTone, String)> {
     let short = |text: &str| first_line(&plain(text), LINE);
     Some(match event {
-        Event::WorkflowStarted(began) => (LineTone::Plain, format!("workflow {} started", short(&began.workflow))),
-        Event::WorkflowStepEnded(ended) if ended.result.ok => {
+        Event::Workflow(WorkflowEvent::Started(began)) => {
+            (LineTone::Plain, format!("workflow {} started", short(&began.workflow)))
+        }
+        Event::Workflow(WorkflowEvent::StepEnded(ended)) if ended.result.ok => {
             (LineTone::Faint, format!("workflow step {} is done", short(&ended.step)))
         }
-        Event::WorkflowStepEnded(ended) => {
+        Event::Workflow(WorkflowEvent::StepEnded(ended)) => {
             let end = ended.result.end.as_ref().map(|end| format!(": {}", end.describe())).unwrap_or_default();
             (LineTone::Warning, format!("workflow step {} failed{}", short(&ended.step), short(&end)))
         }
-        Event::WorkflowEnded { flow, outcome } => match outcome {
+        Event::Workflow(WorkflowEvent::Ended { flow, outcome }) => match outcome {
             WorkflowOutcome::Done => (LineTone::Good, format!("workflow run {flow} is done")),
             WorkflowOutcome::Failed => (LineTone::Warning, format!("workflow run {flow} failed")),
             WorkflowOutcome::Cut => (LineTone::Warning, format!("workflow run {flow} was stopped")),

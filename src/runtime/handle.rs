@@ -6,7 +6,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::{
     engine::{
-        event::{Actor, Event},
+        event::{Actor, Event, StopEvent},
         ids::RunId,
         input::{Input, SessionCommand},
         stop::agent_loop::{EvaluationRequest, LoopCommand},
@@ -71,11 +71,11 @@ impl JudgementWatcher {
     fn is_about_it(&self, event: &Event) -> bool {
         let is_its = |of: &Option<String>| of.as_ref() == Some(&self.id);
         match event {
-            Event::StopDecided(decided) => is_its(&decided.of),
-            Event::RuleChecked { of, .. } => is_its(of),
-            Event::AgentLoopEnded { loop_id, .. } => *loop_id == self.id,
+            Event::Stop(StopEvent::Decided(decided)) => is_its(&decided.of),
+            Event::Stop(StopEvent::RuleChecked { of, .. }) => is_its(of),
+            Event::Stop(StopEvent::LoopEnded { loop_id, .. }) => *loop_id == self.id,
             // It is recorded in one step with the decision.
-            Event::Checkpoint(_) => true,
+            Event::Stop(StopEvent::CheckpointKept(_)) => true,
             _ => false,
         }
     }
@@ -127,8 +127,8 @@ impl SessionHandle {
         let mut records = Vec::new();
         while let Some(record) = told.recv().await {
             match &record.event {
-                Event::AgentLoopEnded { .. } => return Err(format!("{id} ended before it was judged")),
-                Event::StopDecided(_) => {
+                Event::Stop(StopEvent::LoopEnded { .. }) => return Err(format!("{id} ended before it was judged")),
+                Event::Stop(StopEvent::Decided(_)) => {
                     records.push(record);
                     return Ok(records);
                 }

@@ -3,7 +3,7 @@
 use super::message::{LiveSubscription, ReplyData, RequestKind, SessionQuery, SessionReply, SessionRequest};
 use crate::{
     engine::{
-        event::{Actor, Event},
+        event::{Actor, Event, StopEvent},
         input::SessionCommand,
         tasks::command::{NewTask, TaskCommand},
     },
@@ -60,7 +60,7 @@ async fn refused(desk: &QueryHandle, command: &SessionCommand) -> Option<String>
 async fn told(desk: &QueryHandle, records: &CommandRecords) -> SessionReply {
     for record in records {
         match &record.event {
-            Event::StopHookRegistered { hook_id, .. } => {
+            Event::Stop(StopEvent::HookRegistered { hook_id, .. }) => {
                 let SessionReply { told: Some(ReplyData::StopHooks(all)), .. } =
                     desk.ask(SessionQuery::StopHooks(None)).await
                 else {
@@ -69,9 +69,13 @@ async fn told(desk: &QueryHandle, records: &CommandRecords) -> SessionReply {
                 let own = all.into_iter().filter(|hook| hook.id == *hook_id).collect();
                 return SessionReply::told(ReplyData::StopHooks(own));
             }
-            Event::AgentLoopStarted { loop_id, .. }
-            | Event::AgentLoopAdvanced { loop_id, .. }
-            | Event::AgentLoopEnded { loop_id, .. } => return desk.ask(SessionQuery::Loop(loop_id.clone())).await,
+            Event::Stop(
+                StopEvent::LoopStarted { loop_id, .. }
+                | StopEvent::LoopAdvanced { loop_id, .. }
+                | StopEvent::LoopEnded { loop_id, .. },
+            ) => {
+                return desk.ask(SessionQuery::Loop(loop_id.clone())).await;
+            }
             _ => {}
         }
     }

@@ -21,7 +21,7 @@ use super::view::{GateView, HookView, ItemView, StatusView};
 pub use crate::socket::caller::ClientKind;
 use crate::{
     engine::{
-        event::{Event, StopTiming},
+        event::{Event, StopEvent, StopTiming, TaskEvent},
         hooks::point::HookPoint,
         ids::{GateId, ItemId, RunId},
         input::{GateAnswer, SessionCommand},
@@ -409,8 +409,8 @@ impl SessionReply {
     #[expect(clippy::wildcard_enum_match_arm, reason = "everything else needs no more words than that it was done")]
     pub fn recorded<'a>(events: impl IntoIterator<Item = &'a Event>) -> Self {
         let told = events.into_iter().filter_map(|event| match event {
-            Event::TaskCreated(created) => Some(ReplyData::Added(created.task.clone())),
-            Event::StopHooksCleared { hooks, .. } => Some(ReplyData::Cleared(hooks.len())),
+            Event::Task(TaskEvent::Created(created)) => Some(ReplyData::Added(created.task.clone())),
+            Event::Stop(StopEvent::HooksCleared { hooks, .. }) => Some(ReplyData::Cleared(hooks.len())),
             _ => None,
         });
         told.last().map_or(Self::done(), Self::told)

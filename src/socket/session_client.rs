@@ -5,7 +5,7 @@ use tokio::sync::{mpsc, watch};
 use super::caller::person;
 use crate::{
     engine::{
-        event::{ActorKind, Event},
+        event::{ActorKind, Event, SessionEvent},
         input::SessionCommand,
     },
     journal::SessionDir,
@@ -148,7 +148,7 @@ impl RemoteUpdateSenders {
         for seen in watch {
             let wanted = match seen {
                 Ok(WatchMessage::Record(record)) => {
-                    ended = matches!(record.event, Event::SessionEnded { .. });
+                    ended = matches!(record.event, Event::Session(SessionEvent::Ended { .. }));
                     *next = record.seq + 1;
                     self.news.send(record.seq).is_ok()
                 }

@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 use crate::{
     engine::{
         SessionState,
-        event::Event,
+        event::{Event, StopEvent},
         stop::{StopAction, agent_loop::AgentLoop, checkpoint::Checkpoint, promise::Promise},
         time::TimeSpan,
     },
@@ -130,12 +130,12 @@ impl JudgementView {
         let mut rules = Vec::new();
         let mut checkpoint_created = false;
         for record in records {
-            if let Event::RuleChecked { rule, passed, message, took_ms, .. } = &record.event {
+            if let Event::Stop(StopEvent::RuleChecked { rule, passed, message, took_ms, .. }) = &record.event {
                 let (rule, message) = (rule.clone(), message.clone());
                 rules.push(RuleView { rule, passed: *passed, message, took_ms: *took_ms });
             }
-            checkpoint_created |= matches!(record.event, Event::Checkpoint(_));
-            if let Event::StopDecided(decided) = &record.event {
+            checkpoint_created |= matches!(record.event, Event::Stop(StopEvent::CheckpointKept(_)));
+            if let Event::Stop(StopEvent::Decided(decided)) = &record.event {
                 return Some(Self {
                     hook: decided.hook.clone(),
                     iteration: decided.iteration,

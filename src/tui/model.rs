@@ -20,7 +20,7 @@ use super::{
 use crate::{
     engine::{
         SessionState,
-        event::Event,
+        event::{Event, GateEvent, HookEvent, PendingEvent, RetryEvent, SessionEvent, StopEvent},
         ids::ItemId,
         input::SessionCommand,
         tasks::{graph::TaskGraph, task::Task},
@@ -256,7 +256,7 @@ impl ScreenModel {
     pub fn take(&mut self, spot: RecordSpan, record: &Record) {
         match (&mut self.session, &record.event) {
             (Some(state), event) => state.apply(record.at, event),
-            (None, Event::SessionStarted(began)) => {
+            (None, Event::Session(SessionEvent::Started(began))) => {
                 self.session = Some(SessionState::new(&record.session, (**began).clone(), record.at));
             }
             (None, _) => {}
@@ -266,12 +266,13 @@ impl ScreenModel {
         }
         self.recorded = record.at;
         self.stream.take(spot, record);
-        let starts = matches!(record.event, Event::HookStarted { .. } | Event::RuleStarted { .. });
+        let starts =
+            matches!(record.event, Event::Hook(HookEvent::Started { .. }) | Event::Stop(StopEvent::RuleStarted { .. }));
         let chosen = starts.then(|| self.chosen_row()).flatten();
         self.runs.take(record);
         self.tallies.take(&record.event);
         match &record.event {
-            Event::RetryCounted { used, hook, reason, no_progress, .. } => {
+            Event::Retry(RetryEvent::Counted { used, hook, reason, no_progress, .. }) => {
                 let feedback = self.session.as_ref().and_then(|state| state.retry.last_feedback.as_deref());
                 let told = feedback.map(|text| text.trim_start_matches("[Hook feedback]: "));
                 self.attempts.push(RetryAttempt {
@@ -282,15 +283,15 @@ impl ScreenModel {
                     no_progress: *no_progress,
                 });
             }
-            Event::IterationStarted { .. } => {
+            Event::Session(SessionEvent::IterationStarted { .. }) => {
                 self.attempts.clear();
                 self.skipped_attempts = 0;
             }
-            Event::GateOpened { .. } => self.aside = None,
-            Event::PendingAdded { item, .. } | Event::PendingEdited { item, .. } => {
+            Event::Gate(GateEvent::Opened { .. }) => self.aside = None,
+            Event::Pending(PendingEvent::Added { item, .. } | PendingEvent::Edited { item, .. }) => {
                 self.item_spots.insert(*item, spot);
             }
-            Event::HookStarted { .. } | Event::RuleStarted { .. } => {
+            Event::Hook(HookEvent::Started { .. }) | Event::Stop(StopEvent::RuleStarted { .. }) => {
                 let rows = self.hook_rows();
                 let kept = chosen.and_then(|row| rows.find(&row)).unwrap_or(self.chosen_hook);
                 self.chosen_hook = kept.min(rows.len().saturating_sub(1));

@@ -2,7 +2,7 @@
 
 use crate::{
     engine::{
-        event::Event,
+        event::{AutomationEvent, Event, RetryEvent, SessionEvent, TurnEvent},
         time::{TimeSpan, UnixTime},
     },
     journal::Record,
@@ -39,9 +39,11 @@ impl ReplayPlayer {
     pub fn add(&mut self, spot: RecordSpan, record: &Record) {
         let error = matches!(
             record.event,
-            Event::TurnFailed { .. } | Event::RetryLimitReached { .. } | Event::HookError { .. }
+            Event::Turn(TurnEvent::Failed { .. })
+                | Event::Retry(RetryEvent::LimitReached { .. })
+                | Event::Automation(AutomationEvent::HookError { .. })
         );
-        let iteration = matches!(record.event, Event::IterationStarted { .. });
+        let iteration = matches!(record.event, Event::Session(SessionEvent::IterationStarted { .. }));
         self.marks.push(ReplayMark { spot, at: record.at, iteration, error });
     }
 

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use crate::{
     engine::{
         SessionState,
-        event::{Event, HookFinished},
+        event::{Event, HookEvent, HookFinished, StopEvent},
         hooks::{
             point::HookPoint,
             resolve::HookRef,
@@ -97,19 +97,19 @@ impl RunList {
     #[expect(clippy::wildcard_enum_match_arm, reason = "the other records are about no run")]
     pub fn take(&mut self, record: &Record) {
         match &record.event {
-            Event::HookStarted { run, point, hook, iteration, attempt, .. } => {
+            Event::Hook(HookEvent::Started { run, point, hook, iteration, attempt, .. }) => {
                 self.begin(RunEntry {
                     iteration: *iteration,
                     attempt: *attempt,
                     ..RunEntry::new(*run, *point, hook, record.at)
                 });
             }
-            Event::RuleStarted { run, rule, iteration, .. } => {
+            Event::Stop(StopEvent::RuleStarted { run, rule, iteration, .. }) => {
                 let began = RunEntry::new(*run, HookPoint::StopDecision, rule, record.at);
                 self.begin(RunEntry { iteration: *iteration, kind: RunSubject::Rule, ..began });
             }
-            Event::HookFinished(finished) => self.end(finished.clone()),
-            Event::RuleChecked { .. } => {
+            Event::Hook(HookEvent::Finished(finished)) => self.end(finished.clone()),
+            Event::Stop(StopEvent::RuleChecked { .. }) => {
                 if let Some(finished) = checked(&record.event) {
                     self.end(Box::new(finished));
                 }
@@ -299,7 +299,8 @@ impl<'a> HookRows<'a> {
 
 /// A rule that was checked, as a run that ended.
 fn checked(event: &Event) -> Option<HookFinished> {
-    let Event::RuleChecked { run, rule, iteration, passed, message, took_ms, end, file, .. } = event else {
+    let Event::Stop(StopEvent::RuleChecked { run, rule, iteration, passed, message, took_ms, end, file, .. }) = event
+    else {
         return None;
     };
     Some(HookFinished {

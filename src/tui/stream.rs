@@ -26,7 +26,7 @@ use super::{
 };
 use crate::{
     engine::{
-        event::Event,
+        event::{Event, HookEvent, SessionEvent, StopEvent, TurnEvent},
         ids::{RunId, TurnId},
         time::UnixTime,
     },
@@ -198,48 +198,52 @@ impl SessionStream {
         let told = self.requests.tell(event);
         self.requests.follow(event);
         match event {
-            Event::AgentSaid { turn, text, .. } => self.speak(BlockKind::Said, at, *turn, text, spot),
-            Event::AgentThought { turn, text, .. } => self.speak(BlockKind::Thought, at, *turn, text, spot),
-            Event::ToolCalled { tool, .. } | Event::ToolUpdated { tool, .. } => {
+            Event::Turn(TurnEvent::AgentSaid { turn, text, .. }) => self.speak(BlockKind::Said, at, *turn, text, spot),
+            Event::Turn(TurnEvent::AgentThought { turn, text, .. }) => {
+                self.speak(BlockKind::Thought, at, *turn, text, spot);
+            }
+            Event::Turn(TurnEvent::ToolCalled { tool, .. } | TurnEvent::ToolUpdated { tool, .. }) => {
                 let known = self.tools.get(&tool.call).copied();
                 let began = known.map_or(at, |index| self.blocks[index].at);
                 let took = known.map(|_| at.since(began));
                 let index = self.put(known, tool_block(began, tool, &self.project, took), event, spot);
                 self.tools.insert(tool.call.clone(), index);
             }
-            Event::AgentPlanned { entries, .. } => self.planned(plan_block(at, entries), event, spot),
-            Event::AgentNoted { what, text, .. } => _ = self.put(None, noted_block(at, what, text), event, spot),
-            Event::PermissionAsked { ask, .. } => {
+            Event::Turn(TurnEvent::AgentPlanned { entries, .. }) => self.planned(plan_block(at, entries), event, spot),
+            Event::Turn(TurnEvent::AgentNoted { what, text, .. }) => {
+                _ = self.put(None, noted_block(at, what, text), event, spot);
+            }
+            Event::Turn(TurnEvent::PermissionAsked { ask, .. }) => {
                 self.put(None, request_block(at, ask, &self.project), event, spot);
             }
-            Event::HookStarted { run, point, hook, .. } => {
+            Event::Hook(HookEvent::Started { run, point, hook, .. }) => {
                 let head = format!("▸ {point}: {} …", first_line(&plain(hook), 80));
                 let index = self.put(None, block(BlockKind::Hook, at, head, ThemeRole::Accent), event, spot);
                 self.runs.insert(*run, index);
             }
-            Event::HookFinished(finished) => {
+            Event::Hook(HookEvent::Finished(finished)) => {
                 let known = self.runs.remove(&finished.run);
                 self.put(known, finished_block(at, finished), event, spot);
             }
-            Event::RuleStarted { run, .. } => {
+            Event::Stop(StopEvent::RuleStarted { run, .. }) => {
                 if let Some(line) = note(at, event) {
                     let index = self.put(None, line, event, spot);
                     self.runs.insert(*run, index);
                 }
             }
-            Event::RuleChecked { run, .. } => {
+            Event::Stop(StopEvent::RuleChecked { run, .. }) => {
                 let known = self.runs.remove(run);
                 if let Some(line) = note(at, event) {
                     self.put(known, line, event, spot);
                 }
             }
-            Event::PromptSent(prompt) => {
+            Event::Turn(TurnEvent::PromptSent(prompt)) => {
                 // Calls of the last turn get no more news, and an agent may use their names again.
                 self.tools.clear();
                 self.put(None, prompt_block(at, prompt), event, spot);
             }
             _ => {
-                if let Event::SessionStarted(began) = event {
+                if let Event::Session(SessionEvent::Started(began)) = event {
                     self.project.clone_from(&began.cwd);
                 }
                 let line = told.map(|told| answer_block(at, &told)).or_else(|| note(at, event));

@@ -2,7 +2,10 @@
 
 use creel::engine::{
     conversation::{AgentUpdate, ToolCall, ToolStatus},
-    event::{Event, IterationOutcome, PromptReason, SessionOutcome, StopTiming, UserPresence},
+    event::{
+        Event, HookEvent, IterationOutcome, PromptReason, SessionEvent, SessionOutcome, StopTiming, TurnEvent,
+        UserPresence,
+    },
     hooks::point::HookPoint,
     input::{Input, SessionCommand},
     session::{
@@ -18,11 +21,18 @@ const WORKS: Answer = Answer::Says("Working.");
 const COMPLETES: &[Deed] = &[Deed::CompletesTask];
 
 fn prompts(world: &World, reason: PromptReason) -> usize {
-    world.events.iter().filter(|event| matches!(event, Event::PromptSent(sent) if sent.reason == reason)).count()
+    world
+        .events
+        .iter()
+        .filter(|event| matches!(event, Event::Turn(TurnEvent::PromptSent(sent)) if sent.reason == reason))
+        .count()
 }
 
 fn warned(world: &World, what: &str) -> bool {
-    world.events.iter().any(|event| matches!(event, Event::Warning { text } if text.contains(what)))
+    world
+        .events
+        .iter()
+        .any(|event| matches!(event, Event::Session(SessionEvent::Warning { text }) if text.contains(what)))
 }
 
 /// An agent that completes a task in every turn, and a hook that has something to say about each.
@@ -52,7 +62,7 @@ fn a_message_still_goes_after_the_last_final_delivery() {
     let world = world.run();
     assert_eq!(world.state.outcome(), Some(SessionOutcome::Limit));
     let last = world.events.iter().rev().find_map(|event| match event {
-        Event::PromptSent(sent) => Some((sent.reason, sent.items.len())),
+        Event::Turn(TurnEvent::PromptSent(sent)) => Some((sent.reason, sent.items.len())),
         _ => None,
     });
     assert_eq!(last, Some((PromptReason::Message, 0)), "the message goes without what is held");
@@ -104,7 +114,7 @@ fn the_budget_is_checked_before_a_prompt_whatever_its_reason() {
         [feedback, remediation.stop_command("decides", complete.clone()), gatekeeper.stop_command("decides", complete)];
     for script in scripts {
         let world = World::begin(script).run();
-        let sent = world.events.iter().filter(|event| matches!(event, Event::PromptSent(_))).count();
+        let sent = world.events.iter().filter(|event| matches!(event, Event::Turn(TurnEvent::PromptSent(_)))).count();
         assert_eq!(sent, 1, "{}", world.story());
         assert!(world.story().contains("gate 1 budget\n  gate 1 stop by Policy"), "{}", world.story());
         assert!(world.state.outcome().is_some());
@@ -179,7 +189,7 @@ fn a_chain_of_hooks_that_complete_further_tasks_is_cut_with_a_warning() {
     let world = World::begin(script).run();
     assert_eq!(world.state.outcome(), Some(SessionOutcome::Limit));
     assert!(warned(&world, "on_task_complete stops here: 8 tasks led to"), "{}", world.story());
-    let runs = world.events.iter().filter(|event| matches!(event, Event::HookFinished(_))).count();
+    let runs = world.events.iter().filter(|event| matches!(event, Event::Hook(HookEvent::Finished(_)))).count();
     assert!((9..=10).contains(&runs), "{runs} runs");
 }
 
@@ -194,7 +204,7 @@ fn hooks_that_complete_several_tasks_each_are_cut_before_there_are_thousands_of_
     let world = World::begin(script).run();
     assert_eq!(world.state.outcome(), Some(SessionOutcome::Limit));
     assert!(warned(&world, "hooks completed 64 tasks since the last prompt"), "{}", world.story());
-    let runs = world.events.iter().filter(|event| matches!(event, Event::HookFinished(_))).count();
+    let runs = world.events.iter().filter(|event| matches!(event, Event::Hook(HookEvent::Finished(_)))).count();
     assert!(runs <= 3 * 66, "{runs} runs");
 }
 
@@ -271,7 +281,7 @@ fn a_task_completed_while_the_session_stops_gets_its_hooks_when_it_is_resumed() 
         .events
         .iter()
         .filter_map(|event| match event {
-            Event::HooksDue { task: Some(task), .. } => Some(task.clone()),
+            Event::Hook(HookEvent::Due { task: Some(task), .. }) => Some(task.clone()),
             _ => None,
         })
         .collect();
@@ -348,12 +358,12 @@ fn stopped_anywhere_and_resumed_a_session_comes_to_the_same_end() {
     };
     let ends = |world: &World| {
         let answered = world.events.iter().filter(|event| {
-            matches!(event, Event::TurnEnded { stop_reason, .. } if *stop_reason != creel::engine::conversation::StopReason::Cancelled)
+            matches!(event, Event::Turn(TurnEvent::Ended { stop_reason, .. }) if *stop_reason != creel::engine::conversation::StopReason::Cancelled)
         });
         let forced = world
             .events
             .iter()
-            .filter(|e| matches!(e, Event::IterationCompleted { outcome, .. } if *outcome != IterationOutcome::Done));
+            .filter(|e| matches!(e, Event::Session(SessionEvent::IterationCompleted { outcome, .. }) if *outcome != IterationOutcome::Done));
         (world.state.outcome(), world.state.iterations.current, answered.count(), forced.count())
     };
     let uncut = World::begin(script()).run();
@@ -456,7 +466,7 @@ fn calls(world: &mut World, call: &str, status: ToolStatus) {
 fn ended_calls(world: &World) -> Vec<(String, ToolStatus)> {
     let mut last = std::collections::BTreeMap::new();
     for event in &world.events {
-        if let Event::ToolCalled { tool, .. } | Event::ToolUpdated { tool, .. } = event {
+        if let Event::Turn(TurnEvent::ToolCalled { tool, .. } | TurnEvent::ToolUpdated { tool, .. }) = event {
             last.insert(tool.call.clone(), tool.status);
         }
     }
@@ -489,8 +499,12 @@ fn every_tool_call_ends_with_its_turn_however_that_ends() {
 
 fn every_run_has_ended(world: &World) {
     for event in &world.events {
-        let Event::HookStarted { run, hook, .. } = event else { continue };
-        let ends = world.events.iter().filter(|e| matches!(e, Event::HookFinished(done) if done.run == *run)).count();
+        let Event::Hook(HookEvent::Started { run, hook, .. }) = event else { continue };
+        let ends = world
+            .events
+            .iter()
+            .filter(|e| matches!(e, Event::Hook(HookEvent::Finished(done)) if done.run == *run))
+            .count();
         assert_eq!(ends, 1, "run {run} of {hook}:\n{}", world.story());
     }
 }

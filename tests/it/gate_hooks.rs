@@ -3,7 +3,7 @@
 use creel::engine::{
     conversation::StopReason,
     effect::ExitReason,
-    event::{Event, SessionOutcome, StopTiming},
+    event::{Event, GateEvent, HookEvent, SessionEvent, SessionOutcome, StopTiming, TurnEvent},
     hooks::point::HookPoint,
     input::{Input, SessionCommand},
     policy::{DeliveryPolicy, FinalDeliveryPolicy, HookFailurePolicy, PermissionPolicy},
@@ -78,8 +78,10 @@ fn a_gate_that_the_config_answers_is_announced_too_and_says_that_it_waits_for_no
     let gate = world.jobs[0].facts.gate.clone().expect("a gate");
     assert_eq!((gate.about, gate.waits_for_user), (GateKind::RetryLimit, false));
     let world = world.run();
-    let runs =
-        world.events.iter().filter(|e| matches!(e, Event::HookFinished(done) if done.point == HookPoint::OnGate));
+    let runs = world
+        .events
+        .iter()
+        .filter(|e| matches!(e, Event::Hook(HookEvent::Finished(done)) if done.point == HookPoint::OnGate));
     assert_eq!((world.state.outcome(), runs.count()), (Some(SessionOutcome::Forced), 2));
 }
 
@@ -103,9 +105,9 @@ fn however_hooks_of_a_gate_fail_they_open_none() {
         let script = script.hook_with(HookPoint::OnGate, "tell", [breaks()], |spec| spec.on_failure = failure);
         let script = script.plan(|plan| plan.max_hook_retries = 0);
         let world = World::begin(script.attended(&[(GateKind::RetryLimit, GateChoice::Ignore)])).run();
-        let opened = world.events.iter().filter(|event| matches!(event, Event::GateOpened { .. })).count();
+        let opened = world.events.iter().filter(|event| matches!(event, Event::Gate(GateEvent::Opened { .. }))).count();
         assert_eq!((world.state.outcome(), opened), (Some(SessionOutcome::Forced), 1), "{}", world.story());
-        let warned = |event: &&Event| matches!(event, Event::Warning { text } if text.contains("`tell` at on_gate"));
+        let warned = |event: &&Event| matches!(event, Event::Session(SessionEvent::Warning { text }) if text.contains("`tell` at on_gate"));
         assert_eq!(world.events.iter().filter(warned).count(), 2, "{}", world.story());
     }
 }
@@ -123,7 +125,7 @@ fn a_chain_of_gates_ends() {
             plan.gates.final_delivery = Some(FinalDeliveryPolicy::Auto);
         });
     let world = World::begin(script.attended(&[(GateKind::Delivery, GateChoice::Approve)])).run();
-    let cut = |event: &&Event| matches!(event, Event::Warning { text } if text.contains("on_task_complete stops here"));
+    let cut = |event: &&Event| matches!(event, Event::Session(SessionEvent::Warning { text }) if text.contains("on_task_complete stops here"));
     assert!(world.events.iter().any(|event| cut(&event)), "{}", world.story());
     assert_eq!(world.state.outcome(), Some(SessionOutcome::Complete), "{}", world.story());
 }
@@ -159,7 +161,12 @@ fn a_permission_request_that_a_rule_answers_is_not_announced() {
     let script = script.plan(|plan| plan.gates.permissions = PermissionPolicy::Allow);
     let world = World::begin(script.attended(&[])).run();
     assert!(!world.story().contains("on_gate"), "{}", world.story());
-    assert!(world.events.iter().any(|e| matches!(e, Event::TurnEnded { stop_reason: StopReason::EndTurn, .. })));
+    assert!(
+        world
+            .events
+            .iter()
+            .any(|e| matches!(e, Event::Turn(TurnEvent::Ended { stop_reason: StopReason::EndTurn, .. })))
+    );
 }
 
 #[test]

@@ -4,7 +4,10 @@ use std::collections::BTreeMap;
 
 use creel::engine::{
     conversation::{StopReason, ToolKind},
-    event::{ActorKind, Event, IterationOutcome, PromptReason, SessionOutcome, StopTiming},
+    event::{
+        ActorKind, Event, GateEvent, HookEvent, IterationOutcome, PendingEvent, PromptReason, RetryEvent, SessionEvent,
+        SessionOutcome, SteeringEvent, StopEvent, StopTiming, TaskEvent, TurnEvent,
+    },
     hooks::{point::HookPoint, verdict::RunEnd},
     ids::ItemId,
     input::{GateAnswer, SessionCommand},
@@ -267,10 +270,11 @@ fn run_out(mut world: World) -> World {
 /// The prompts whose turns ended well.
 fn answered(events: &[Event]) -> Vec<&creel::engine::event::PromptSent> {
     let ended = |turn| {
-        events.iter().any(|event| matches!(event, Event::TurnEnded { turn: t, stop_reason, .. } if *t == turn && !matches!(stop_reason, StopReason::Cancelled | StopReason::Refusal)))
+        events.iter().any(|event| matches!(event, Event::Turn(TurnEvent::Ended { turn: t, stop_reason, .. }) if *t == turn && !matches!(stop_reason, StopReason::Cancelled | StopReason::Refusal)))
     };
-    let sent =
-        events.iter().filter_map(|event| if let Event::PromptSent(prompt) = event { Some(&**prompt) } else { None });
+    let sent = events.iter().filter_map(|event| {
+        if let Event::Turn(TurnEvent::PromptSent(prompt)) = event { Some(&**prompt) } else { None }
+    });
     sent.filter(|prompt| ended(prompt.turn)).collect()
 }
 
@@ -291,7 +295,7 @@ fn holds(world: &World) {
 fn no_prompt_is_sent_past_the_budget(world: &World) {
     let mut so_far = World::begin(world.script.clone()).state;
     for (n, event) in world.events.iter().enumerate().skip(1) {
-        if let Event::PromptSent(prompt) = event {
+        if let Event::Turn(TurnEvent::PromptSent(prompt)) = event {
             assert_eq!(so_far.used_up(), None, "record {n} is a prompt for {:?}", prompt.reason);
         }
         so_far.apply(UnixTime(0), event);
@@ -301,7 +305,7 @@ fn no_prompt_is_sent_past_the_budget(world: &World) {
 /// However often they break, and whatever their `on_failure` says.
 fn hooks_of_gates_open_no_gate(world: &World) {
     for event in &world.events {
-        if let Event::GateOpened { reason, .. } = event {
+        if let Event::Gate(GateEvent::Opened { reason, .. }) = event {
             assert!(!reason.contains("at on_gate"), "{reason}");
         }
     }
@@ -310,17 +314,23 @@ fn hooks_of_gates_open_no_gate(world: &World) {
 /// By a person, a rule, or the end of its turn.
 fn every_request_of_the_agent_is_answered_once(world: &World) {
     for event in &world.events {
-        let Event::PermissionAsked { ask, .. } = event else { continue };
+        let Event::Turn(TurnEvent::PermissionAsked { ask, .. }) = event else { continue };
         let answers = world.permitted.iter().filter(|(answered, _)| *answered == ask.ask).count();
         assert!(answers <= 1, "request {} was answered {answers} times", ask.ask);
     }
     let opened = world.events.iter().filter_map(|event| match event {
-        Event::GateOpened { gate, about: GateKind::Permission, .. } => Some(*gate),
+        Event::Gate(GateEvent::Opened { gate, about: GateKind::Permission, .. }) => Some(*gate),
         _ => None,
     });
     for gate in opened {
-        let answered = world.events.iter().any(|e| matches!(e, Event::GateAnswered { gate: one, .. } if *one == gate));
-        let stopped = world.events.iter().any(|e| matches!(e, Event::StopRequested { how: StopTiming::Now, .. }));
+        let answered = world
+            .events
+            .iter()
+            .any(|e| matches!(e, Event::Gate(GateEvent::Answered { gate: one, .. }) if *one == gate));
+        let stopped = world
+            .events
+            .iter()
+            .any(|e| matches!(e, Event::Steering(SteeringEvent::StopRequested { how: StopTiming::Now, .. })));
         assert!(answered || stopped, "gate {gate} was never answered");
     }
     assert!(world.state.asks.waiting.is_empty());
@@ -328,8 +338,9 @@ fn every_request_of_the_agent_is_answered_once(world: &World) {
 
 fn the_session_ends(world: &World) {
     assert!(world.state.outcome().is_some(), "still {:?}", world.state.phase);
-    let ends = world.events.iter().filter(|event| matches!(event, Event::SessionEnded { .. })).count();
-    let resumed = world.events.iter().filter(|event| matches!(event, Event::SessionResumed { .. })).count();
+    let ends = world.events.iter().filter(|event| matches!(event, Event::Session(SessionEvent::Ended { .. }))).count();
+    let resumed =
+        world.events.iter().filter(|event| matches!(event, Event::Session(SessionEvent::Resumed { .. }))).count();
     assert!((1..=1 + resumed).contains(&ends));
 }
 
@@ -341,7 +352,7 @@ fn no_text_is_lost_and_none_is_delivered_twice(world: &World) {
         }
     }
     let piped_to_pending = world.events.iter().filter(|event| {
-        matches!(event, Event::HookFinished(done) if done.piped && done.point.rules().piped_to == creel::engine::hooks::point::PipeTarget::Pending)
+        matches!(event, Event::Hook(HookEvent::Finished(done)) if done.piped && done.point.rules().piped_to == creel::engine::hooks::point::PipeTarget::Pending)
     });
     let from_stop = world.state.pending.items().iter().filter(|item| item.source.point == HookPoint::Stop).count();
     assert_eq!(piped_to_pending.count() + from_stop, world.state.pending.items().len(), "caught and held differ");
@@ -354,7 +365,9 @@ fn no_text_is_lost_and_none_is_delivered_twice(world: &World) {
     let reported: Vec<ItemId> = world
         .events
         .iter()
-        .filter_map(|e| if let Event::Delivered { items } = e { Some(items.clone()) } else { None })
+        .filter_map(
+            |e| if let Event::Pending(PendingEvent::Delivered { items }) = e { Some(items.clone()) } else { None },
+        )
         .flatten()
         .collect();
     assert_eq!(reported.len(), deliveries.len(), "each delivery is reported once");
@@ -367,27 +380,28 @@ fn no_text_is_lost_and_none_is_delivered_twice(world: &World) {
 /// Held output may stay behind if a person cancelled the final turn, if something new came up after it, or if the limit
 /// of deliveries or the budget was reached.
 fn somebody_meddled_with_the_end(events: &[Event]) -> bool {
-    let held_by_the_budget = |event: &Event| matches!(event, Event::GateAnswered { choice: GateChoice::Stop, .. });
+    let held_by_the_budget =
+        |event: &Event| matches!(event, Event::Gate(GateEvent::Answered { choice: GateChoice::Stop, .. }));
     if events.iter().any(held_by_the_budget) {
         return true;
     }
-    let after = events.iter().skip_while(|event| !matches!(event, Event::LoopEnded { .. }));
+    let after = events.iter().skip_while(|event| !matches!(event, Event::Session(SessionEvent::LoopEnded { .. })));
     after.into_iter().any(|event| {
         matches!(
             event,
-            Event::PendingRestored { .. }
-                | Event::TaskCompleted { .. }
-                | Event::TurnEnded { stop_reason: StopReason::Cancelled, .. }
+            Event::Pending(PendingEvent::Restored { .. })
+                | Event::Task(TaskEvent::Completed(_))
+                | Event::Turn(TurnEvent::Ended { stop_reason: StopReason::Cancelled, .. })
         )
     })
 }
 
 fn the_counter_never_passes_the_limit_without_a_person(world: &World) {
     let granted = world.events.iter().any(|event| {
-        matches!(event, Event::GateAnswered { choice: GateChoice::Continue, by, .. } if !matches!(by.by, ActorKind::Policy | ActorKind::Timeout))
+        matches!(event, Event::Gate(GateEvent::Answered { choice: GateChoice::Continue, by, .. }) if !matches!(by.by, ActorKind::Policy | ActorKind::Timeout))
     });
     for event in &world.events {
-        if let Event::RetryCounted { used, limit, .. } = event {
+        if let Event::Retry(RetryEvent::Counted { used, limit, .. }) = event {
             assert!(used <= limit);
             assert!(granted || *limit == world.state.plan().max_hook_retries);
         }
@@ -397,17 +411,22 @@ fn the_counter_never_passes_the_limit_without_a_person(world: &World) {
 fn every_effect_is_answered_or_cut(world: &World) {
     for event in &world.events {
         match event {
-            Event::HookStarted { run, .. } => {
-                let ends = world.events.iter().filter(|e| matches!(e, Event::HookFinished(done) if done.run == *run));
+            Event::Hook(HookEvent::Started { run, .. }) => {
+                let ends = world
+                    .events
+                    .iter()
+                    .filter(|e| matches!(e, Event::Hook(HookEvent::Finished(done)) if done.run == *run));
                 assert_eq!(ends.count(), 1, "run {run}");
             }
-            Event::PromptSent(prompt) => {
+            Event::Turn(TurnEvent::PromptSent(prompt)) => {
                 let ended = world.events.iter().any(|e| {
-                    matches!(e, Event::TurnEnded { turn, .. } | Event::TurnFailed { turn, .. } if *turn == prompt.turn)
+                    matches!(e, Event::Turn(TurnEvent::Ended { turn, .. } | TurnEvent::Failed { turn, .. }) if *turn == prompt.turn)
                 });
                 let name = format!("turn {}", prompt.turn);
-                let cut =
-                    world.events.iter().any(|e| matches!(e, Event::SessionResumed { cut, .. } if cut.contains(&name)));
+                let cut = world
+                    .events
+                    .iter()
+                    .any(|e| matches!(e, Event::Session(SessionEvent::Resumed { cut, .. }) if cut.contains(&name)));
                 assert!(ended != cut, "{name}: ended {ended}, cut {cut}");
             }
             _ => {}
@@ -419,12 +438,11 @@ fn no_answer_to_a_message_is_complete_without_a_judgement(world: &World) {
     if world.state.outcome() != Some(SessionOutcome::Complete) {
         return;
     }
-    let is_message =
-        |event: &Event| matches!(event, Event::PromptSent(prompt) if prompt.reason == PromptReason::Message);
+    let is_message = |event: &Event| matches!(event, Event::Turn(TurnEvent::PromptSent(prompt)) if prompt.reason == PromptReason::Message);
     let Some(last) = world.events.iter().rposition(is_message) else { return };
     let judged = world.events[last..].iter().any(|event| match event {
-        Event::StopDecided(decided) => decided.of.is_none(),
-        Event::GateAnswered { choice, .. } => *choice == GateChoice::Complete,
+        Event::Stop(StopEvent::Decided(decided)) => decided.of.is_none(),
+        Event::Gate(GateEvent::Answered { choice, .. }) => *choice == GateChoice::Complete,
         _ => false,
     });
     assert!(judged, "{}", world.story());
@@ -439,14 +457,16 @@ fn nothing_held_is_sent_while_a_hook_runs_beside(world: &World) {
     let (mut beside, mut about_gates) = (Vec::new(), Vec::new());
     for event in &world.events {
         match event {
-            Event::HookStarted { run, point: HookPoint::OnGate, .. } => about_gates.push(*run),
-            Event::HookStarted { run, beside: true, .. } => beside.push(*run),
-            Event::HookFinished(done) => {
+            Event::Hook(HookEvent::Started { run, point: HookPoint::OnGate, .. }) => about_gates.push(*run),
+            Event::Hook(HookEvent::Started { run, beside: true, .. }) => beside.push(*run),
+            Event::Hook(HookEvent::Finished(done)) => {
                 beside.retain(|run| *run != done.run);
                 about_gates.retain(|run| *run != done.run);
             }
-            Event::PromptSent(prompt) if !prompt.items.is_empty() => assert_eq!(beside, []),
-            Event::SessionEnded { .. } => assert_eq!((&beside[..], &about_gates[..]), (&[][..], &[][..])),
+            Event::Turn(TurnEvent::PromptSent(prompt)) if !prompt.items.is_empty() => assert_eq!(beside, []),
+            Event::Session(SessionEvent::Ended { .. }) => {
+                assert_eq!((&beside[..], &about_gates[..]), (&[][..], &[][..]));
+            }
             _ => {}
         }
     }
@@ -524,7 +544,7 @@ proptest! {
         the_session_ends(&world);
         no_prompt_is_sent_past_the_budget(&world);
         every_effect_is_answered_or_cut(&world);
-        let prompts = world.events.iter().filter(|event| matches!(event, Event::PromptSent(_))).count();
+        let prompts = world.events.iter().filter(|event| matches!(event, Event::Turn(TurnEvent::PromptSent(_)))).count();
         prop_assert!(prompts <= most, "{} prompts, at most {}:\n{}", prompts, most, world.story());
     }
 }
@@ -533,13 +553,15 @@ proptest! {
 fn end_state(world: &World) -> (Option<SessionOutcome>, u32, Vec<String>, Vec<String>) {
     let prompts = answered(&world.events).iter().map(|p| format!("{:?} {:?} {}", p.reason, p.items, p.text)).collect();
     let runs = world.events.iter().filter_map(|event| match event {
-        Event::HookFinished(done) if done.end != RunEnd::Cut => {
+        Event::Hook(HookEvent::Finished(done)) if done.end != RunEnd::Cut => {
             Some(format!("{} {} {:?}", done.point, done.hook, done.end))
         }
-        Event::RetryCounted { used, limit, .. } => Some(format!("retry {used}/{limit}")),
-        Event::IterationCompleted { iteration, outcome } => Some(format!("{iteration} {outcome:?}")),
-        Event::PendingAdded { item, text, .. } => Some(format!("{item} {text}")),
-        Event::Delivered { items } => Some(format!("{items:?}")),
+        Event::Retry(RetryEvent::Counted { used, limit, .. }) => Some(format!("retry {used}/{limit}")),
+        Event::Session(SessionEvent::IterationCompleted { iteration, outcome }) => {
+            Some(format!("{iteration} {outcome:?}"))
+        }
+        Event::Pending(PendingEvent::Added { item, text, .. }) => Some(format!("{item} {text}")),
+        Event::Pending(PendingEvent::Delivered { items }) => Some(format!("{items:?}")),
         _ => None,
     });
     (world.state.outcome(), world.state.iterations.current, prompts, runs.collect())

@@ -6,7 +6,7 @@ use creel::{
             AgentUpdate, FileLocation, PermissionAnswer, PermissionOption, PermissionOptionKind, ToolCall, ToolStatus,
             TurnUsage,
         },
-        event::{Event, StopTiming},
+        event::{Event, GateEvent, SessionEvent, StopTiming},
         hooks::point::HookPoint,
         ids::{GateId, ItemId, PermissionId},
         input::{GateAnswer, SessionCommand},
@@ -744,7 +744,7 @@ fn a_request_that_a_rule_answers_is_not_shown() {
         .agent([Answer::Asks(&["a.rs"]), DONE])
         .attended(&[]);
     let mut world = World::begin(script).run();
-    let opened = world.events.iter().position(|event| matches!(event, Event::GateOpened { .. }));
+    let opened = world.events.iter().position(|event| matches!(event, Event::Gate(GateEvent::Opened { .. })));
     // The answer comes a moment later, and a frame may be drawn in between.
     world.events.truncate(opened.expect("a gate") + 1);
     let mut screen = Screen::of(&world, SMALL);
@@ -1190,7 +1190,7 @@ fn a_past_session_is_stepped_through_and_not_steered() {
     assert_eq!(screen.press("."), [ScreenRequest::Seek(11)]);
     assert_eq!(screen.press(","), [ScreenRequest::Seek(9)]);
     let started = |n: u32| {
-        let at = |event: &Event| matches!(event, Event::IterationStarted { iteration } if *iteration == n);
+        let at = |event: &Event| matches!(event, Event::Session(SessionEvent::IterationStarted { iteration }) if *iteration == n);
         world.events.iter().position(at).expect("it was started") + 1
     };
     assert_eq!(screen.press("]"), [ScreenRequest::Seek(started(2))]);

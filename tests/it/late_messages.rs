@@ -1,7 +1,7 @@
 //! Messages that arrive when the session is about to be complete: the agent answers them, and the answer is checked.
 
 use creel::engine::{
-    event::{Event, SessionOutcome, StopTiming},
+    event::{Event, SessionOutcome, StopEvent, StopTiming, TurnEvent},
     hooks::point::HookPoint,
     input::SessionCommand,
     policy::Budget,
@@ -18,7 +18,7 @@ fn says(world: &mut World, text: &str) {
 }
 
 fn prompts(world: &World) -> usize {
-    world.events.iter().filter(|event| matches!(event, Event::PromptSent(_))).count()
+    world.events.iter().filter(|event| matches!(event, Event::Turn(TurnEvent::PromptSent(_)))).count()
 }
 
 #[test]
@@ -321,8 +321,8 @@ fn killed_at_any_record_the_session_comes_to_the_same_end() {
     let known = world.events.len();
     let uncut = world.run();
     let answered = |world: &World| {
-        let ended = world.events.iter().filter(|event| matches!(event, Event::TurnEnded { .. })).count();
-        let checked = world.events.iter().filter(|event| matches!(event, Event::StopDecided(_))).count();
+        let ended = world.events.iter().filter(|event| matches!(event, Event::Turn(TurnEvent::Ended { .. }))).count();
+        let checked = world.events.iter().filter(|event| matches!(event, Event::Stop(StopEvent::Decided(_)))).count();
         (ended, checked, world.state.outcome(), world.state.steering.messages.len())
     };
     for kept in known..uncut.events.len() {

@@ -13,7 +13,7 @@ use creel::{
     engine::{
         self, SessionState,
         effect::{Effect, ExitReason},
-        event::{Event, UserPresence},
+        event::{Event, SessionEvent, UserPresence},
         input::Input,
         time::{TimeSpan, UnixTime},
     },
@@ -83,7 +83,7 @@ fn they_come_to_the_same_and_resume_from_every_record() {
         for record in &records {
             match (&mut state, &record.event) {
                 (Some(state), event) => state.apply(record.at, event),
-                (None, Event::SessionStarted(began)) => {
+                (None, Event::Session(SessionEvent::Started(began))) => {
                     state = Some(SessionState::new(&record.session, (**began).clone(), record.at));
                 }
                 (None, _) => panic!("a journal begins with its session"),

@@ -2,7 +2,9 @@
 
 use creel::engine::{
     conversation::ConversationMode,
-    event::{ActorKind, Event, PromptReason, SessionOutcome, StopTiming},
+    event::{
+        ActorKind, Event, GateEvent, HookEvent, PipelineEvent, PromptReason, SessionOutcome, StopTiming, TurnEvent,
+    },
     hooks::{point::HookPoint, verdict::Verdict},
     input::{Input, SessionCommand},
     policy::{HookFailurePolicy, MERGE},
@@ -353,7 +355,9 @@ fn an_objection_goes_to_the_agent_and_then_every_check_runs_again() {
     "#]],
     );
     let remediation = world.events.iter().find_map(|event| match event {
-        Event::PromptSent(prompt) if prompt.reason == PromptReason::Remediation => Some(prompt.text.clone()),
+        Event::Turn(TurnEvent::PromptSent(prompt)) if prompt.reason == PromptReason::Remediation => {
+            Some(prompt.text.clone())
+        }
         _ => None,
     });
     assert!(remediation.expect("a remediation").contains("qa: block. No tests."));
@@ -507,15 +511,19 @@ fn stories() -> Vec<Script> {
 /// What a session came to, whoever was killed on the way.
 fn end_state(world: &World) -> (Option<SessionOutcome>, Vec<String>) {
     let told = world.events.iter().filter_map(|event| match event {
-        Event::HookFinished(done) if !done.again => Some(format!("{} {} {:?}", done.point, done.hook, done.verdict)),
-        Event::RemediationCounted { used, limit, .. } => Some(format!("repair {used}/{limit}")),
-        Event::Reviewed { said, .. } => Some(format!("{said:?}")),
-        Event::PipelineEnded { outcome, reason, pull_request, .. } => {
+        Event::Hook(HookEvent::Finished(done)) if !done.again => {
+            Some(format!("{} {} {:?}", done.point, done.hook, done.verdict))
+        }
+        Event::Pipeline(PipelineEvent::RemediationCounted { used, limit, .. }) => {
+            Some(format!("repair {used}/{limit}"))
+        }
+        Event::Pipeline(PipelineEvent::Reviewed { said, .. }) => Some(format!("{said:?}")),
+        Event::Pipeline(PipelineEvent::Ended { outcome, reason, pull_request, .. }) => {
             Some(format!("{outcome:?} {reason} {pull_request:?}"))
         }
-        Event::TurnEnded { turn, .. } | Event::TurnFailed { turn, .. } => {
+        Event::Turn(TurnEvent::Ended { turn, .. } | TurnEvent::Failed { turn, .. }) => {
             let sent = world.events.iter().find_map(|event| match event {
-                Event::PromptSent(prompt) if prompt.turn == *turn => Some(prompt),
+                Event::Turn(TurnEvent::PromptSent(prompt)) if prompt.turn == *turn => Some(prompt),
                 _ => None,
             });
             sent.map(|prompt| format!("{:?} {:?} {}", prompt.reason, prompt.agent, prompt.text))
@@ -673,8 +681,8 @@ fn pipelines_end(world: &World) {
     let mut open = 0_i32;
     for event in &world.events {
         match event {
-            Event::PipelineStarted { .. } => open += 1,
-            Event::PipelineEnded { .. } => open -= 1,
+            Event::Pipeline(PipelineEvent::Started { .. }) => open += 1,
+            Event::Pipeline(PipelineEvent::Ended { .. }) => open -= 1,
             _ => {}
         }
         assert!((0..=1).contains(&open), "{}", world.story());
@@ -688,8 +696,8 @@ fn repairs_stay_within_their_limit(world: &World) {
     let mut counted = 0;
     for event in &world.events {
         match event {
-            Event::PipelineStarted { .. } => counted = 0,
-            Event::RemediationCounted { used, limit, .. } => {
+            Event::Pipeline(PipelineEvent::Started { .. }) => counted = 0,
+            Event::Pipeline(PipelineEvent::RemediationCounted { used, limit, .. }) => {
                 counted += 1;
                 assert_eq!((*used, *limit), (counted, world.state.plan().submit.remediation_attempts));
                 assert!(used <= limit);
@@ -706,16 +714,18 @@ fn nothing_merges_past_a_failed_check(world: &World) {
     let mut off: Vec<&str> = Vec::new();
     for event in &world.events {
         match event {
-            Event::HooksDue { point: HookPoint::BeforeMerge, .. } => passed.clear(),
-            Event::HookDisabled { point: HookPoint::BeforeMerge, hook, .. } => off.push(hook),
-            Event::HookFinished(done) if done.point == HookPoint::BeforeMerge && done.verdict == Verdict::Pass => {
+            Event::Hook(HookEvent::Due { point: HookPoint::BeforeMerge, .. }) => passed.clear(),
+            Event::Hook(HookEvent::Disabled { point: HookPoint::BeforeMerge, hook, .. }) => off.push(hook),
+            Event::Hook(HookEvent::Finished(done))
+                if done.point == HookPoint::BeforeMerge && done.verdict == Verdict::Pass =>
+            {
                 passed.push(&done.hook);
             }
-            Event::HookStarted { point: HookPoint::BeforeMerge, hook, .. } if hook == MERGE => {
+            Event::Hook(HookEvent::Started { point: HookPoint::BeforeMerge, hook, .. }) if hook == MERGE => {
                 let settled = |check| passed.contains(&check) || off.contains(&check);
                 assert!(settled("check") && settled("review"), "{}", world.story());
             }
-            Event::HooksDue { point: HookPoint::AfterMerge, .. } => {
+            Event::Hook(HookEvent::Due { point: HookPoint::AfterMerge, .. }) => {
                 assert!(passed.contains(&MERGE), "{}", world.story());
             }
             _ => {}
@@ -726,9 +736,12 @@ fn nothing_merges_past_a_failed_check(world: &World) {
 /// A run has one end, and a turn one end or one cut.
 fn every_effect_is_answered_or_cut(world: &World) {
     for event in &world.events {
-        if let Event::HookStarted { run, hook, .. } = event {
-            let ends =
-                world.events.iter().filter(|e| matches!(e, Event::HookFinished(done) if done.run == *run)).count();
+        if let Event::Hook(HookEvent::Started { run, hook, .. }) = event {
+            let ends = world
+                .events
+                .iter()
+                .filter(|e| matches!(e, Event::Hook(HookEvent::Finished(done)) if done.run == *run))
+                .count();
             assert_eq!(ends, 1, "run {run} of {hook}\n{}", world.story());
         }
     }
@@ -737,7 +750,7 @@ fn every_effect_is_answered_or_cut(world: &World) {
 /// Only a person leaves out a check.
 fn checks_are_skipped_by_people_only(world: &World) {
     for event in &world.events {
-        if let Event::GateAnswered { choice: GateChoice::Skip, by, .. } = event {
+        if let Event::Gate(GateEvent::Answered { choice: GateChoice::Skip, by, .. }) = event {
             assert!(!matches!(by.by, ActorKind::Policy | ActorKind::Timeout));
         }
     }
@@ -785,7 +798,7 @@ fn who_reviews_does_not_begin_the_conversation_of_the_agent() {
     );
     let world = World::begin(script).run();
     let own = world.events.iter().find_map(|event| match event {
-        Event::PromptSent(prompt) if prompt.agent.is_none() => Some(prompt.conversation),
+        Event::Turn(TurnEvent::PromptSent(prompt)) if prompt.agent.is_none() => Some(prompt.conversation),
         _ => None,
     });
     assert_eq!(own, Some(ConversationMode::New));
@@ -795,6 +808,7 @@ fn who_reviews_does_not_begin_the_conversation_of_the_agent() {
 fn a_check_that_cannot_run_does_not_wake_the_agent_whatever_it_printed() {
     let script = Script::new().submits().piped(HookPoint::BeforeSubmit, "lint", [exits(127, "", "lint: not found")]);
     let world = World::begin(script).run();
-    let repairs = world.events.iter().filter(|event| matches!(event, Event::RemediationCounted { .. }));
+    let repairs =
+        world.events.iter().filter(|event| matches!(event, Event::Pipeline(PipelineEvent::RemediationCounted { .. })));
     assert_eq!((repairs.count(), world.state.outcome()), (0, Some(SessionOutcome::Escalated)));
 }

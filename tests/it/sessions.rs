@@ -12,7 +12,7 @@ use std::{
 };
 
 use creel::engine::{
-    event::{ActorKind, Event},
+    event::{ActorKind, Event, StopEvent},
     policy::{StopHook, StopHookKind, StopPreset},
     time::{TimeSpan, UnixTime},
 };
@@ -237,12 +237,14 @@ fn a_session_of_an_agent_that_led_itself_is_not_resumed_without_trust_either() {
 #[test]
 fn a_hook_that_no_agent_could_register_is_not_taken_from_a_journal() {
     let mut world = World::begin(Script::new());
-    let registered = |name: &str, judge: StopHookKind| Event::StopHookRegistered {
-        hook_id: name.into(),
-        task: "story".into(),
-        hook: Box::new(StopHook { judge, ..StopHook::preset(StopPreset::Default) }),
-        metadata: serde_json::Map::new(),
-        by: ActorKind::Mcp.into(),
+    let registered = |name: &str, judge: StopHookKind| {
+        Event::Stop(StopEvent::HookRegistered {
+            hook_id: name.into(),
+            task: "story".into(),
+            hook: Box::new(StopHook { judge, ..StopHook::preset(StopPreset::Default) }),
+            metadata: serde_json::Map::new(),
+            by: ActorKind::Mcp.into(),
+        })
     };
     let command = StopHookKind::Command { command: "touch pwned".into(), timeout: TimeSpan::secs(60) };
     world.state.apply(UnixTime(0), &registered("bad", command));

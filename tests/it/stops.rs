@@ -4,7 +4,10 @@ use std::collections::BTreeSet;
 
 use creel::engine::{
     conversation::{AgentUpdate, StopReason, TurnEnd},
-    event::{ActorKind, Event, PromptReason, SessionOutcome, UserPresence},
+    event::{
+        ActorKind, Event, GateEvent, HookEvent, PipelineEvent, PromptReason, SessionEvent, SessionOutcome, StopEvent,
+        TaskEvent, TurnEvent, UserPresence,
+    },
     hooks::point::HookPoint,
     input::{Input, SessionCommand},
     policy::{
@@ -45,7 +48,9 @@ fn script_run(script: Script) -> World {
 /// The decisions: by whom, what, why.
 fn decisions(world: &World) -> Vec<(String, StopAction, String)> {
     let decided = world.events.iter().filter_map(|event| match event {
-        Event::StopDecided(decided) => Some((decided.hook.clone(), decided.action, decided.reason.clone())),
+        Event::Stop(StopEvent::Decided(decided)) => {
+            Some((decided.hook.clone(), decided.action, decided.reason.clone()))
+        }
         _ => None,
     });
     decided.collect()
@@ -259,7 +264,7 @@ fn commands_in_a_group_run_only_as_far_as_they_matter() {
     script.hooks.insert("one".into(), vec![prints(complete)]);
     let world = script_run(script);
     assert_eq!(decisions(&world), [("group".to_owned(), StopAction::Complete, "one".to_owned())]);
-    assert_eq!(world.events.iter().filter(|event| matches!(event, Event::HookFinished(_))).count(), 1);
+    assert_eq!(world.events.iter().filter(|event| matches!(event, Event::Hook(HookEvent::Finished(_)))).count(), 1);
 }
 
 #[test]
@@ -284,7 +289,7 @@ fn an_escalation_blocks_the_task_and_goes_on_with_it_when_a_person_says_so() {
     assert_eq!(world.state.tasks.graph.get(&id).expect("the task").state, TaskState::Active);
     let world = world.run();
     let prompts = world.events.iter().filter_map(|event| match event {
-        Event::PromptSent(prompt) => Some(prompt.text.as_str()),
+        Event::Turn(TurnEvent::PromptSent(prompt)) => Some(prompt.text.as_str()),
         _ => None,
     });
     assert_eq!(prompts.collect::<Vec<_>>(), ["GOAL", "Try another way.\n\nGOAL"]);
@@ -308,7 +313,7 @@ fn an_escalation_leaves_alone_what_others_work_on_elsewhere() {
     let state = |id: &str| world.state.tasks.graph.get(id).map(|task| task.state);
     assert_eq!((state("there"), state("here")), (Some(TaskState::Active), Some(TaskState::Blocked)));
     let blocked = world.events.iter().find_map(|event| match event {
-        Event::StopDecided(decided) => Some((decided.task.clone(), decided.blocked.clone())),
+        Event::Stop(StopEvent::Decided(decided)) => Some((decided.task.clone(), decided.blocked.clone())),
         _ => None,
     });
     assert_eq!(blocked, Some((Some("here".to_owned()), vec!["here".to_owned()])));
@@ -692,7 +697,7 @@ fn escalated_loop(script: Script) -> (World, String, String) {
 /// The tasks that were blocked, each time.
 fn blocked(world: &World) -> Vec<&str> {
     let blocked = world.events.iter().filter_map(|event| match event {
-        Event::TaskBlocked(record) => Some(record.task.as_str()),
+        Event::Task(TaskEvent::Blocked(record)) => Some(record.task.as_str()),
         _ => None,
     });
     blocked.collect()
@@ -825,7 +830,7 @@ fn a_loop_that_escalates_in_a_turn_that_nothing_judges_is_taken_up_all_the_same(
         let gates = world
             .events
             .iter()
-            .filter(|event| matches!(event, Event::GateOpened { about: GateKind::Escalation, .. }))
+            .filter(|event| matches!(event, Event::Gate(GateEvent::Opened { about: GateKind::Escalation, .. })))
             .count();
         assert_eq!((gates, world.state.iterations.current), (1, iterations), "{}", world.story());
         assert_ne!(world.state.outcome(), Some(SessionOutcome::Escalated));
@@ -844,7 +849,7 @@ fn repaired() -> Script {
 }
 
 fn submits(world: &World) -> usize {
-    world.events.iter().filter(|event| matches!(event, Event::PipelineStarted { .. })).count()
+    world.events.iter().filter(|event| matches!(event, Event::Pipeline(PipelineEvent::Started { .. }))).count()
 }
 
 #[test]
@@ -936,7 +941,7 @@ fn a_session_is_resumed_with_a_checkpoint_if_that_is_wanted() {
     assert_eq!(resume(Some(2)).refused, ["the session has no checkpoint 2; the last one is 1"]);
     let offered = resume(None);
     let warning = offered.events.iter().rev().find_map(|event| match event {
-        Event::Warning { text } => Some(text.as_str()),
+        Event::Session(SessionEvent::Warning { text }) => Some(text.as_str()),
         _ => None,
     });
     assert_eq!(

@@ -4,7 +4,10 @@ use creel::engine::{
     self,
     conversation::{AgentUpdate, ConversationMode, PermissionAnswer, ToolKind},
     effect::ExitReason,
-    event::{ActorKind, Event, SessionOutcome, StopTiming, UserPresence},
+    event::{
+        ActorKind, Event, GateEvent, HookEvent, PendingEvent, SessionEvent, SessionOutcome, StopTiming, TurnEvent,
+        UserPresence,
+    },
     hooks::{
         point::HookPoint,
         verdict::{HookDecision, HookReply},
@@ -674,7 +677,7 @@ fn a_hook_that_is_broken_for_two_tasks_in_a_row_is_asked_about_and_runs_again_fo
     let times = |what: &str| story.matches(what).count();
     assert_eq!([times("deploy timed out -> Fail"), times("note exit 0"), times("gate ")], [2, 2, 2], "{story}");
     let reason = world.events.iter().find_map(|event| match event {
-        Event::GateOpened { reason, .. } => Some(reason.as_str()),
+        Event::Gate(GateEvent::Opened { reason, .. }) => Some(reason.as_str()),
         _ => None,
     });
     assert_eq!(reason, Some("the hook `deploy` at on_task_complete could not do its job twice in a row"));
@@ -685,7 +688,8 @@ fn a_broken_hook_of_task_events_can_be_switched_off_and_with_nobody_there_the_se
     let world = completed(&["T1", "T2"], &[breaks()], &[(GateKind::BrokenHook, GateChoice::Disable)]);
     assert_eq!(world.state.outcome(), Some(SessionOutcome::Complete), "{}", world.story());
     assert_eq!(world.story().matches("gate 1 disable").count(), 1);
-    let disabled = |event: &&Event| matches!(event, Event::HookDisabled { point: HookPoint::OnTaskComplete, .. });
+    let disabled =
+        |event: &&Event| matches!(event, Event::Hook(HookEvent::Disabled { point: HookPoint::OnTaskComplete, .. }));
     assert_eq!(world.events.iter().filter(disabled).count(), 1);
     let alone = completed(&["T1", "T2"], &[breaks()], &[]);
     // It may also be better by the time that somebody can be asked.
@@ -1107,9 +1111,9 @@ fn a_request_on_record_for_a_hook_that_cannot_be_run_by_hand_is_taken_off() {
     for (point, hook) in
         [(HookPoint::Automation, "look"), (HookPoint::StopDecision, "default"), (HookPoint::Stop, "gone")]
     {
-        let requested = Event::HookRequested { point, hook: hook.into(), by: ActorKind::Tui.into() };
+        let requested = Event::Hook(HookEvent::Requested { point, hook: hook.into(), by: ActorKind::Tui.into() });
         let hooks = vec![hook.to_owned()];
-        let due = Event::HooksDue { point, iteration: Some(1), hooks, task: None, by_hand: true };
+        let due = Event::Hook(HookEvent::Due { point, iteration: Some(1), hooks, task: None, by_hand: true });
         for records in [vec![requested.clone()], vec![requested, due]] {
             let events = [&begun.events[..], &records].concat();
             let mut world = World::from_events(begun.script.clone(), &events);
@@ -1684,8 +1688,9 @@ fn a_run_belongs_to_the_iteration_in_which_it_began() {
         .events
         .iter()
         .filter_map(|event| match event {
-            Event::HookStarted { iteration, .. } | Event::PendingAdded { iteration, .. } => Some(*iteration),
-            Event::HookFinished(finished) => Some(finished.iteration),
+            Event::Hook(HookEvent::Started { iteration, .. })
+            | Event::Pending(PendingEvent::Added { iteration, .. }) => Some(*iteration),
+            Event::Hook(HookEvent::Finished(finished)) => Some(finished.iteration),
             _ => None,
         })
         .collect();
@@ -1843,7 +1848,7 @@ fn a_turn_that_was_cut_off_goes_to_the_conversation_that_the_agent_had_opened_in
             }
             let resumed = World::from_events(world.script.clone(), &world.events).resume();
             let sent = resumed.events.iter().filter_map(|event| match event {
-                Event::PromptSent(prompt) => Some(prompt.conversation),
+                Event::Turn(TurnEvent::PromptSent(prompt)) => Some(prompt.conversation),
                 _ => None,
             });
             let again = if opened { ConversationMode::Same } else { ConversationMode::New };
@@ -1883,13 +1888,13 @@ fn a_gate_waits_no_longer_than_its_timeout_when_the_clock_was_set_back() {
     world.finish_hook(0);
     assert_eq!(world.state.next_wake(), Some(UnixTime(50_000_005_000)));
     let mut state = world.state.clone();
-    let resumed = Event::SessionResumed {
+    let resumed = Event::Session(SessionEvent::Resumed {
         cut: Vec::new(),
         presence: UserPresence::Attended,
         max_iterations: None,
         checkpoint: None,
         paused: false,
-    };
+    });
     state.apply(UnixTime(1_000), &resumed);
     assert_eq!(state.next_wake(), Some(UnixTime(6_000)));
 }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use creel::engine::{
-    event::Event,
+    event::{AutomationEvent, Event},
     input::SessionCommand,
     tasks::{
         command::{NewTask, TaskChanges, TaskCommand, TaskCompletion},
@@ -168,7 +168,8 @@ fn no_event_is_lost(world: &World) {
         .collect();
     let kinds = world.events.iter().filter_map(|event| event.task_news()?.what.kind());
     let raised = kinds.filter(|kind| heard.contains(kind.name())).count();
-    let due = world.events.iter().filter(|event| matches!(event, Event::AutomationDue { .. })).count();
+    let due =
+        world.events.iter().filter(|event| matches!(event, Event::Automation(AutomationEvent::Due { .. }))).count();
     assert_eq!(raised, due);
     assert!(!world.state.is_busy_beside());
 }
@@ -180,7 +181,7 @@ fn every_action_leaves_one_record(world: &World) {
     let key = |cause: &ActionRef| (cause.event.0, cause.hook.clone());
     let mut seen = BTreeSet::new();
     for event in &world.events {
-        if let Event::AutomationDecided { event, hook, actions } = event {
+        if let Event::Automation(AutomationEvent::Decided { event, hook, actions }) = event {
             *wanted.entry((event.0, hook.clone())).or_default() += actions.len();
         }
         if let Some(cause) = event.task_news().and_then(|news| news.origin.cause.clone()) {
@@ -198,9 +199,13 @@ fn every_hook_answers_once(world: &World) {
     let mut answered = Vec::new();
     for event in &world.events {
         match event {
-            Event::AutomationDue { event, hooks, .. } => asked.extend(hooks.iter().map(|hook| (*event, hook.clone()))),
-            Event::AutomationDecided { event, hook, .. } => answered.push((*event, hook.clone())),
-            Event::HookError { event: Some(event), data, .. } => answered.push((*event, data.hook_name.clone())),
+            Event::Automation(AutomationEvent::Due { event, hooks, .. }) => {
+                asked.extend(hooks.iter().map(|hook| (*event, hook.clone())));
+            }
+            Event::Automation(AutomationEvent::Decided { event, hook, .. }) => answered.push((*event, hook.clone())),
+            Event::Automation(AutomationEvent::HookError { event: Some(event), data, .. }) => {
+                answered.push((*event, data.hook_name.clone()));
+            }
             _ => {}
         }
     }

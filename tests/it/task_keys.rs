@@ -448,7 +448,7 @@ fn how_the_hooks_did_is_shown() {
 /// An event of which only the records tell.
 fn recorded(kind: &str, data: &Value) -> Event {
     let record = json!({ "kind": kind, "task": "task_1", "data": data });
-    serde_json::from_value(record).expect("a record")
+    Event::read(kind, &record.to_string()).expect("a record")
 }
 
 #[test]

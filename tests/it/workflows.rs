@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use creel::engine::{
-    event::{Event, StopTiming},
+    event::{Event, StopTiming, TaskEvent, WorkflowEvent},
     hooks::verdict::RunEnd,
     input::SessionCommand,
     policy::StepAction,
@@ -71,9 +71,11 @@ fn finish_all(world: &mut World) {
 
 fn steps(world: &World) -> Vec<String> {
     let told = world.events.iter().filter_map(|event| match event {
-        Event::WorkflowStarted(began) => Some(format!("{} began", began.workflow)),
-        Event::WorkflowStepEnded(ended) if !ended.again => Some(format!("{} {}", ended.step, ended.result.ok)),
-        Event::WorkflowEnded { outcome, .. } => Some(format!("{outcome:?}")),
+        Event::Workflow(WorkflowEvent::Started(began)) => Some(format!("{} began", began.workflow)),
+        Event::Workflow(WorkflowEvent::StepEnded(ended)) if !ended.again => {
+            Some(format!("{} {}", ended.step, ended.result.ok))
+        }
+        Event::Workflow(WorkflowEvent::Ended { outcome, .. }) => Some(format!("{outcome:?}")),
         other => other.task_news()?.origin.step.as_ref().map(|at| format!("{} in the graph", at.step)),
     });
     told.collect()
@@ -179,8 +181,10 @@ fn a_workflow_that_there_is_not_is_an_action_that_failed() {
     script.hooks.insert("go".into(), vec![prints(none)]);
     let mut world = World { script, ..begun(passes()) };
     world.finish_hook(0);
-    let errors =
-        world.events.iter().filter_map(|e| if let Event::ActionError(e) = e { Some(&*e.data.error) } else { None });
+    let errors = world
+        .events
+        .iter()
+        .filter_map(|e| if let Event::Task(TaskEvent::ActionError(e)) = e { Some(&*e.data.error) } else { None });
     assert_eq!(errors.collect::<Vec<_>>(), ["there is no workflow `none`", "`workflowId` is missing"]);
 }
 
@@ -190,7 +194,8 @@ fn killed_at_any_record_every_step_is_done_once() {
         let mut uncut = begun(build.clone());
         finish_all(&mut uncut);
         let uncut = uncut.run();
-        let first = uncut.events.iter().position(|e| matches!(e, Event::TaskStarted(_))).expect("it was started");
+        let first =
+            uncut.events.iter().position(|e| matches!(e, Event::Task(TaskEvent::Started(_)))).expect("it was started");
         for kept in first + 1..uncut.events.len() {
             let events = &uncut.events[..kept];
             let resumed = World::from_events(script(build.clone()), events).resume();
@@ -198,7 +203,7 @@ fn killed_at_any_record_every_step_is_done_once() {
             assert_eq!(resumed.state.tasks.graph, uncut.state.tasks.graph, "{killed}");
             assert_eq!(sorted(steps(&resumed)), sorted(steps(&uncut)), "{killed}");
             assert_eq!(resumed.state.tasks.graph.get("a").expect("a task").state, TaskState::Active);
-            let cut = |e: &&Event| matches!(e, Event::WorkflowStepEnded(ended) if ended.again && ended.result.end == Some(RunEnd::Cut));
+            let cut = |e: &&Event| matches!(e, Event::Workflow(WorkflowEvent::StepEnded(ended)) if ended.again && ended.result.end == Some(RunEnd::Cut));
             assert!(resumed.events.iter().filter(cut).count() <= 1, "{killed}");
         }
     }

@@ -6,7 +6,11 @@ use super::{LINE, ask, counted, given, json, other_answer, told};
 use crate::{
     app::{AppError, AppResult, control::choose_session, print, remote_sessions, say},
     cli::control::{PendingCommand, SessionArgs},
-    engine::{event::Event, ids::ItemId, session::pending::ItemState},
+    engine::{
+        event::{Event, PendingEvent},
+        ids::ItemId,
+        session::pending::ItemState,
+    },
     journal::{self, SessionDir},
     present::text::{first_line, plain},
     process::editor::EditorFile,
@@ -85,7 +89,8 @@ fn whole(session: &SessionArgs, item: ItemId) -> AppResult<ItemView> {
 fn on_record(folder: &SessionDir, wanted: ItemId) -> AppResult<Option<String>> {
     let mut found = None;
     journal::read(&folder.journal(), |record| {
-        if let Event::PendingAdded { item, text, .. } | Event::PendingEdited { item, text, .. } = record.event
+        if let Event::Pending(PendingEvent::Added { item, text, .. } | PendingEvent::Edited { item, text, .. }) =
+            record.event
             && item == wanted
         {
             found = Some(text);

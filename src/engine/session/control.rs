@@ -12,7 +12,10 @@ use crate::engine::{
     EngineOutput,
     actor::UserCommand,
     effect::Effect,
-    event::{Actor, ActorKind, Event, PromptSent, StopTiming},
+    event::{
+        Actor, ActorKind, Event, GateEvent, HookEvent, PendingEvent, PromptSent, SteeringEvent, StopEvent, StopTiming,
+        UsageLimitEvent,
+    },
     hooks::{dispatch::HookDispatch, point::HookPoint, resolve::HookRef},
     ids::{ItemId, RunId, TurnId},
     input::{GateAnswer, SessionCommand},
@@ -116,37 +119,45 @@ impl SessionState {
         }
         match command {
             SessionCommand::Pause if self.steering.paused => EngineOutput::refuse("the session is paused already"),
-            SessionCommand::Pause => EngineOutput::record(Event::Paused { by: by.clone(), turn: None }),
+            SessionCommand::Pause => {
+                EngineOutput::record(Event::Steering(SteeringEvent::Paused { by: by.clone(), turn: None }))
+            }
             SessionCommand::Unpause if !self.steering.paused => EngineOutput::refuse("the session is not paused"),
-            SessionCommand::Unpause => EngineOutput::record(Event::Unpaused { by: by.clone() }),
+            SessionCommand::Unpause => {
+                EngineOutput::record(Event::Steering(SteeringEvent::Unpaused { by: by.clone() }))
+            }
             SessionCommand::Stop(how) => self.stop(by, how),
             SessionCommand::CancelTurn => match self.turn_in_flight() {
                 Some(prompt) => self.hold_cancelled(by, prompt, self.unasked(by)).then(Effect::CancelTurn(prompt.turn)),
                 None => EngineOutput::refuse("no turn is going on"),
             },
             SessionCommand::Message(text) => self.message(by, text),
-            SessionCommand::SkipItem(item) => {
-                self.change_item(item, &[ItemState::Pending], Event::PendingSkipped { item, by: by.clone() })
-            }
-            SessionCommand::RestoreItem(item) => {
-                self.change_item(item, &[ItemState::Skipped], Event::PendingRestored { item, by: by.clone() })
-            }
+            SessionCommand::SkipItem(item) => self.change_item(
+                item,
+                &[ItemState::Pending],
+                Event::Pending(PendingEvent::Skipped { item, by: by.clone() }),
+            ),
+            SessionCommand::RestoreItem(item) => self.change_item(
+                item,
+                &[ItemState::Skipped],
+                Event::Pending(PendingEvent::Restored { item, by: by.clone() }),
+            ),
             SessionCommand::EditItem(item, text) => {
                 let states = [ItemState::Pending, ItemState::Skipped];
-                self.change_item(item, &states, Event::PendingEdited { item, by: by.clone(), text })
+                self.change_item(item, &states, Event::Pending(PendingEvent::Edited { item, by: by.clone(), text }))
             }
             SessionCommand::AnswerGate(answer) => self.answer_gate(by, answer),
-            SessionCommand::DisableHook(point, hook) => {
-                self.switch_hook(point, &hook, |point, hook| Event::HookDisabled { point, hook, by: by.clone() })
-            }
-            SessionCommand::EnableHook(point, hook) => {
-                self.switch_hook(point, &hook, |point, hook| Event::HookEnabled { point, hook, by: by.clone() })
-            }
+            SessionCommand::DisableHook(point, hook) => self.switch_hook(point, &hook, |point, hook| {
+                Event::Hook(HookEvent::Disabled { point, hook, by: by.clone() })
+            }),
+            SessionCommand::EnableHook(point, hook) => self.switch_hook(point, &hook, |point, hook| {
+                Event::Hook(HookEvent::Enabled { point, hook, by: by.clone() })
+            }),
             SessionCommand::RunHook(point, hook) => match self.refuses_by_hand(point, &hook) {
                 Some(why) => EngineOutput::refuse(why),
-                None => {
-                    self.switch_hook(point, &hook, |point, hook| Event::HookRequested { point, hook, by: by.clone() })
-                }
+                None => self.switch_hook(point, &hook, |point, hook| {
+                    Event::Hook(HookEvent::Requested { point, hook, by: by.clone() })
+                }),
             },
             SessionCommand::CancelHook(run) if self.running().any(|running| running == run) => {
                 EngineOutput::default().then(Effect::CancelHook(run))
@@ -160,11 +171,28 @@ impl SessionState {
                 EngineOutput::refuse("the session is being completed already")
             }
             SessionCommand::CompleteSession(reason) => {
-                EngineOutput::record(Event::CompletionPromised { reason, by: by.clone() })
+                EngineOutput::record(Event::Stop(StopEvent::CompletionPromised { reason, by: by.clone() }))
             }
             SessionCommand::Pipeline(pipeline) => self.want_pipeline(pipeline, by),
-            SessionCommand::RetryNow => self.while_limited(|_| Ok(Event::WaitSkipped { by: by.clone() })),
+            SessionCommand::RetryNow => {
+                self.while_limited(|_| Ok(Event::UsageLimit(UsageLimitEvent::WaitSkipped { by: by.clone() })))
+            }
             SessionCommand::SwitchAgent(to) => self.while_limited(|_| self.switch_agent(to.as_deref(), by, now)),
+        }
+    }
+
+    pub(super) fn apply_steering(&mut self, event: &SteeringEvent) {
+        match event {
+            SteeringEvent::Paused { turn, .. } => {
+                self.steering.paused = true;
+                self.steering.cancelled = *turn;
+            }
+            SteeringEvent::Unpaused { .. } => self.steering.paused = false,
+            SteeringEvent::MessageQueued { by, text } => {
+                self.steering.messages.push(QueuedMessage { by: by.by, text: text.clone() });
+                self.steering.queued_in.note(by.by, self.turns.last);
+            }
+            SteeringEvent::StopRequested { how, .. } => self.stop_requested(*how),
         }
     }
 
@@ -182,9 +210,13 @@ impl SessionState {
         if self.steering.stop.is_some_and(|asked| asked == StopTiming::Now || asked == how) {
             return EngineOutput::refuse("the session is stopping already");
         }
-        let step = EngineOutput::record(Event::StopRequested { by: by.clone(), how });
+        let step = EngineOutput::record(Event::Steering(SteeringEvent::StopRequested { by: by.clone(), how }));
         // A paused session would never come to the end of its iteration.
-        let step = if self.steering.paused { step.and(Event::Unpaused { by: by.clone() }) } else { step };
+        let step = if self.steering.paused {
+            step.and(Event::Steering(SteeringEvent::Unpaused { by: by.clone() }))
+        } else {
+            step
+        };
         // Hooks of `session_end` are let finish: they are what an interrupted session is left to do.
         if how == StopTiming::AfterIteration || self.is_ending() {
             return step;
@@ -200,7 +232,11 @@ impl SessionState {
         let in_the_loop = self.ending.is_none() && !self.pipelines.is_open();
         let nothing_said = !self.steering.person_spoke_after(prompt.messages);
         let holds = in_the_loop && nothing_said && !self.interrupted() && self.steering.cancelled != Some(prompt.turn);
-        if holds { step.and(Event::Paused { by: by.clone(), turn: Some(prompt.turn) }) } else { step }
+        if holds {
+            step.and(Event::Steering(SteeringEvent::Paused { by: by.clone(), turn: Some(prompt.turn) }))
+        } else {
+            step
+        }
     }
 
     /// Whether the messages go to the agent in a turn of their own. Messages of the agent itself or of a hook use up
@@ -220,10 +256,10 @@ impl SessionState {
         if self.is_ending() || self.delivery_is_off() {
             return EngineOutput::refuse("the session is ending; the agent will not be asked again");
         }
-        let step = EngineOutput::record(Event::MessageQueued { by: by.clone(), text });
+        let step = EngineOutput::record(Event::Steering(SteeringEvent::MessageQueued { by: by.clone(), text }));
         // A session that is paused for a cancelled turn waits for nothing else.
         let awaited = self.steering.paused && self.steering.cancelled.is_some();
-        if awaited { step.and(Event::Unpaused { by: by.clone() }) } else { step }
+        if awaited { step.and(Event::Steering(SteeringEvent::Unpaused { by: by.clone() })) } else { step }
     }
 
     fn change_item(&self, id: ItemId, from: &[ItemState], event: Event) -> EngineOutput {
@@ -315,7 +351,7 @@ impl SessionState {
             let Some(text) = text.filter(|text| !text.trim().is_empty()) else {
                 return EngineOutput::refuse("the message is empty; write one to send");
             };
-            Some(Event::MessageQueued { by: by.clone(), text })
+            Some(Event::Steering(SteeringEvent::MessageQueued { by: by.clone(), text }))
         } else {
             None
         };
@@ -341,7 +377,7 @@ impl SessionState {
         let waiting = self.pending.waiting_ids().into_iter().filter(|id| gate.items.contains(id));
         waiting
             .filter(move |id| delivers && (choice == GateChoice::Skip || some_are_left_out) && kept_back(id))
-            .map(move |item| Event::PendingSkipped { item, by: by.clone() })
+            .map(move |item| Event::Pending(PendingEvent::Skipped { item, by: by.clone() }))
     }
 
     /// An answer, by whomever, with what it entails.
@@ -349,7 +385,7 @@ impl SessionState {
         if gate.about == GateKind::Permission {
             return self.permitted(gate, choice, by, option);
         }
-        let answered = Event::GateAnswered { gate: gate.id, choice, by: by.clone(), option: None };
+        let answered = Event::Gate(GateEvent::Answered { gate: gate.id, choice, by: by.clone(), option: None });
         let before = match choice {
             GateChoice::Disable => self.disabled_at(gate, by),
             GateChoice::Continue | GateChoice::Message if matches!(self.phase, Phase::Escalated(_)) => {
@@ -391,9 +427,9 @@ impl SessionState {
     fn disabled_at(&self, gate: &Gate, by: &Actor) -> EngineOutput {
         let (Some(hook), by) = (gate.hook.clone(), by.clone()) else { return EngineOutput::default() };
         if self.is_beside(gate) {
-            EngineOutput::record(Event::HookDisabled { point: HookPoint::OnTaskComplete, hook, by })
+            EngineOutput::record(Event::Hook(HookEvent::Disabled { point: HookPoint::OnTaskComplete, hook, by }))
         } else if let Phase::Hooks(dispatch) = &self.phase {
-            EngineOutput::record(Event::HookDisabled { point: dispatch.point, hook, by })
+            EngineOutput::record(Event::Hook(HookEvent::Disabled { point: dispatch.point, hook, by }))
         } else {
             EngineOutput::default()
         }

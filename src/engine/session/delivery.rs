@@ -10,7 +10,7 @@ use super::{GateDetails, Phase, SessionState, gate::GateKind, warning};
 use crate::engine::{
     EngineOutput,
     effect::{Effect, ExitReason},
-    event::{Event, FinalDeliveryMode, IterationOutcome, SessionOutcome},
+    event::{Event, FinalDeliveryMode, IterationOutcome, SessionEvent, SessionOutcome},
     hooks::point::HookPoint,
     ids::ItemId,
     time::UnixTime,
@@ -162,7 +162,7 @@ impl SessionState {
             LoopEnd { outcome, reason, .. } => (*outcome, reason.clone()),
         };
         let outcome = if forced { SessionOutcome::Forced } else { outcome };
-        let ended = Event::SessionEnded { outcome, iterations: self.iterations.current, reason };
+        let ended = Event::Session(SessionEvent::Ended { outcome, iterations: self.iterations.current, reason });
         let left = self.pending.waiting_ids();
         let undelivered = (!left.is_empty()).then(|| warning(undelivered(&left)));
         let step = undelivered

@@ -16,7 +16,7 @@ use super::{SessionState, gate::Gate};
 use crate::engine::{
     EngineOutput,
     effect::{GateFacts, GateState},
-    event::Event,
+    event::{Event, GateEvent, HookEvent},
     hooks::{
         dispatch::{DispatchCause, HookDispatch},
         point::HookPoint,
@@ -87,7 +87,11 @@ impl SessionState {
         }
         let open = self.gates.open.as_ref().map(|gate| gate.id);
         if let Some(told) = self.gate_hooks.open.take_if(|told| open != Some(told.gate)) {
-            let answer = if let Event::GateAnswered { choice, by, .. } = event { Some((*choice, by.by)) } else { None };
+            let answer = if let Event::Gate(GateEvent::Answered { choice, by, .. }) = event {
+                Some((*choice, by.by))
+            } else {
+                None
+            };
             self.announce_gate(GateFacts { state: GateState::Closed, answer, waits_for_user: false, ..told });
         }
         if self.gate_hooks.open.is_none()
@@ -147,13 +151,13 @@ impl SessionState {
                     }
                 };
                 let iteration = (self.iterations.current > 0).then_some(self.iterations.current);
-                EngineOutput::record(Event::HooksDue {
+                EngineOutput::record(Event::Hook(HookEvent::Due {
                     point: HookPoint::OnGate,
                     iteration,
                     hooks,
                     task: None,
                     by_hand,
-                })
+                }))
             }
             (Some(_) | None, _) => EngineOutput::default(),
         }

@@ -5,7 +5,10 @@ use crate::engine::{
     EngineOutput,
     comparable_text::same_text,
     effect::{Effect, HookFacts, HookJob},
-    event::{Event, FinalDeliveryMode, IterationOutcome, SessionOutcome, StopTiming, UserPresence},
+    event::{
+        Event, FinalDeliveryMode, HookEvent, IterationOutcome, RetryEvent, SessionEvent, SessionOutcome, StopTiming,
+        UserPresence,
+    },
     hooks::{
         dispatch::{DispatchCause, DispatchQuestion, HookDispatch, HookFeedback, is_broken_again},
         point::HookPoint,
@@ -50,7 +53,7 @@ impl SessionState {
             return EngineOutput::default();
         }
         let iteration = (self.iterations.current > 0).then_some(self.iterations.current);
-        EngineOutput::record(Event::HooksDue { point, iteration, hooks, task: None, by_hand: false })
+        EngineOutput::record(Event::Hook(HookEvent::Due { point, iteration, hooks, task: None, by_hand: false }))
     }
 
     pub(super) fn start_hook(&self, dispatch: &HookDispatch, hook: &str) -> EngineOutput {
@@ -63,7 +66,7 @@ impl SessionState {
             HookAction::Command(_) | HookAction::Builtin(_) => self.plan().output_limit,
         };
         let job = HookJob { run, point: dispatch.point, hook: spec.clone(), output_limit, facts };
-        EngineOutput::record(Event::HookStarted {
+        EngineOutput::record(Event::Hook(HookEvent::Started {
             run,
             point: dispatch.point,
             hook: hook.to_owned(),
@@ -71,7 +74,7 @@ impl SessionState {
             attempt,
             beside: self.dispatches_beside().any(|beside| beside == dispatch),
             of: None,
-        })
+        }))
         .then(Effect::RunHook(Box::new(job)))
     }
 
@@ -176,8 +179,11 @@ impl SessionState {
         if self.steering.paused || self.is_led_from_outside() {
             return EngineOutput::default();
         }
-        self.wait_over(now)
-            .unwrap_or_else(|| EngineOutput::record(Event::IterationStarted { iteration: self.iterations.current + 1 }))
+        self.wait_over(now).unwrap_or_else(|| {
+            EngineOutput::record(Event::Session(SessionEvent::IterationStarted {
+                iteration: self.iterations.current + 1,
+            }))
+        })
     }
 
     pub(super) fn too_many_errors(&self) -> Option<EngineOutput> {
@@ -198,7 +204,12 @@ impl SessionState {
                 let own = self.plan().backoff.as_ref().map(|own| super::retry::wait_for(own, nth, self.began.seed));
                 let wait_ms = own.unwrap_or_default().max(at_least);
                 let waits = own.is_some() || !at_least.is_zero();
-                waits.then(|| EngineOutput::record(Event::BackoffStarted { wait_ms, until: now.after(wait_ms) }))
+                waits.then(|| {
+                    EngineOutput::record(Event::Retry(RetryEvent::BackoffStarted {
+                        wait_ms,
+                        until: now.after(wait_ms),
+                    }))
+                })
             }
             RetryWait::Until(at) if now < at => Some(EngineOutput::default()),
             RetryWait::No | RetryWait::Until(_) => None,
@@ -233,10 +244,16 @@ impl SessionState {
         if used < limit {
             let no_progress = self.retry.last_usual.as_deref().is_some_and(|last| same_text(last, &feedback.usual));
             let HookFeedback { hook, reason, .. } = feedback;
-            return EngineOutput::record(Event::RetryCounted { used: used + 1, limit, hook, reason, no_progress });
+            return EngineOutput::record(Event::Retry(RetryEvent::Counted {
+                used: used + 1,
+                limit,
+                hook,
+                reason,
+                no_progress,
+            }));
         }
         if !dispatch.was_asked(DispatchQuestion::Limit) {
-            let reached = EngineOutput::record(Event::RetryLimitReached { used, limit, hook: limited });
+            let reached = EngineOutput::record(Event::Retry(RetryEvent::LimitReached { used, limit, hook: limited }));
             let completes =
                 self.presence == UserPresence::Unattended && self.plan().on_limit == RetryLimitPolicy::Complete;
             let text = format!("[Warning: Hook retry limit ({limit}) reached. Completing execution.]");
@@ -280,11 +297,11 @@ impl SessionState {
             let accepted = ending.outcome == SessionOutcome::Complete;
             return self.complete_iteration(if accepted { IterationOutcome::Done } else { IterationOutcome::Failed });
         }
-        EngineOutput::record(Event::LoopEnded {
+        EngineOutput::record(Event::Session(SessionEvent::LoopEnded {
             outcome: ending.outcome,
             reason: ending.reason.clone(),
             delivery: if self.is_led_from_outside() { FinalDeliveryMode::No } else { ending.delivery },
-        })
+        }))
     }
 
     /// Whether one that leads itself has said that it is done.

@@ -20,7 +20,7 @@ use super::{
 use crate::engine::{
     EngineOutput,
     conversation::UsageLimit,
-    event::{Actor, Event, LimitAction, LimitReached, PromptSent, UserPresence},
+    event::{Actor, Event, LimitAction, LimitReached, PromptSent, UsageLimitEvent, UserPresence},
     policy::{BackoffPolicy, UsageLimitPolicy},
     session::retry::wait_for,
     time::{TimeSpan, UnixTime},
@@ -126,12 +126,22 @@ impl SessionState {
         };
         let (resets_at, until) = (limit.resets_in.map(|span| now.after(span)), now.after(wait));
         let reached = |action, until| {
-            Event::LimitReached(Box::new(LimitReached { agent: agent.clone(), resets_at, until, action }))
+            Event::UsageLimit(UsageLimitEvent::Reached(Box::new(LimitReached {
+                agent: agent.clone(),
+                resets_at,
+                until,
+                action,
+            })))
         };
         let too_often = nth > MOST_IN_A_ROW;
         if let Some(to) = self.next_agent(now).filter(|_| !too_often) {
             let reason = format!("`{agent}` reached its usage limit");
-            let switched = Event::AgentSwitched { from: agent.clone(), to: to.to_owned(), reason, by: None };
+            let switched = Event::UsageLimit(UsageLimitEvent::AgentSwitched {
+                from: agent.clone(),
+                to: to.to_owned(),
+                reason,
+                by: None,
+            });
             return Some(vec![reached(LimitAction::Switch, until), switched]);
         }
         if plan.on_usage_limit == UsageLimitPolicy::Fail {
@@ -151,7 +161,15 @@ impl SessionState {
         self.phase = Phase::Due(DuePrompt::Again(prompt));
     }
 
-    pub(super) fn limit_reached(&mut self, at: UnixTime, reached: &LimitReached) {
+    pub(super) fn apply_usage_limit(&mut self, at: UnixTime, event: &UsageLimitEvent) {
+        match event {
+            UsageLimitEvent::Reached(reached) => self.limit_reached(at, reached),
+            UsageLimitEvent::AgentSwitched { from, to, .. } => self.agent_switched(from, to),
+            UsageLimitEvent::WaitSkipped { .. } => self.wait_skipped(),
+        }
+    }
+
+    fn limit_reached(&mut self, at: UnixTime, reached: &LimitReached) {
         let LimitReached { agent, resets_at, until, action } = reached;
         self.limits.in_a_row += 1;
         self.limits.resets.insert(agent.clone(), resets_at.unwrap_or(*until).max(*until));
@@ -245,12 +263,12 @@ impl SessionState {
             })?,
             None => self.another_agent(now).ok_or(NO_FALLBACK)?,
         };
-        Ok(Event::AgentSwitched {
+        Ok(Event::UsageLimit(UsageLimitEvent::AgentSwitched {
             from,
             to: to.to_owned(),
             reason: "the user switched agents".into(),
             by: Some(by.clone()),
-        })
+        }))
     }
 
     /// A command while the session waits for a reset.
@@ -275,7 +293,12 @@ impl SessionState {
         let own = &self.plan().agent;
         (!self.limits.is_limited(own, now)).then(|| {
             let reason = format!("the usage limit of `{own}` has reset");
-            EngineOutput::record(Event::AgentSwitched { from: standing_in, to: own.clone(), reason, by: None })
+            EngineOutput::record(Event::UsageLimit(UsageLimitEvent::AgentSwitched {
+                from: standing_in,
+                to: own.clone(),
+                reason,
+                by: None,
+            }))
         })
     }
 
@@ -287,7 +310,12 @@ impl SessionState {
         }
         let to = self.next_agent(now)?.to_owned();
         let reason = format!("the usage limit of `{to}` has reset");
-        Some(EngineOutput::record(Event::AgentSwitched { from: self.agent().to_owned(), to, reason, by: None }))
+        Some(EngineOutput::record(Event::UsageLimit(UsageLimitEvent::AgentSwitched {
+            from: self.agent().to_owned(),
+            to,
+            reason,
+            by: None,
+        })))
     }
 
     /// What the agent that takes over is told before its prompt.

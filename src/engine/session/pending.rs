@@ -14,7 +14,7 @@ use std::collections::VecDeque;
 use serde::{Deserialize, Serialize};
 
 use crate::engine::{
-    event::Event,
+    event::{Event, PendingEvent},
     hooks::point::HookPoint,
     ids::{ItemId, RunId},
 };
@@ -121,19 +121,41 @@ impl PendingItems {
     /// The next thing to record about held output, if there is one.
     pub(crate) fn due(&self) -> Option<Event> {
         if !self.unreported.is_empty() {
-            return Some(Event::Delivered { items: self.unreported.clone() });
+            return Some(Event::Pending(PendingEvent::Delivered { items: self.unreported.clone() }));
         }
         let IncomingItem { source, text } = self.incoming.front()?;
         let ItemSource { run, point, hook, iteration } = source.clone();
         let item = self.items.last().map_or(ItemId(1), |last| last.id.next());
-        Some(Event::PendingAdded { item, run, point, hook, iteration, bytes: text.len(), text: text.clone() })
+        Some(Event::Pending(PendingEvent::Added {
+            item,
+            run,
+            point,
+            hook,
+            iteration,
+            bytes: text.len(),
+            text: text.clone(),
+        }))
     }
 
     pub(crate) fn catch(&mut self, incoming: IncomingItem) {
         self.incoming.push_back(incoming);
     }
 
-    pub(crate) fn added(&mut self, item: PendingItem) {
+    pub(super) fn apply(&mut self, event: &PendingEvent) {
+        match event {
+            PendingEvent::Added { item, run, point, hook, iteration, text, .. } => {
+                let source = ItemSource { run: *run, point: *point, hook: hook.clone(), iteration: *iteration };
+                let state = ItemState::Pending;
+                self.added(PendingItem { id: *item, source, text: text.clone(), edited: false, state });
+            }
+            PendingEvent::Skipped { item, .. } => self.set_state(&[*item], ItemState::Skipped),
+            PendingEvent::Restored { item, .. } => self.set_state(&[*item], ItemState::Pending),
+            PendingEvent::Edited { item, text, .. } => self.edit(*item, text),
+            PendingEvent::Delivered { .. } => self.reported(),
+        }
+    }
+
+    fn added(&mut self, item: PendingItem) {
         self.incoming.pop_front();
         self.items.push(item);
     }
@@ -146,7 +168,7 @@ impl PendingItems {
         }
     }
 
-    pub(crate) fn edit(&mut self, id: ItemId, text: &str) {
+    fn edit(&mut self, id: ItemId, text: &str) {
         if let Some(item) = self.get_mut(id) {
             text.clone_into(&mut item.text);
             item.edited = true;
@@ -159,7 +181,7 @@ impl PendingItems {
         self.unreported.extend_from_slice(ids);
     }
 
-    pub(crate) fn reported(&mut self) {
+    fn reported(&mut self) {
         // The text is in the journal; a long session must not keep what it will not send again.
         for id in std::mem::take(&mut self.unreported) {
             if let Some(item) = self.get_mut(id) {

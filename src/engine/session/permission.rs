@@ -26,7 +26,7 @@ use crate::engine::{
         ToolKind,
     },
     effect::Effect,
-    event::{Actor, ActorKind, Event},
+    event::{Actor, ActorKind, Event, GateEvent, TurnEvent},
     ids::TurnId,
     policy::PermissionPolicy,
     session::permission::remembered_answers::{RememberedAnswer, covers, remembered},
@@ -187,7 +187,7 @@ impl SessionState {
                 let answer = PermissionAnswer::Selected(option.to_owned());
                 EngineOutput::default().then(Effect::AnswerPermission { ask: ask.ask, answer })
             }
-            None => EngineOutput::record(Event::PermissionAsked { iteration, turn, ask }),
+            None => EngineOutput::record(Event::Turn(TurnEvent::PermissionAsked { iteration, turn, ask })),
         }
     }
 
@@ -250,8 +250,12 @@ impl SessionState {
     pub(super) fn permitted(&self, gate: &Gate, choice: GateChoice, by: &Actor, named: Option<&str>) -> EngineOutput {
         let ask = self.asked_at(gate);
         let option = ask.and_then(|ask| ask.selected(choice, named)).map(|option| option.id.clone());
-        let step =
-            EngineOutput::record(Event::GateAnswered { gate: gate.id, choice, by: by.clone(), option: option.clone() });
+        let step = EngineOutput::record(Event::Gate(GateEvent::Answered {
+            gate: gate.id,
+            choice,
+            by: by.clone(),
+            option: option.clone(),
+        }));
         match (ask, option, self.turn_in_flight()) {
             (Some(ask), Some(option), _) => {
                 step.then(Effect::AnswerPermission { ask: ask.ask, answer: PermissionAnswer::Selected(option) })
@@ -276,12 +280,12 @@ impl SessionState {
     pub(crate) fn unasked(&self, by: &Actor) -> EngineOutput {
         let gate = self.gates.open.as_ref().filter(|gate| gate.about == GateKind::Permission);
         gate.map_or_else(EngineOutput::default, |gate| {
-            EngineOutput::record(Event::GateAnswered {
+            EngineOutput::record(Event::Gate(GateEvent::Answered {
                 gate: gate.id,
                 choice: GateChoice::Cancel,
                 by: by.clone(),
                 option: None,
-            })
+            }))
         })
     }
 }

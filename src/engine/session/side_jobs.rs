@@ -17,7 +17,7 @@ use super::{
 use crate::engine::{
     EngineOutput,
     effect::TaskFacts,
-    event::{Event, SessionOutcome, UserPresence},
+    event::{Event, HookEvent, SessionOutcome, UserPresence},
     hooks::{
         dispatch::{DispatchCause, HookDispatch, is_broken_again, needs_a_person},
         point::HookPoint,
@@ -233,13 +233,15 @@ impl SessionState {
                 // Recorded also when nothing is due any more: the record takes the errand off the queue.
                 let (point, hooks, task) = match errand {
                     SideJob::Task { task, depth } if self.side.is_cut(*depth) => {
-                        return EngineOutput::record(warning(cut_off(&task.id, *depth))).and(Event::HooksDue {
-                            point: HookPoint::OnTaskComplete,
-                            iteration: Some(self.iterations.current),
-                            hooks: Vec::new(),
-                            task: Some(task.id.clone()),
-                            by_hand: false,
-                        });
+                        return EngineOutput::record(warning(cut_off(&task.id, *depth))).and(Event::Hook(
+                            HookEvent::Due {
+                                point: HookPoint::OnTaskComplete,
+                                iteration: Some(self.iterations.current),
+                                hooks: Vec::new(),
+                                task: Some(task.id.clone()),
+                                by_hand: false,
+                            },
+                        ));
                     }
                     SideJob::Task { task, .. } => {
                         let point = HookPoint::OnTaskComplete;
@@ -257,7 +259,7 @@ impl SessionState {
                     }
                 };
                 let (iteration, by_hand) = (Some(self.iterations.current), task.is_none());
-                EngineOutput::record(Event::HooksDue { point, iteration, hooks, task, by_hand })
+                EngineOutput::record(Event::Hook(HookEvent::Due { point, iteration, hooks, task, by_hand }))
             }
             (Some(_) | None, _) => EngineOutput::default(),
         }

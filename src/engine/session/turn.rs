@@ -16,7 +16,7 @@ use crate::engine::{
         WorktreeChanges,
     },
     effect::Effect,
-    event::{Event, IterationOutcome, PromptReason, PromptSent, SessionOutcome},
+    event::{Event, IterationOutcome, PromptReason, PromptSent, SessionOutcome, TurnEvent},
     hooks::dispatch::HookDispatch,
     ids::{ItemId, TurnId},
     policy::ContextPolicy,
@@ -280,20 +280,22 @@ impl SessionState {
             standing_in: self.limits.standing_in.clone(),
             baseline: self.protect_baseline(),
         };
-        EngineOutput::record(Event::PromptSent(Box::new(prompt))).then(effect)
+        EngineOutput::record(Event::Turn(TurnEvent::PromptSent(Box::new(prompt)))).then(effect)
     }
 
     pub(crate) fn on_agent(&self, turn: TurnId, update: AgentUpdate) -> EngineOutput {
         let Some(iteration) = self.awaited(turn) else { return EngineOutput::stale(turn) };
         EngineOutput::record(match update {
-            AgentUpdate::Said(text) => Event::AgentSaid { iteration, turn, text },
-            AgentUpdate::Thought(text) => Event::AgentThought { iteration, turn, text },
-            AgentUpdate::ToolCalled(tool) => Event::ToolCalled { iteration, turn, tool },
-            AgentUpdate::ToolUpdated(tool) => Event::ToolUpdated { iteration, turn, tool },
-            AgentUpdate::Planned(entries) => Event::AgentPlanned { iteration, turn, entries },
-            AgentUpdate::Used(context) => Event::AgentUsed { iteration, turn, context },
-            AgentUpdate::Opened(conversation) => Event::ConversationOpened { iteration, turn, conversation },
-            AgentUpdate::Noted { what, text } => Event::AgentNoted { iteration, turn, what, text },
+            AgentUpdate::Said(text) => Event::Turn(TurnEvent::AgentSaid { iteration, turn, text }),
+            AgentUpdate::Thought(text) => Event::Turn(TurnEvent::AgentThought { iteration, turn, text }),
+            AgentUpdate::ToolCalled(tool) => Event::Turn(TurnEvent::ToolCalled { iteration, turn, tool }),
+            AgentUpdate::ToolUpdated(tool) => Event::Turn(TurnEvent::ToolUpdated { iteration, turn, tool }),
+            AgentUpdate::Planned(entries) => Event::Turn(TurnEvent::AgentPlanned { iteration, turn, entries }),
+            AgentUpdate::Used(context) => Event::Turn(TurnEvent::AgentUsed { iteration, turn, context }),
+            AgentUpdate::Opened(conversation) => {
+                Event::Turn(TurnEvent::ConversationOpened { iteration, turn, conversation })
+            }
+            AgentUpdate::Noted { what, text } => Event::Turn(TurnEvent::AgentNoted { iteration, turn, what, text }),
             AgentUpdate::Warned(text) => super::warning(text),
         })
     }
@@ -308,7 +310,7 @@ impl SessionState {
             }
         };
         let closed = self.close_calls(status, why).fold(self.unasked(&super::POLICY), EngineOutput::and);
-        let step = closed.and(Event::TurnEnded { iteration, turn, stop_reason, spent, work, forbidden });
+        let step = closed.and(Event::Turn(TurnEvent::Ended { iteration, turn, stop_reason, spent, work, forbidden }));
         // A review that was cut short is none, and says so itself.
         match cut_short(stop_reason).filter(|_| !self.gatekeeper_works()) {
             Some(why) => step.and(super::warning(why)),
@@ -324,7 +326,8 @@ impl SessionState {
         let limit = limit.filter(|_| !self.gatekeeper_works()).and_then(|limit| self.reached_limit(limit, now));
         let usage_limit = limit.is_some();
         let forbidden = *forbidden;
-        let failed = Event::TurnFailed { iteration, turn, error, retry_after_ms, usage_limit, spent, forbidden };
+        let failed =
+            Event::Turn(TurnEvent::Failed { iteration, turn, error, retry_after_ms, usage_limit, spent, forbidden });
         limit.into_iter().flatten().fold(closed.and(failed), EngineOutput::and)
     }
 
@@ -334,7 +337,11 @@ impl SessionState {
         calls.into_iter().flat_map(move |(iteration, turn, calls)| {
             calls.values().map(move |call| {
                 let output = call.output.clone().or_else(|| Some(why.to_owned()));
-                Event::ToolUpdated { iteration, turn, tool: ToolCall { status, output, ..call.clone() } }
+                Event::Turn(TurnEvent::ToolUpdated {
+                    iteration,
+                    turn,
+                    tool: ToolCall { status, output, ..call.clone() },
+                })
             })
         })
     }

@@ -21,7 +21,7 @@ use super::{
 };
 use crate::engine::{
     EngineOutput,
-    event::{Actor, Event},
+    event::{Actor, Event, StopEvent},
     nearest_name::nearest,
     policy::AgentSpec,
     session::SessionState,
@@ -203,7 +203,7 @@ impl SessionState {
             }
         }
         let loop_id = self.stop.name("IT", now);
-        events.push(Event::AgentLoopStarted { loop_id, task, max_iterations, promises, by: by.clone() });
+        events.push(Event::Stop(StopEvent::LoopStarted { loop_id, task, max_iterations, promises, by: by.clone() }));
         Ok(events.into_iter().fold(EngineOutput::default(), EngineOutput::and))
     }
 
@@ -250,7 +250,11 @@ impl SessionState {
 
     fn ask_judgement(&self, by: &Actor, asked: EvaluationRequest) -> Result<EngineOutput, String> {
         let iteration = self.open_loop(&asked.id)?.iteration;
-        Ok(EngineOutput::record(Event::JudgementAsked { iteration, asked: Box::new(asked), by: by.clone() }))
+        Ok(EngineOutput::record(Event::Stop(StopEvent::JudgementAsked {
+            iteration,
+            asked: Box::new(asked),
+            by: by.clone(),
+        })))
     }
 
     fn advance_loop(&self, by: &Actor, id: String, checkpoint: Option<Value>) -> Result<EngineOutput, String> {
@@ -270,7 +274,7 @@ impl SessionState {
         let (task, iteration) = (known.task.clone(), known.iteration);
         let kept = checkpoint.map(|data| NewCheckpoint { task, iteration, hook: None, data });
         let step = self.keep(kept).into_iter().fold(EngineOutput::default(), EngineOutput::and);
-        Ok(step.and(Event::AgentLoopAdvanced { loop_id: id, iteration: iteration + 1, by: by.clone() }))
+        Ok(step.and(Event::Stop(StopEvent::LoopAdvanced { loop_id: id, iteration: iteration + 1, by: by.clone() })))
     }
 
     fn complete_loop(&self, by: &Actor, id: String, promise: Promise) -> Result<EngineOutput, String> {
@@ -309,7 +313,7 @@ impl SessionState {
             events.push(self.task_event(about, ChangeOrigin::by(by.clone()))?);
         }
         let iterations = known.iteration;
-        events.push(Event::AgentLoopEnded { loop_id: id, task, iterations, promise, by: by.clone() });
+        events.push(Event::Stop(StopEvent::LoopEnded { loop_id: id, task, iterations, promise, by: by.clone() }));
         Ok(events.into_iter().fold(EngineOutput::default(), EngineOutput::and))
     }
 

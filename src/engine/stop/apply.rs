@@ -6,7 +6,7 @@ use super::{
 };
 use crate::engine::{
     conversation::WorktreeChanges,
-    event::{Event, HookFinished, SessionOutcome, StopDecided},
+    event::{HookFinished, SessionOutcome, StopDecided, StopEvent},
     hooks::{dispatch::ActiveRun, point::HookPoint},
     policy::StopHookKind,
     session::{Phase, SessionState, delivery::LoopEnd},
@@ -18,21 +18,20 @@ use crate::engine::{
 };
 
 impl SessionState {
-    #[expect(clippy::wildcard_enum_match_arm, reason = "what is not about decisions is about loops")]
-    pub(crate) fn apply_stop(&mut self, at: UnixTime, event: &Event) {
+    pub(crate) fn apply_stop(&mut self, at: UnixTime, event: &StopEvent) {
         match event {
-            Event::RulesDue { rules, of, .. } => {
+            StopEvent::RulesDue { rules, of, .. } => {
                 if let Some(judging) = self.judging_mut(of.as_deref()) {
                     judging.rules = Some(rules.iter().cloned().collect());
                 }
             }
-            Event::RuleStarted { run, rule, iteration, of } => {
+            StopEvent::RuleStarted { run, rule, iteration, of } => {
                 self.hooks.last_run = *run;
                 if let Some(judging) = self.judging_mut(of.as_deref()) {
                     judging.rule_started(ActiveRun { run: *run, hook: rule.clone(), iteration: *iteration });
                 }
             }
-            Event::RuleChecked { run, rule, passed, message, of, .. } => {
+            StopEvent::RuleChecked { run, rule, passed, message, of, .. } => {
                 let outcome = RuleOutcome { rule_name: rule.clone(), passed: *passed, message: message.clone() };
                 if of.is_none() {
                     self.stop.failed_rules.retain(|failed| failed.rule_name != *rule);
@@ -42,56 +41,52 @@ impl SessionState {
                     judging.rule_checked(*run, outcome);
                 }
             }
-            Event::StopDecided(decided) => self.stop_decided(decided),
-            Event::Checkpoint(checkpoint) => {
+            StopEvent::Decided(decided) => self.stop_decided(decided),
+            StopEvent::CheckpointKept(checkpoint) => {
                 self.stop.checkpoints.push(TimedCheckpoint { at, checkpoint: (**checkpoint).clone() });
             }
             // A journal can come with a clone: what nobody can register is not taken from there either.
-            Event::StopHookRegistered { hook, .. } if !matches!(hook.judge, StopHookKind::Preset(_)) => {}
-            Event::StopHookRegistered { hook_id, task, hook, metadata, by } => {
+            StopEvent::HookRegistered { hook, .. } if !matches!(hook.judge, StopHookKind::Preset(_)) => {}
+            StopEvent::HookRegistered { hook_id, task, hook, metadata, by } => {
                 let (id, task, metadata, by) = (hook_id.clone(), task.clone(), metadata.clone(), by.by);
                 self.stop.last += 1;
                 self.stop.registered.push(RegisteredStopHook { id, task, hook: (**hook).clone(), metadata, by });
             }
-            Event::StopHooksCleared { hooks, .. } => self.stop.registered.retain(|known| !hooks.contains(&known.id)),
-            Event::CompletionPromised { reason, .. } => self.stop.promised = Some(reason.clone()),
-            _ => self.apply_loop(event),
-        }
-    }
-
-    fn apply_loop(&mut self, event: &Event) {
-        if let Event::AgentLoopStarted { loop_id, task, max_iterations, promises, .. } = event {
-            self.stop.last += 1;
-            self.stop.loops.push(AgentLoop {
-                id: loop_id.clone(),
-                task: task.clone(),
-                max_iterations: *max_iterations,
-                promises: promises.clone(),
-                iteration: 1,
-                judging: None,
-                results: Vec::new(),
-                decided: None,
-                guards: LoopGuards::default(),
-                is_over: false,
-            });
-        }
-        if let Event::AgentLoopAdvanced { loop_id, iteration, .. } = event
-            && let Some(known) = self.loop_mut(loop_id)
-        {
-            known.iteration = *iteration;
-            known.decided = None;
-            known.guards.advance();
-        }
-        if let Event::JudgementAsked { asked, .. } = event
-            && let Some(known) = self.loop_mut(&asked.id)
-        {
-            known.judging = Some(StopEvaluation::asked((**asked).clone(), known.results.clone()));
-        }
-        if let Event::AgentLoopEnded { loop_id, .. } = event
-            && let Some(known) = self.loop_mut(loop_id)
-        {
-            known.is_over = true;
-            known.judging = None;
+            StopEvent::HooksCleared { hooks, .. } => self.stop.registered.retain(|known| !hooks.contains(&known.id)),
+            StopEvent::CompletionPromised { reason, .. } => self.stop.promised = Some(reason.clone()),
+            StopEvent::LoopStarted { loop_id, task, max_iterations, promises, .. } => {
+                self.stop.last += 1;
+                self.stop.loops.push(AgentLoop {
+                    id: loop_id.clone(),
+                    task: task.clone(),
+                    max_iterations: *max_iterations,
+                    promises: promises.clone(),
+                    iteration: 1,
+                    judging: None,
+                    results: Vec::new(),
+                    decided: None,
+                    guards: LoopGuards::default(),
+                    is_over: false,
+                });
+            }
+            StopEvent::LoopAdvanced { loop_id, iteration, .. } => {
+                if let Some(known) = self.loop_mut(loop_id) {
+                    known.iteration = *iteration;
+                    known.decided = None;
+                    known.guards.advance();
+                }
+            }
+            StopEvent::JudgementAsked { asked, .. } => {
+                if let Some(known) = self.loop_mut(&asked.id) {
+                    known.judging = Some(StopEvaluation::asked((**asked).clone(), known.results.clone()));
+                }
+            }
+            StopEvent::LoopEnded { loop_id, .. } => {
+                if let Some(known) = self.loop_mut(loop_id) {
+                    known.is_over = true;
+                    known.judging = None;
+                }
+            }
         }
     }
 

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::engine::{
-    event::Event,
+    event::{Event, StopEvent},
     session::{SessionState, warning},
     time::UnixTime,
 };
@@ -76,7 +76,15 @@ impl SessionState {
             .map(|(checkpoint, NewCheckpoint { task, iteration, hook, data })| {
                 let commit = work.and_then(|work| work.commit.clone());
                 let dirty = work.map(|work| work.dirty.clone()).unwrap_or_default();
-                Event::Checkpoint(Box::new(Checkpoint { checkpoint, task, iteration, hook, data, commit, dirty }))
+                Event::Stop(StopEvent::CheckpointKept(Box::new(Checkpoint {
+                    checkpoint,
+                    task,
+                    iteration,
+                    hook,
+                    data,
+                    commit,
+                    dirty,
+                })))
             })
             .collect()
     }

@@ -22,7 +22,7 @@ use super::{
 use crate::engine::{
     EngineOutput,
     effect::{Effect, HookFacts, HookJob, RuleJob, TaskFacts},
-    event::{Actor, Event, HookFinished, StopDecided},
+    event::{Actor, Event, HookEvent, HookFinished, StopDecided, StopEvent},
     hooks::{
         dispatch::ActiveRun,
         point::HookPoint,
@@ -121,7 +121,7 @@ impl SessionState {
         let Some(queue) = &judging.rules else {
             let rules: Vec<String> = self.rules().map(|rule| rule.name.clone()).collect();
             if !rules.is_empty() {
-                return EngineOutput::record(Event::RulesDue { iteration, rules, of });
+                return EngineOutput::record(Event::Stop(StopEvent::RulesDue { iteration, rules, of }));
             }
             return self.ask_hooks(about, judging, now);
         };
@@ -146,7 +146,8 @@ impl SessionState {
     fn check(&self, about: Option<&AgentLoop>, judging: &StopEvaluation, name: &str) -> EngineOutput {
         let run = self.hooks.last_run.next();
         let (iteration, of) = (self.judged_iteration(about), about.map(|about| about.id.clone()));
-        let started = EngineOutput::record(Event::RuleStarted { run, rule: name.to_owned(), iteration, of });
+        let started =
+            EngineOutput::record(Event::Stop(StopEvent::RuleStarted { run, rule: name.to_owned(), iteration, of }));
         let Some(rule) = self.plan().stop.rules.iter().find(|rule| rule.name == name) else { return started };
         let facts = self.judged_facts(about, judging);
         let job = RuleJob { run, rule: rule.clone(), output_limit: self.plan().output_limit, facts };
@@ -215,8 +216,16 @@ impl SessionState {
         };
         let (name, of, beside) = (hook.name.clone(), about.map(|about| about.id.clone()), about.is_some());
         let job = HookJob { run, point, hook: spec, output_limit: self.plan().output_limit, facts };
-        EngineOutput::record(Event::HookStarted { run, point, hook: name, iteration, attempt: 0, beside, of })
-            .then(Effect::RunHook(Box::new(job)))
+        EngineOutput::record(Event::Hook(HookEvent::Started {
+            run,
+            point,
+            hook: name,
+            iteration,
+            attempt: 0,
+            beside,
+            of,
+        }))
+        .then(Effect::RunHook(Box::new(job)))
     }
 
     fn conclude_judging(
@@ -245,7 +254,7 @@ impl SessionState {
         let asked = asked.into_iter().map(|(hook, result)| (hook, result.action)).collect();
         let of = about.map(|about| about.id.clone());
         let task = Some(task).filter(|task| !task.is_empty() && *task != self.name);
-        events.push(Event::StopDecided(Box::new(StopDecided {
+        events.push(Event::Stop(StopEvent::Decided(Box::new(StopDecided {
             iteration,
             hook,
             action,
@@ -256,7 +265,7 @@ impl SessionState {
             asked,
             metadata,
             of,
-        })));
+        }))));
         events.into_iter().fold(EngineOutput::default(), EngineOutput::and)
     }
 
@@ -367,7 +376,17 @@ impl SessionState {
         let iteration = self.judged_iteration(of.and_then(|id| self.agent_loop(id)));
         let RuleCheckResult { passed, message, took, end, file } = result;
         let of = of.map(str::to_owned);
-        EngineOutput::record(Event::RuleChecked { run, rule, iteration, passed, message, took_ms: took, end, file, of })
+        EngineOutput::record(Event::Stop(StopEvent::RuleChecked {
+            run,
+            rule,
+            iteration,
+            passed,
+            message,
+            took_ms: took,
+            end,
+            file,
+            of,
+        }))
     }
 
     /// Whether a stop hook's answer of this run is awaited.
@@ -380,7 +399,7 @@ impl SessionState {
         let decision = answered(&result);
         let verdict = if decision.is_ok() { Verdict::Pass } else { Verdict::Fail };
         let decision = Some(Box::new(decision.unwrap_or_else(|why| StopResult::failed(&why))));
-        EngineOutput::record(Event::HookFinished(Box::new(HookFinished {
+        EngineOutput::record(Event::Hook(HookEvent::Finished(Box::new(HookFinished {
             end: result.end,
             took_ms: result.took,
             verdict,
@@ -391,7 +410,7 @@ impl SessionState {
             decision,
             again: false,
             ..cut
-        })))
+        }))))
     }
 
     /// The commands in flight, as ones that were cut by the death of creel.

@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 
 use crate::engine::{
     EngineOutput,
-    event::{Actor, ActorKind, Event},
+    event::{Actor, ActorKind, Event, StopEvent},
     hooks::{point::HookPoint, resolve::HookRef},
     policy::{StopHook, StopHookKind, StopPreset},
     session::SessionState,
@@ -64,13 +64,13 @@ impl SessionState {
         }
         let hook_id = self.stop.name("HOOK", now);
         let hook = StopHook { name: hook_id.clone(), ..StopHook::preset(preset) };
-        EngineOutput::record(Event::StopHookRegistered {
+        EngineOutput::record(Event::Stop(StopEvent::HookRegistered {
             hook_id,
             task,
             hook: Box::new(hook),
             metadata,
             by: by.clone(),
-        })
+        }))
     }
 
     /// Removes the hooks of a task; an agent or hook removes only those that agents and hooks registered.
@@ -78,7 +78,7 @@ impl SessionState {
         let may = |known: &&RegisteredStopHook| !by.by.is_supervised() || known.by.is_supervised();
         let hooks = self.stop.registered.iter().filter(|known| known.task == task).filter(may);
         let hooks = hooks.map(|known| known.id.clone());
-        EngineOutput::record(Event::StopHooksCleared { hooks: hooks.collect(), task, by: by.clone() })
+        EngineOutput::record(Event::Stop(StopEvent::HooksCleared { hooks: hooks.collect(), task, by: by.clone() }))
     }
 
     /// The stop hook of that name, configured or registered.

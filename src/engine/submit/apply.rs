@@ -5,7 +5,7 @@ use super::{
     ReturnTo, errand_outcome,
 };
 use crate::engine::{
-    event::{Actor, Event, FinalDeliveryMode, HookFinished, SessionOutcome, UserPresence},
+    event::{Actor, FinalDeliveryMode, HookFinished, PipelineEvent, SessionOutcome, UserPresence},
     hooks::{
         point::HookPoint,
         verdict::{BuiltinOutcome, BuiltinStatus, Verdict},
@@ -19,19 +19,16 @@ use crate::engine::{
 };
 
 impl SessionState {
-    pub(in crate::engine) fn apply_pipeline(&mut self, at: UnixTime, event: &Event) {
-        if let Event::PipelineRequested { pipeline, .. } = event {
-            self.pipelines.wanted = Some(*pipeline);
-        } else if let Event::PipelineStarted { pipeline, presence } = event {
-            self.pipeline_started(*pipeline, *presence);
-        } else if let Event::RemediationCounted { used, .. } = event {
-            self.remediation_counted(*used);
-        } else if let Event::ReviewStarted { run, change, commit, .. } = event {
-            self.review_started(at, *run, change, commit.as_deref());
-        } else if let Event::Reviewed { said, .. } = event {
-            self.reviewed(said);
-        } else if let Event::PipelineEnded { outcome, reason, .. } = event {
-            self.pipeline_ended(*outcome, reason);
+    pub(in crate::engine) fn apply_pipeline(&mut self, at: UnixTime, event: &PipelineEvent) {
+        match event {
+            PipelineEvent::Requested { pipeline, .. } => self.pipelines.wanted = Some(*pipeline),
+            PipelineEvent::Started { pipeline, presence } => self.pipeline_started(*pipeline, *presence),
+            PipelineEvent::RemediationCounted { used, .. } => self.remediation_counted(*used),
+            PipelineEvent::ReviewStarted { run, change, commit, .. } => {
+                self.review_started(at, *run, change, commit.as_deref());
+            }
+            PipelineEvent::Reviewed { said, .. } => self.reviewed(said),
+            PipelineEvent::Ended { outcome, reason, .. } => self.pipeline_ended(*outcome, reason),
         }
     }
 

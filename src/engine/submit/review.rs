@@ -15,7 +15,7 @@ use super::PipelineRun;
 use crate::engine::{
     EngineOutput,
     conversation::ConversationMode,
-    event::{Event, HookFinished, PromptReason, PromptSent},
+    event::{Event, HookEvent, HookFinished, PipelineEvent, PromptReason, PromptSent},
     hooks::{
         dispatch::{self, HookDispatch},
         verdict::{self, BuiltinOutcome, BuiltinStatus, RunEnd, RunResult},
@@ -135,7 +135,7 @@ impl SessionState {
         (reads && something).then(|| {
             let commit = result.outcome.as_ref().and_then(|outcome| outcome.read.clone());
             let (hook, change) = (running.hook.clone(), result.stdout.clone());
-            EngineOutput::record(Event::ReviewStarted { run, hook, change, commit })
+            EngineOutput::record(Event::Pipeline(PipelineEvent::ReviewStarted { run, hook, change, commit }))
         })
     }
 
@@ -155,7 +155,7 @@ impl SessionState {
         let Some(review) = self.review_of(dispatch) else { return EngineOutput::default() };
         let names = self.gatekeepers(dispatch);
         let Some(name) = names.get(review.said.len()) else { return self.review_ended(dispatch, review, now) };
-        let reviewed = |said| EngineOutput::record(Event::Reviewed { run: review.run, said });
+        let reviewed = |said| EngineOutput::record(Event::Pipeline(PipelineEvent::Reviewed { run: review.run, said }));
         let unsaid = |reason| GatekeeperReview { gatekeeper: name.clone(), verdict: ReviewVerdict::Unsaid, reason };
         match (&review.heard, self.plan().gatekeepers.get(name)) {
             (Some(Ok(answer)), _) => {
@@ -228,7 +228,7 @@ impl SessionState {
             ..HookFinished::cut(dispatch.point, running)
         };
         finished.verdict = verdict::judge(dispatch.point, spec, dispatch::view(&finished)).verdict;
-        EngineOutput::record(Event::HookFinished(Box::new(finished)))
+        EngineOutput::record(Event::Hook(HookEvent::Finished(Box::new(finished))))
     }
 
     /// The end of a review that the pipeline no longer waits for.
@@ -237,7 +237,7 @@ impl SessionState {
         let dispatch = self.dispatch().or(review.dispatch.as_ref())?;
         let running = dispatch.running.as_ref().filter(|running| running.run == review.run)?;
         let finished = HookFinished { again: false, ..HookFinished::cut(dispatch.point, running) };
-        Some(EngineOutput::record(Event::HookFinished(Box::new(finished))))
+        Some(EngineOutput::record(Event::Hook(HookEvent::Finished(Box::new(finished)))))
     }
 }
 

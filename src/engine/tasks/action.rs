@@ -12,7 +12,7 @@ use super::{
     record::{ActionErrorData, ChangeOrigin, DependencySatisfied, TaskRecord},
 };
 use crate::engine::{
-    event::{CUSTOM, CustomRecord, Event},
+    event::{CUSTOM, CustomRecord, Event, TaskEvent},
     hooks::verdict::{RunEnd, RunResult},
     session::SessionState,
 };
@@ -129,7 +129,7 @@ impl SessionState {
     pub(super) fn carry_out(&self, action: &AutomationAction, origin: ChangeOrigin) -> Event {
         self.try_action(action, origin.clone()).unwrap_or_else(|error| {
             let data = ActionErrorData { action_type: action.kind.clone(), error, payload: action.payload.clone() };
-            Event::ActionError(Box::new(TaskRecord { task: SYSTEM.into(), data, origin }))
+            Event::Task(TaskEvent::ActionError(Box::new(TaskRecord { task: SYSTEM.into(), data, origin })))
         })
     }
 
@@ -214,12 +214,14 @@ fn log(LogPayload { kind, node_id, data }: LogPayload, origin: ChangeOrigin) -> 
     let about = || node_id.clone().ok_or_else(|| "`nodeId` is missing".to_owned());
     match kind.trim() {
         "" => Err("the event has no type: name one in `type`".into()),
-        "agent_metrics" => Ok(Event::AgentMetrics(Box::new(TaskRecord { task: about()?, data, origin }))),
+        "agent_metrics" => {
+            Ok(Event::Task(TaskEvent::AgentMetrics(Box::new(TaskRecord { task: about()?, data, origin }))))
+        }
         "dependency_satisfied" => {
             let completed = data.get("completedTaskId").and_then(Value::as_str);
             let completed_task_id = Some(completed.ok_or("`data.completedTaskId` is missing")?.to_owned());
             let data = DependencySatisfied { dependent_task_id: about()?, completed_task_id, removed_task_id: None };
-            Ok(Event::DependencySatisfied(TaskRecord { task: about()?, data, origin }))
+            Ok(Event::Task(TaskEvent::DependencySatisfied(TaskRecord { task: about()?, data, origin })))
         }
         own if Event::is_own_kind(own) => {
             Err(format!("creel records `{own}` itself when it happens: change tasks with `update_task`"))
@@ -230,7 +232,7 @@ fn log(LogPayload { kind, node_id, data }: LogPayload, origin: ChangeOrigin) -> 
         other => {
             let kind = if other.starts_with(CUSTOM) { other.to_owned() } else { format!("{CUSTOM}{other}") };
             let record = TaskRecord { task: node_id.unwrap_or_else(|| SYSTEM.to_owned()), data, origin };
-            Ok(Event::Custom(Box::new(CustomRecord { kind, record })))
+            Ok(Event::Task(TaskEvent::Custom(Box::new(CustomRecord { kind, record }))))
         }
     }
 }

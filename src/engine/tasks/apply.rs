@@ -5,14 +5,14 @@ use super::{
     record::{ChangeOrigin, TaskRecordData},
 };
 use crate::engine::{
-    event::{ActorKind, Event},
+    event::{ActorKind, TaskEvent},
     session::SessionState,
     time::UnixTime,
 };
 
 impl SessionState {
-    pub(crate) fn apply_task(&mut self, at: UnixTime, event: &Event) {
-        let Some(news) = event.task_news() else { return };
+    pub(crate) fn apply_task(&mut self, at: UnixTime, event: &TaskEvent) {
+        let news = event.news();
         let waited = waiting_for(&self.tasks.graph, &news);
         self.tasks.graph.take(at, &news);
         self.loops_go_on(news.task);

@@ -23,7 +23,7 @@ use super::{
 use crate::engine::{
     EngineOutput,
     effect::{Effect, HookFacts, HookJob, TaskFacts},
-    event::{Event, HookFinished},
+    event::{AutomationEvent, Event, HookEvent, HookFinished, TaskEvent},
     hooks::{
         dispatch::ActiveRun,
         point::HookPoint,
@@ -61,7 +61,7 @@ pub struct RaisedEvent {
     /// How many actions led to it, one from the other.
     pub depth: u32,
     /// What happened.
-    pub event: Box<Event>,
+    pub event: Box<TaskEvent>,
 }
 
 /// The work on one event.
@@ -103,12 +103,22 @@ impl AutomationState {
         self.running().is_some_and(|running| running.run == run)
     }
 
-    pub(super) fn raise(&mut self, at: UnixTime, event: &Event, depth: u32) {
+    pub(super) fn raise(&mut self, at: UnixTime, event: &TaskEvent, depth: u32) {
         self.last = self.last.next();
         self.queue.push_back(RaisedEvent { id: self.last, at, depth, event: Box::new(event.clone()) });
     }
 
-    pub(crate) fn due(&mut self, event: TaskEventId, hooks: &[String]) {
+    pub(crate) fn apply(&mut self, event: &AutomationEvent) {
+        match event {
+            AutomationEvent::Due { event, hooks, .. } => self.due(*event, hooks),
+            AutomationEvent::Decided { event, hook, actions } => self.decided(*event, hook, actions),
+            AutomationEvent::HookError { data, event: Some(event), .. } => self.decided(*event, &data.hook_name, &[]),
+            // The hook ran for `on_task_complete`.
+            AutomationEvent::HookError { event: None, .. } => {}
+        }
+    }
+
+    fn due(&mut self, event: TaskEventId, hooks: &[String]) {
         let Some(raised) = self.queue.pop_front_if(|raised| raised.id == event) else { return };
         let hooks = hooks.iter().cloned().collect();
         self.current = Some(AutomationJob { raised, hooks, running: None, actions: VecDeque::new(), count: 0 });
@@ -128,7 +138,7 @@ impl AutomationState {
         self.settle();
     }
 
-    pub(crate) fn decided(&mut self, event: TaskEventId, hook: &str, actions: &[AutomationAction]) {
+    fn decided(&mut self, event: TaskEventId, hook: &str, actions: &[AutomationAction]) {
         let Some(job) = self.current.as_mut().filter(|job| job.raised.id == event) else { return };
         job.hooks.pop_front_if(|front| front == hook);
         for action in actions {
@@ -198,7 +208,7 @@ impl SessionState {
     pub(crate) fn proceed_automation(&self) -> EngineOutput {
         let automation = &self.tasks.automation;
         if let Some(due) = automation.follow_ups.front() {
-            return EngineOutput::record(due.event());
+            return EngineOutput::record(Event::Task(due.event()));
         }
         let Some(job) = &automation.current else {
             return automation.queue.front().map_or_else(EngineOutput::default, |raised| self.begin(raised));
@@ -217,19 +227,23 @@ impl SessionState {
 
     /// Recorded also when nobody has anything to say: the record takes the event off the queue.
     fn begin(&self, raised: &RaisedEvent) -> EngineOutput {
-        let Some(news) = raised.event.task_news() else { return EngineOutput::default() };
+        let news = raised.event.news();
         let event = raised.id;
         let task = news.task.to_owned();
         if raised.depth > DEEPEST {
             let text = format!(
                 "automation stops here: {DEEPEST} events led to this one of {task}, each raised by a hook of the one before"
             );
-            return EngineOutput::record(warning(text)).and(Event::AutomationDue { event, task, hooks: Vec::new() });
+            return EngineOutput::record(warning(text)).and(Event::Automation(AutomationEvent::Due {
+                event,
+                task,
+                hooks: Vec::new(),
+            }));
         }
         let hearing = news.what.kind().map_or_else(Vec::new, |kind| self.hearing(kind));
         let speaking = hearing.into_iter().filter(|hook| self.has_something_to_do(hook, &news));
         let hooks = speaking.map(|hook| hook.spec.name.clone()).collect();
-        EngineOutput::record(Event::AutomationDue { event, task, hooks })
+        EngineOutput::record(Event::Automation(AutomationEvent::Due { event, task, hooks }))
     }
 
     fn has_something_to_do(&self, hook: &AutomationHook, news: &TaskRecordRef<'_>) -> bool {
@@ -252,14 +266,18 @@ impl SessionState {
 
     fn ask(&self, job: &AutomationJob, hook: &str) -> EngineOutput {
         let event = job.raised.id;
-        let Some(news) = job.raised.event.task_news() else { return EngineOutput::default() };
+        let news = job.raised.event.news();
         let spec = self.plan().automation_hook(hook).map(|hook| &hook.spec);
         match spec.map(|spec| (spec, &spec.action)) {
             Some((spec, HookAction::Command(_))) => self.run(job, &news, spec),
             Some((_, HookAction::Builtin(call))) => match BuiltinAutomation::named(&call.name) {
                 Some(builtin) => {
                     let actions = builtin.actions(&news, &self.tasks.graph);
-                    EngineOutput::record(Event::AutomationDecided { event, hook: hook.to_owned(), actions })
+                    EngineOutput::record(Event::Automation(AutomationEvent::Decided {
+                        event,
+                        hook: hook.to_owned(),
+                        actions,
+                    }))
                 }
                 None => {
                     EngineOutput::record(hook_error(job, hook, format!("there is no built-in hook `{}`", call.name)))
@@ -286,8 +304,16 @@ impl SessionState {
         let (point, output_limit) = (HookPoint::Automation, self.plan().output_limit);
         let effect = HookJob { run, point, hook: spec.clone(), output_limit, facts };
         let (hook, iteration) = (spec.name.clone(), self.iterations.current);
-        EngineOutput::record(Event::HookStarted { run, point, hook, iteration, attempt: 0, beside: true, of: None })
-            .then(Effect::RunHook(Box::new(effect)))
+        EngineOutput::record(Event::Hook(HookEvent::Started {
+            run,
+            point,
+            hook,
+            iteration,
+            attempt: 0,
+            beside: true,
+            of: None,
+        }))
+        .then(Effect::RunHook(Box::new(effect)))
     }
 
     /// A hook answered, or did not. What it wants is recorded before its end: cut in between, it is not asked again.
@@ -299,9 +325,10 @@ impl SessionState {
         };
         let hook = running.hook.clone();
         let (answer, verdict) = match action::answered(&result) {
-            Ok(actions) => {
-                (Event::AutomationDecided { event: job.raised.id, hook: hook.clone(), actions }, Verdict::Pass)
-            }
+            Ok(actions) => (
+                Event::Automation(AutomationEvent::Decided { event: job.raised.id, hook: hook.clone(), actions }),
+                Verdict::Pass,
+            ),
             Err(why) => (hook_error(job, &hook, why), Verdict::Fail),
         };
         let finished = HookFinished {
@@ -315,7 +342,7 @@ impl SessionState {
             again: false,
             ..cut(job, running)
         };
-        EngineOutput::record(answer).and(Event::HookFinished(Box::new(finished)))
+        EngineOutput::record(answer).and(Event::Hook(HookEvent::Finished(Box::new(finished))))
     }
 
     /// The run in flight, as one that was cut by the death of creel.
@@ -333,8 +360,8 @@ fn cut(job: &AutomationJob, running: &ActiveRun) -> HookFinished {
 }
 
 fn hook_error(job: &AutomationJob, hook: &str, error: String) -> Event {
-    let task = job.raised.event.task_news().map(|news| news.task.to_owned()).unwrap_or_default();
+    let task = job.raised.event.news().task.to_owned();
     let original_event = Some(job.raised.event.for_hooks(job.raised.at));
     let data = HookErrorData { hook_name: hook.to_owned(), error, original_event };
-    Event::HookError { task, data, event: Some(job.raised.id) }
+    Event::Automation(AutomationEvent::HookError { task, data, event: Some(job.raised.id) })
 }

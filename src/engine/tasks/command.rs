@@ -17,7 +17,12 @@ use super::{
     },
     task::{LOWEST, PRIORITY, Task, TaskState},
 };
-use crate::engine::{EngineOutput, event::Event, queue::task_spec::TaskSpec, session::SessionState};
+use crate::engine::{
+    EngineOutput,
+    event::{Event, TaskEvent},
+    queue::task_spec::TaskSpec,
+    session::SessionState,
+};
 
 /// Something that is asked of the graph.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -121,36 +126,40 @@ impl SessionState {
                 if let Some(why) = task.kind.as_deref().and_then(|kind| self.plan().refuses_type(kind)) {
                     return Err(why);
                 }
-                Ok(Event::TaskStarted(TaskRecord { task: id, data: TaskStarted { context }, origin }))
+                Ok(Event::Task(TaskEvent::Started(TaskRecord { task: id, data: TaskStarted { context }, origin })))
             }
             TaskCommand::TakenUp { id, context } => {
                 can_start(open_task(graph, &id)?)?;
-                Ok(Event::TaskStarted(TaskRecord { task: id, data: TaskStarted { context: Some(context) }, origin }))
+                Ok(Event::Task(TaskEvent::Started(TaskRecord {
+                    task: id,
+                    data: TaskStarted { context: Some(context) },
+                    origin,
+                })))
             }
             TaskCommand::Block { id, reason, required_knowledge } => {
                 open_task(graph, &id)?;
                 if reason.trim().is_empty() {
                     return Err(format!("a reason is needed to block {id}"));
                 }
-                Ok(Event::TaskBlocked(TaskRecord {
+                Ok(Event::Task(TaskEvent::Blocked(TaskRecord {
                     task: id,
                     data: TaskBlocked { reason, required_knowledge },
                     origin,
-                }))
+                })))
             }
             TaskCommand::Update { id, changes } => {
                 let data = changed(graph, known(graph, &id)?, changes)?;
-                Ok(Event::TaskUpdated(Box::new(TaskRecord { task: id, data, origin })))
+                Ok(Event::Task(TaskEvent::Updated(Box::new(TaskRecord { task: id, data, origin }))))
             }
             TaskCommand::MakeReady { id } => {
                 can_be_ready(open_task(graph, &id)?)?;
                 let data = TaskUpdated { state: Some(TaskState::Ready), ..TaskUpdated::default() };
-                Ok(Event::TaskUpdated(Box::new(TaskRecord { task: id, data, origin })))
+                Ok(Event::Task(TaskEvent::Updated(Box::new(TaskRecord { task: id, data, origin }))))
             }
             TaskCommand::Depend { id, on } => {
                 can_depend(graph, open_task(graph, &id)?, &on)?;
                 let data = EdgeAdded { from_id: id.clone(), to_id: on, edge_type: EdgeType::DependsOn };
-                Ok(Event::DependencyAdded(TaskRecord { task: id, data, origin }))
+                Ok(Event::Task(TaskEvent::DependencyAdded(TaskRecord { task: id, data, origin })))
             }
             TaskCommand::Undepend { id, on } => {
                 if !known(graph, &id)?.dependencies.contains(&on) {
@@ -158,12 +167,12 @@ impl SessionState {
                 }
                 let edge_id = format!("{id}:depends_on:{on}");
                 let data = EdgeRemoved { edge_id, from_id: id.clone(), to_id: on };
-                Ok(Event::DependencyRemoved(TaskRecord { task: id, data, origin }))
+                Ok(Event::Task(TaskEvent::DependencyRemoved(TaskRecord { task: id, data, origin })))
             }
             TaskCommand::Remove { id } => {
                 known(graph, &id)?;
                 let data = TaskDeleted { edges_removed: graph.edges_of(&id) };
-                Ok(Event::TaskDeleted(TaskRecord { task: id, data, origin }))
+                Ok(Event::Task(TaskEvent::Deleted(TaskRecord { task: id, data, origin })))
             }
         }
     }
@@ -211,7 +220,7 @@ impl SessionState {
             queue,
             state: if waits { TaskState::Created } else { TaskState::Ready },
         };
-        Ok(Event::TaskCreated(Box::new(TaskRecord { task: id, data, origin })))
+        Ok(Event::Task(TaskEvent::Created(Box::new(TaskRecord { task: id, data, origin }))))
     }
 
     /// Who may work on a task elsewhere: who was named, or else whoever its type says.
@@ -236,7 +245,7 @@ impl SessionState {
             return Err(format!("there is no task {id}; a task of another program is completed with its content"));
         };
         let data = TaskCompleted { content, result, artifacts };
-        Ok(Event::TaskCompleted(Box::new(TaskRecord { task: id, data, origin })))
+        Ok(Event::Task(TaskEvent::Completed(Box::new(TaskRecord { task: id, data, origin }))))
     }
 }
 

@@ -10,7 +10,7 @@ use super::{
     record::{ChangeOrigin, DependencySatisfied, EdgeAdded, EdgeType, TaskRecord, TaskRecordData, TaskRecordRef},
     task::{Task, TaskState},
 };
-use crate::engine::event::Event;
+use crate::engine::event::TaskEvent;
 
 /// A record that is due.
 #[derive(Debug, Clone, PartialEq)]
@@ -32,17 +32,17 @@ enum FollowUpFact {
 
 impl FollowUp {
     /// The record.
-    pub(super) fn event(&self) -> Event {
+    pub(super) fn event(&self) -> TaskEvent {
         let origin = self.origin.clone();
         match &self.fact {
             FollowUpFact::EdgeAdded { from, to } => {
                 let data = EdgeAdded { from_id: from.clone(), to_id: to.clone(), edge_type: EdgeType::DependsOn };
-                Event::DependencyAdded(TaskRecord { task: from.clone(), data, origin })
+                TaskEvent::DependencyAdded(TaskRecord { task: from.clone(), data, origin })
             }
             FollowUpFact::Satisfied { task, removed } => {
                 let (dependent_task_id, removed_task_id) = (task.clone(), Some(removed.clone()));
                 let data = DependencySatisfied { dependent_task_id, completed_task_id: None, removed_task_id };
-                Event::DependencySatisfied(TaskRecord { task: task.clone(), data, origin })
+                TaskEvent::DependencySatisfied(TaskRecord { task: task.clone(), data, origin })
             }
         }
     }
@@ -113,7 +113,7 @@ impl AutomationState {
     }
 
     /// Takes a record off the list if it is the one that was due, and says how many actions led to it.
-    pub(super) fn followed(&mut self, event: &Event) -> Option<u32> {
+    pub(super) fn followed(&mut self, event: &TaskEvent) -> Option<u32> {
         self.follow_ups.pop_front_if(|due| due.event() == *event).map(|due| due.depth)
     }
 }

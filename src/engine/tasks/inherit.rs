@@ -12,7 +12,7 @@ use super::{
 };
 use crate::engine::{
     EngineOutput,
-    event::{ActorKind, Event},
+    event::{ActorKind, Event, TaskEvent},
 };
 
 /// The open tasks of a graph as new ones, under their names. Nobody works on them yet, and nobody is blocked.
@@ -70,9 +70,9 @@ fn created(graph: &TaskGraph, task: &Task) -> Event {
         state: if dependencies.is_empty() { TaskState::Ready } else { TaskState::Created },
         dependencies,
     };
-    Event::TaskCreated(Box::new(TaskRecord {
+    Event::Task(TaskEvent::Created(Box::new(TaskRecord {
         task: task.id.clone(),
         data,
         origin: ChangeOrigin::by(ActorKind::Cli.into()),
-    }))
+    })))
 }

@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 
 use super::task::{PRIORITY, TaskState};
 use crate::engine::{
-    event::{Actor, ActorKind, Event},
+    event::{Actor, ActorKind, Event, TaskEvent},
     ids::{TaskEventId, WorkflowRunId},
     time::UnixTime,
 };
@@ -326,28 +326,26 @@ impl TaskRecordData<'_> {
     }
 }
 
-impl Event {
-    /// What it says of a task, if it is about one.
-    #[expect(clippy::wildcard_enum_match_arm, reason = "everything else is not about tasks, whatever it is")]
-    pub fn task_news(&self) -> Option<TaskRecordRef<'_>> {
+impl TaskEvent {
+    /// The task, who changed it, and what changed.
+    pub fn news(&self) -> TaskRecordRef<'_> {
         fn news<'a, D>(record: &'a TaskRecord<D>, what: impl FnOnce(&'a D) -> TaskRecordData<'a>) -> TaskRecordRef<'a> {
             TaskRecordRef { task: &record.task, origin: &record.origin, what: what(&record.data) }
         }
-        Some(match self {
-            Self::TaskCreated(record) => news(record, TaskRecordData::Created),
-            Self::TaskStarted(record) => news(record, TaskRecordData::Started),
-            Self::TaskCompleted(record) => news(record, TaskRecordData::Completed),
-            Self::TaskBlocked(record) => news(record, TaskRecordData::Blocked),
-            Self::TaskDeleted(record) => news(record, TaskRecordData::Deleted),
-            Self::TaskUpdated(record) => news(record, TaskRecordData::Updated),
+        match self {
+            Self::Created(record) => news(record, TaskRecordData::Created),
+            Self::Started(record) => news(record, TaskRecordData::Started),
+            Self::Completed(record) => news(record, TaskRecordData::Completed),
+            Self::Blocked(record) => news(record, TaskRecordData::Blocked),
+            Self::Deleted(record) => news(record, TaskRecordData::Deleted),
+            Self::Updated(record) => news(record, TaskRecordData::Updated),
             Self::DependencyAdded(record) => news(record, TaskRecordData::DependencyAdded),
             Self::DependencyRemoved(record) => news(record, TaskRecordData::DependencyRemoved),
             Self::DependencySatisfied(record) => news(record, TaskRecordData::DependencySatisfied),
             Self::AgentMetrics(record) => news(record, TaskRecordData::Metrics),
             Self::Custom(custom) => news(&custom.record, |data| TaskRecordData::Custom(&custom.kind, data)),
             Self::ActionError(record) => news(record, TaskRecordData::ActionFailed),
-            _ => return None,
-        })
+        }
     }
 
     /// The event as hooks are told of it.
@@ -360,6 +358,13 @@ impl Event {
             "data": record["data"],
             "metadata": { "triggeredBy": record["by"] },
         })
+    }
+}
+
+impl Event {
+    /// What it says of a task, if it is about one.
+    pub fn task_news(&self) -> Option<TaskRecordRef<'_>> {
+        if let Self::Task(event) = self { Some(event.news()) } else { None }
     }
 }
 

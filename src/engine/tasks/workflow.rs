@@ -19,7 +19,7 @@ use super::{
 use crate::engine::{
     EngineOutput,
     effect::{Effect, HookFacts, HookJob, TaskFacts},
-    event::Event,
+    event::{Event, WorkflowEvent},
     hooks::{
         point::HookPoint,
         template::{Placeholder, placeholders},
@@ -221,14 +221,29 @@ impl SessionState {
         if self.interrupted() {
             return Err("the session is stopping".into());
         }
-        let news = self.tasks.automation.current.as_ref().and_then(|job| job.raised.event.task_news());
+        let news = self.tasks.automation.current.as_ref().map(|job| job.raised.event.news());
         let task = news.map(|news| news.task.to_owned()).unwrap_or_default();
         let context = payload.get("context").cloned().unwrap_or_default();
         let flow = self.tasks.flows.last.next();
-        Ok(Event::WorkflowStarted(Box::new(WorkflowStarted { flow, workflow: name.to_owned(), context, task, cause })))
+        Ok(Event::Workflow(WorkflowEvent::Started(Box::new(WorkflowStarted {
+            flow,
+            workflow: name.to_owned(),
+            context,
+            task,
+            cause,
+        }))))
     }
 
-    pub(crate) fn flow_started(&mut self, began: &WorkflowStarted) {
+    pub(crate) fn apply_workflow(&mut self, event: &WorkflowEvent) {
+        match event {
+            WorkflowEvent::Started(began) => self.flow_started(began),
+            WorkflowEvent::StepStarted { flow, step, run } => self.flow_step_started(*flow, step, *run),
+            WorkflowEvent::StepEnded(ended) => self.flow_step_ended(ended),
+            WorkflowEvent::Ended { flow, .. } => self.flow_ended(*flow),
+        }
+    }
+
+    fn flow_started(&mut self, began: &WorkflowStarted) {
         let depth = self.tasks.automation.current.as_ref().map_or(0, |job| job.raised.depth + 1);
         self.tasks.flows.last = began.flow;
         let mut flow = WorkflowRun {
@@ -248,7 +263,7 @@ impl SessionState {
         self.tasks.automation.carried_out(&began.cause);
     }
 
-    pub(crate) fn flow_step_started(&mut self, id: WorkflowRunId, step: &str, run: RunId) {
+    fn flow_step_started(&mut self, id: WorkflowRunId, step: &str, run: RunId) {
         self.hooks.last_run = run;
         if let Some(flow) = self.tasks.flows.open.iter_mut().find(|flow| flow.id == id) {
             flow.waiting.retain(|name| name != step);
@@ -256,7 +271,7 @@ impl SessionState {
         }
     }
 
-    pub(crate) fn flow_step_ended(&mut self, ended: &StepEnded) {
+    fn flow_step_ended(&mut self, ended: &StepEnded) {
         let Some(flow) = self.tasks.flows.open.iter_mut().find(|flow| flow.id == ended.flow) else { return };
         if ended.again {
             flow.running.retain(|(_, name)| *name != ended.step);
@@ -266,7 +281,7 @@ impl SessionState {
         }
     }
 
-    pub(crate) fn flow_ended(&mut self, id: WorkflowRunId) {
+    fn flow_ended(&mut self, id: WorkflowRunId) {
         self.tasks.flows.open.retain(|flow| flow.id != id);
     }
 
@@ -280,7 +295,10 @@ impl SessionState {
     pub(crate) fn proceed_flows(&self) -> EngineOutput {
         let flows = &self.tasks.flows.open;
         if let Some(over) = flows.iter().find(|flow| flow.at.is_none() && flow.running.is_empty()) {
-            return EngineOutput::record(Event::WorkflowEnded { flow: over.id, outcome: over.outcome });
+            return EngineOutput::record(Event::Workflow(WorkflowEvent::Ended {
+                flow: over.id,
+                outcome: over.outcome,
+            }));
         }
         let due = flows.iter().find_map(|flow| Some((flow, self.part(flow, flow.waiting.first()?)?)));
         due.map_or_else(EngineOutput::default, |(flow, part)| self.take_step(flow, part))
@@ -317,7 +335,7 @@ impl SessionState {
         let ended = |ok| {
             let result = StepResult { ok, ..StepResult::default() };
             let ended = StepEnded { flow: flow.id, step: part.name.clone(), result, again: false };
-            EngineOutput::record(Event::WorkflowStepEnded(Box::new(ended)))
+            EngineOutput::record(Event::Workflow(WorkflowEvent::StepEnded(Box::new(ended))))
         };
         match &part.action {
             StepAction::Command(hook) => self.run_step(flow, part, hook),
@@ -346,8 +364,12 @@ impl SessionState {
         };
         let hook = hook.clone();
         let job = HookJob { run, point: HookPoint::Automation, hook, output_limit: self.plan().output_limit, facts };
-        EngineOutput::record(Event::WorkflowStepStarted { flow: flow.id, step: part.name.clone(), run })
-            .then(Effect::RunHook(Box::new(job)))
+        EngineOutput::record(Event::Workflow(WorkflowEvent::StepStarted {
+            flow: flow.id,
+            step: part.name.clone(),
+            run,
+        }))
+        .then(Effect::RunHook(Box::new(job)))
     }
 
     pub(crate) fn on_step_finished(&self, run: RunId, result: RunResult) -> EngineOutput {
@@ -357,7 +379,7 @@ impl SessionState {
         let RunResult { end, stdout, stderr, .. } = result;
         let result = StepResult { ok: end == RunEnd::Exit(0), end: Some(end), stdout, stderr, task: None };
         let ended = StepEnded { flow: flow.id, step: step.to_owned(), result, again: false };
-        EngineOutput::record(Event::WorkflowStepEnded(Box::new(ended)))
+        EngineOutput::record(Event::Workflow(WorkflowEvent::StepEnded(Box::new(ended))))
     }
 
     /// The steps in flight, as ones that were cut by the death of creel.

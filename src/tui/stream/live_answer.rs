@@ -5,7 +5,11 @@
 
 use super::{BlockBody, BlockKind, SessionStream, StreamBlock, block};
 use crate::{
-    engine::{event::Event, ids::TurnId, time::UnixTime},
+    engine::{
+        event::{Event, TurnEvent},
+        ids::TurnId,
+        time::UnixTime,
+    },
     tui::{stream::block_text, theme::ThemeRole},
 };
 
@@ -23,9 +27,11 @@ impl LiveAnswerTail {
     #[expect(clippy::wildcard_enum_match_arm, reason = "the other records are no part of an answer")]
     pub(super) fn count(&mut self, event: &Event) {
         match event {
-            Event::PromptSent(prompt) => *self = Self { turn: Some(prompt.turn), ..Self::default() },
-            Event::AgentSaid { turn, text, .. } if self.turn == Some(*turn) => self.recorded += text.len() as u64,
-            Event::TurnEnded { .. } | Event::TurnFailed { .. } => self.turn = None,
+            Event::Turn(TurnEvent::PromptSent(prompt)) => *self = Self { turn: Some(prompt.turn), ..Self::default() },
+            Event::Turn(TurnEvent::AgentSaid { turn, text, .. }) if self.turn == Some(*turn) => {
+                self.recorded += text.len() as u64;
+            }
+            Event::Turn(TurnEvent::Ended { .. } | TurnEvent::Failed { .. }) => self.turn = None,
             _ => {}
         }
     }

@@ -4,7 +4,11 @@ use super::{BlockBody, BlockKind, StreamBlock};
 use crate::{
     engine::{
         conversation::{AgentPermissionRequest, PlanEntry, StopReason, ToolCall, ToolStatus, TurnUsage},
-        event::{Event, HookFinished, IterationOutcome, PromptReason, PromptSent, SessionOutcome},
+        event::{
+            AutomationEvent, Event, GateEvent, HookEvent, HookFinished, IterationOutcome, PendingEvent, PipelineEvent,
+            PromptReason, PromptSent, RetryEvent, SessionEvent, SessionOutcome, SteeringEvent, StopEvent, TaskEvent,
+            TurnEvent, UsageLimitEvent, WorkflowEvent,
+        },
         hooks::verdict::Verdict,
         session::gate::GateKind,
         time::{TimeSpan, UnixTime},
@@ -134,19 +138,21 @@ const NOTED: usize = 80;
 pub(super) fn body_of(event: &Event) -> Vec<BlockText> {
     let words = |text: &str| BlockText::words(text);
     let parts = match event {
-        Event::AgentSaid { text, .. } | Event::AgentThought { text, .. } => vec![words(text)],
-        Event::ToolCalled { tool, .. } | Event::ToolUpdated { tool, .. } => tool_parts(tool),
-        Event::PermissionAsked { ask, .. } => tool_parts(&ask.tool),
-        Event::AgentPlanned { entries, .. } => {
+        Event::Turn(TurnEvent::AgentSaid { text, .. } | TurnEvent::AgentThought { text, .. }) => {
+            vec![words(text)]
+        }
+        Event::Turn(TurnEvent::ToolCalled { tool, .. } | TurnEvent::ToolUpdated { tool, .. }) => tool_parts(tool),
+        Event::Turn(TurnEvent::PermissionAsked { ask, .. }) => tool_parts(&ask.tool),
+        Event::Turn(TurnEvent::AgentPlanned { entries, .. }) => {
             let lines = entries.iter().map(tool_calls::plan_entry).collect::<Vec<_>>().join("\n");
             vec![BlockText { look: BlockTextKind::Plan, text: lines }]
         }
-        Event::AgentNoted { text, .. } => {
+        Event::Turn(TurnEvent::AgentNoted { text, .. }) => {
             let more = text.trim().contains('\n') || text.trim().chars().count() > NOTED;
             more.then(|| words(text)).into_iter().collect()
         }
-        Event::HookFinished(finished) => vec![words(&output(finished))],
-        Event::PromptSent(prompt) => vec![words(&prompt.text)],
+        Event::Hook(HookEvent::Finished(finished)) => vec![words(&output(finished))],
+        Event::Turn(TurnEvent::PromptSent(prompt)) => vec![words(&prompt.text)],
         _ => Vec::new(),
     };
     parts.into_iter().filter(|part| !part.text.is_empty()).collect()
@@ -209,128 +215,149 @@ pub(super) fn note(at: UnixTime, event: &Event) -> Option<StreamBlock> {
     let wrong = |head: String| Some(StreamBlock { error: true, ..block(BlockKind::Note, at, head, ThemeRole::Bad) });
     let short = |text: &str| first_line(&plain(text), 300);
     match event {
-        Event::SessionStarted(began) => Some(block(
+        Event::Session(SessionEvent::Started(began)) => Some(block(
             BlockKind::Session,
             at,
             format!("session started · agent {}", short(&began.agent)),
             ThemeRole::Heading,
         )),
-        Event::SessionResumed { cut, paused, .. } => {
+        Event::Session(SessionEvent::Resumed { cut, paused, .. }) => {
             Some(block(BlockKind::Session, at, resumed(cut, *paused), ThemeRole::Heading))
         }
-        Event::IterationStarted { iteration } => {
+        Event::Session(SessionEvent::IterationStarted { iteration }) => {
             Some(block(BlockKind::Iteration, at, format!("━━ iteration {iteration} "), ThemeRole::Heading))
         }
-        Event::IterationCompleted { iteration, outcome } => Some(iteration_ended(at, *iteration, *outcome)),
-        Event::TurnEnded { stop_reason, spent, .. } => turn_ended(at, *stop_reason, *spent),
-        Event::TurnFailed { error, spent, .. } => {
+        Event::Session(SessionEvent::IterationCompleted { iteration, outcome }) => {
+            Some(iteration_ended(at, *iteration, *outcome))
+        }
+        Event::Turn(TurnEvent::Ended { stop_reason, spent, .. }) => turn_ended(at, *stop_reason, *spent),
+        Event::Turn(TurnEvent::Failed { error, spent, .. }) => {
             wrong(format!("✗ turn failed: {}{}", short(error), UsageTotals::from(*spent).suffix()))
         }
-        Event::ConversationOpened { conversation, .. } => {
+        Event::Turn(TurnEvent::ConversationOpened { conversation, .. }) => {
             line(format!("· conversation {}", short(conversation)), ThemeRole::Faint)
         }
-        Event::Delivered { items } => {
+        Event::Pending(PendingEvent::Delivered { items }) => {
             let ids = items.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
             line(format!("✓ delivered: item {ids}"), ThemeRole::Good)
         }
-        Event::PendingAdded { item, hook, bytes, .. } => {
+        Event::Pending(PendingEvent::Added { item, hook, bytes, .. }) => {
             line(format!("+ held: item {item} of {}, {bytes} bytes", short(hook)), ThemeRole::Faint)
         }
-        Event::PendingSkipped { item, .. } => line(format!("- item {item} is skipped"), ThemeRole::Faint),
-        Event::PendingRestored { item, .. } => line(format!("+ item {item} is back"), ThemeRole::Faint),
-        Event::PendingEdited { item, .. } => line(format!("~ item {item} was edited"), ThemeRole::Faint),
-        Event::RetryCounted { used, limit, reason, no_progress, .. } => {
+        Event::Pending(PendingEvent::Skipped { item, .. }) => {
+            line(format!("- item {item} is skipped"), ThemeRole::Faint)
+        }
+        Event::Pending(PendingEvent::Restored { item, .. }) => line(format!("+ item {item} is back"), ThemeRole::Faint),
+        Event::Pending(PendingEvent::Edited { item, .. }) => {
+            line(format!("~ item {item} was edited"), ThemeRole::Faint)
+        }
+        Event::Retry(RetryEvent::Counted { used, limit, reason, no_progress, .. }) => {
             let same = if *no_progress { " · no progress" } else { "" };
             line(format!("↻ retry {used}/{limit}{same}: {}", short(reason)), ThemeRole::Warning)
         }
-        Event::RetryLimitReached { used, limit, hook } => {
+        Event::Retry(RetryEvent::LimitReached { used, limit, hook }) => {
             wrong(format!("↻ retry limit {used}/{limit} reached by {}", short(hook)))
         }
-        Event::LimitReached(reached) => line(format!("◷ {}", limit_reached(reached)), ThemeRole::Warning),
-        Event::AgentSwitched { from, to, reason, .. } => {
+        Event::UsageLimit(UsageLimitEvent::Reached(reached)) => {
+            line(format!("◷ {}", limit_reached(reached)), ThemeRole::Warning)
+        }
+        Event::UsageLimit(UsageLimitEvent::AgentSwitched { from, to, reason, .. }) => {
             line(format!("⇄ {} takes over from {}: {}", short(to), short(from), short(reason)), ThemeRole::Warning)
         }
-        Event::WaitSkipped { by } => line(format!("◷ the wait ends now, by {by}"), ThemeRole::Faint),
-        Event::BackoffStarted { wait_ms, .. } => line(format!("waits {wait_ms}"), ThemeRole::Faint),
-        Event::GateOpened { gate, reason, about, .. } if *about != GateKind::Permission => {
+        Event::UsageLimit(UsageLimitEvent::WaitSkipped { by }) => {
+            line(format!("◷ the wait ends now, by {by}"), ThemeRole::Faint)
+        }
+        Event::Retry(RetryEvent::BackoffStarted { wait_ms, .. }) => line(format!("waits {wait_ms}"), ThemeRole::Faint),
+        Event::Gate(GateEvent::Opened { gate, reason, about, .. }) if *about != GateKind::Permission => {
             line(format!("◆ gate {gate}: {}", short(reason)), ThemeRole::Gate)
         }
-        Event::GateAnswered { gate, choice, by, .. } => {
+        Event::Gate(GateEvent::Answered { gate, choice, by, .. }) => {
             line(format!("◆ gate {gate}: {} by {}", choice.name(), by), ThemeRole::Gate)
         }
-        Event::HookDisabled { point, hook, .. } => {
+        Event::Hook(HookEvent::Disabled { point, hook, .. }) => {
             line(format!("hook {} at {point} is off", short(hook)), ThemeRole::Warning)
         }
-        Event::HookEnabled { point, hook, .. } => {
+        Event::Hook(HookEvent::Enabled { point, hook, .. }) => {
             line(format!("hook {} at {point} is on", short(hook)), ThemeRole::Accent)
         }
-        Event::HookError { data, .. } => wrong(format!("! hook {}: {}", short(&data.hook_name), short(&data.error))),
-        Event::Paused { turn: Some(_), .. } => line(
+        Event::Automation(AutomationEvent::HookError { data, .. }) => {
+            wrong(format!("! hook {}: {}", short(&data.hook_name), short(&data.error)))
+        }
+        Event::Steering(SteeringEvent::Paused { turn: Some(_), .. }) => line(
             "paused: the turn was cancelled; a message replaces it, unpause sends it again".into(),
             ThemeRole::Warning,
         ),
-        Event::Paused { turn: None, .. } => line("paused".into(), ThemeRole::Warning),
-        Event::Unpaused { .. } => line("goes on".into(), ThemeRole::Accent),
-        Event::MessageQueued { text, .. } => line(format!("message: {}", short(text)), ThemeRole::Accent),
-        Event::StopRequested { .. } => line("stopping".into(), ThemeRole::Warning),
-        Event::Warning { text } => line(format!("! {}", short(text)), ThemeRole::Warning),
-        Event::SessionEnded { outcome, reason, .. } => {
+        Event::Steering(SteeringEvent::Paused { turn: None, .. }) => line("paused".into(), ThemeRole::Warning),
+        Event::Steering(SteeringEvent::Unpaused { .. }) => line("goes on".into(), ThemeRole::Accent),
+        Event::Steering(SteeringEvent::MessageQueued { text, .. }) => {
+            line(format!("message: {}", short(text)), ThemeRole::Accent)
+        }
+        Event::Steering(SteeringEvent::StopRequested { .. }) => line("stopping".into(), ThemeRole::Warning),
+        Event::Session(SessionEvent::Warning { text }) => line(format!("! {}", short(text)), ThemeRole::Warning),
+        Event::Session(SessionEvent::Ended { outcome, reason, .. }) => {
             let role = if *outcome == SessionOutcome::Complete { ThemeRole::Good } else { ThemeRole::Warning };
             Some(block(BlockKind::Session, at, format!("session {}: {}", outcome.name(), short(reason)), role))
         }
         // What the agent asks leave for stands there already.
-        Event::GateOpened { .. }
-        | Event::PermissionAsked { .. }
-        | Event::AgentPlanned { .. }
-        | Event::AgentUsed { .. }
-        | Event::AgentNoted { .. }
-        | Event::HooksDue { .. }
-        | Event::HookRequested { .. }
-        | Event::HookStarted { .. }
-        | Event::HookFinished(_)
-        | Event::PromptSent(_)
-        | Event::AgentSaid { .. }
-        | Event::AgentThought { .. }
-        | Event::ToolCalled { .. }
-        | Event::ToolUpdated { .. }
-        | Event::TaskCreated(_)
-        | Event::TaskStarted(_)
-        | Event::TaskCompleted(_)
-        | Event::TaskBlocked(_)
-        | Event::TaskDeleted(_)
-        | Event::TaskUpdated(_)
-        | Event::DependencyAdded(_)
-        | Event::DependencyRemoved(_)
-        | Event::DependencySatisfied(_)
-        | Event::AgentMetrics(_)
-        | Event::Custom(_)
-        | Event::ActionError(_)
-        | Event::AutomationDue { .. }
-        | Event::AutomationDecided { .. }
-        | Event::WorkflowStarted(_)
-        | Event::WorkflowStepStarted { .. }
-        | Event::WorkflowStepEnded(_)
-        | Event::WorkflowEnded { .. }
-        | Event::RulesDue { .. }
-        | Event::RuleStarted { .. }
-        | Event::RuleChecked { .. }
-        | Event::StopDecided(_)
-        | Event::Checkpoint(_)
-        | Event::StopHookRegistered { .. }
-        | Event::StopHooksCleared { .. }
-        | Event::AgentLoopStarted { .. }
-        | Event::AgentLoopAdvanced { .. }
-        | Event::JudgementAsked { .. }
-        | Event::AgentLoopEnded { .. }
-        | Event::CompletionPromised { .. }
-        | Event::PipelineRequested { .. }
-        | Event::PipelineStarted { .. }
-        | Event::RemediationCounted { .. }
-        | Event::ReviewStarted { .. }
-        | Event::Reviewed { .. }
-        | Event::PipelineEnded { .. }
-        | Event::ProcessStarted { .. }
-        | Event::LoopEnded { .. }
+        Event::Gate(GateEvent::Opened { .. })
+        | Event::Turn(
+            TurnEvent::PermissionAsked { .. }
+            | TurnEvent::AgentPlanned { .. }
+            | TurnEvent::AgentUsed { .. }
+            | TurnEvent::AgentNoted { .. }
+            | TurnEvent::PromptSent(_)
+            | TurnEvent::AgentSaid { .. }
+            | TurnEvent::AgentThought { .. }
+            | TurnEvent::ToolCalled { .. }
+            | TurnEvent::ToolUpdated { .. },
+        )
+        | Event::Hook(
+            HookEvent::Due { .. } | HookEvent::Requested { .. } | HookEvent::Started { .. } | HookEvent::Finished(_),
+        )
+        | Event::Task(
+            TaskEvent::Created(_)
+            | TaskEvent::Started(_)
+            | TaskEvent::Completed(_)
+            | TaskEvent::Blocked(_)
+            | TaskEvent::Deleted(_)
+            | TaskEvent::Updated(_)
+            | TaskEvent::DependencyAdded(_)
+            | TaskEvent::DependencyRemoved(_)
+            | TaskEvent::DependencySatisfied(_)
+            | TaskEvent::AgentMetrics(_)
+            | TaskEvent::Custom(_)
+            | TaskEvent::ActionError(_),
+        )
+        | Event::Automation(AutomationEvent::Due { .. } | AutomationEvent::Decided { .. })
+        | Event::Workflow(
+            WorkflowEvent::Started(_)
+            | WorkflowEvent::StepStarted { .. }
+            | WorkflowEvent::StepEnded(_)
+            | WorkflowEvent::Ended { .. },
+        )
+        | Event::Stop(
+            StopEvent::RulesDue { .. }
+            | StopEvent::RuleStarted { .. }
+            | StopEvent::RuleChecked { .. }
+            | StopEvent::Decided(_)
+            | StopEvent::CheckpointKept(_)
+            | StopEvent::HookRegistered { .. }
+            | StopEvent::HooksCleared { .. }
+            | StopEvent::LoopStarted { .. }
+            | StopEvent::LoopAdvanced { .. }
+            | StopEvent::JudgementAsked { .. }
+            | StopEvent::LoopEnded { .. }
+            | StopEvent::CompletionPromised { .. },
+        )
+        | Event::Pipeline(
+            PipelineEvent::Requested { .. }
+            | PipelineEvent::Started { .. }
+            | PipelineEvent::RemediationCounted { .. }
+            | PipelineEvent::ReviewStarted { .. }
+            | PipelineEvent::Reviewed { .. }
+            | PipelineEvent::Ended { .. },
+        )
+        | Event::Session(SessionEvent::ProcessStarted { .. } | SessionEvent::LoopEnded { .. })
         | Event::Unknown => None,
     }
 }

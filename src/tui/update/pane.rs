@@ -3,7 +3,7 @@
 use super::{ScreenRequest, lay_over, task};
 use crate::{
     engine::{
-        event::Event,
+        event::{Event, PendingEvent},
         hooks::{point::HookPoint, resolve::HookRef},
         ids::{ItemId, RunId},
         input::SessionCommand,
@@ -367,7 +367,7 @@ pub(super) fn chosen_item(model: &ScreenModel) -> Option<(ItemId, String)> {
 pub(super) fn text_on_disk(model: &ScreenModel, id: ItemId, reload: RecordLoader<'_>) -> String {
     let record = model.item_spots.get(&id).and_then(|spot| reload(*spot));
     match record.map(|record| record.event) {
-        Some(Event::PendingAdded { text, .. } | Event::PendingEdited { text, .. }) => text,
+        Some(Event::Pending(PendingEvent::Added { text, .. } | PendingEvent::Edited { text, .. })) => text,
         Some(_) | None => String::new(),
     }
 }

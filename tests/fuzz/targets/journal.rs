@@ -6,7 +6,7 @@ use creel::{
     cli::record_formatter::{HookOutputMode, RecordFormatter},
     engine::{
         self, SessionState,
-        event::{Event, UserPresence},
+        event::{Event, SessionEvent, UserPresence},
         input::Input,
         time::UnixTime,
     },
@@ -51,7 +51,7 @@ fn readable_lines(input: &[u8]) -> String {
     let lines = input.split(|byte| *byte == b'\n').filter_map(|line| std::str::from_utf8(line).ok());
     let records: Vec<Record> = lines.filter_map(|line| Record::from_line(line).ok()).collect();
     let start = records.iter().find_map(|record| {
-        let Event::SessionStarted(began) = &record.event else { return None };
+        let Event::Session(SessionEvent::Started(began)) = &record.event else { return None };
         Some(SessionState::new(&record.session, (**began).clone(), record.at))
     });
     let Some(mut state) = start else { return "no beginning".into() };

@@ -12,7 +12,10 @@ use creel::engine::{
         StopReason, ToolCall, ToolKind, TurnEnd, TurnFailure, TurnUsage,
     },
     effect::{Effect, ExitReason, HookJob, RuleJob},
-    event::{ActorKind, Event, HookFinished, SessionStarted, UserPresence},
+    event::{
+        ActorKind, Event, GateEvent, HookEvent, HookFinished, PendingEvent, PipelineEvent, RetryEvent, SessionEvent,
+        SessionStarted, StopEvent, TurnEvent, UserPresence,
+    },
     hooks::{
         point::HookPoint,
         verdict::{BuiltinOutcome, BuiltinStatus, HookReply, RunEnd, RunResult},
@@ -370,12 +373,12 @@ impl World {
             errand: script.errand,
             order: None,
         };
-        Self::from_events(script, &[Event::SessionStarted(Box::new(began))])
+        Self::from_events(script, &[Event::Session(SessionEvent::Started(Box::new(began)))])
     }
 
     /// A world in which this much had been recorded when creel was killed.
     pub fn from_events(script: Script, events: &[Event]) -> Self {
-        let Some(Event::SessionStarted(began)) = events.first() else {
+        let Some(Event::Session(SessionEvent::Started(began))) = events.first() else {
             panic!("a journal starts with session_started")
         };
         let mut state = SessionState::new("story", (**began).clone(), UnixTime(0));
@@ -452,7 +455,7 @@ impl World {
         let before = self
             .events
             .iter()
-            .filter(|event| matches!(event, Event::HookFinished(done) if done.hook == job.hook.name && !done.again));
+            .filter(|event| matches!(event, Event::Hook(HookEvent::Finished(done)) if done.hook == job.hook.name && !done.again));
         // Built-in hooks do their job, unless the script says otherwise.
         let ran = match self.script.hooks.get(&job.hook.name) {
             Some(runs) => runs[before.count().min(runs.len() - 1)].clone(),
@@ -489,8 +492,10 @@ impl World {
     pub fn finish_check(&mut self, nth: usize) {
         let job = self.checks.remove(nth);
         let name = &job.rule.name;
-        let before =
-            self.events.iter().filter(|event| matches!(event, Event::RuleChecked { rule, .. } if rule == name));
+        let before = self
+            .events
+            .iter()
+            .filter(|event| matches!(event, Event::Stop(StopEvent::RuleChecked { rule, .. }) if rule == name));
         let given = self.script.rules.get(name).map_or(&[true][..], Vec::as_slice);
         let passed = given[before.count().min(given.len() - 1)] && !self.cancelled.contains(&job.run);
         let message = if passed { "as it should be" } else { "exit 101, expected 0" };
@@ -501,8 +506,8 @@ impl World {
     pub fn finish_turn(&mut self) {
         let Some((turn, _)) = self.turn.clone() else { return };
         let answered = self.events.iter().filter(|event| match event {
-            Event::TurnFailed { turn, .. } => self.is_of(*turn, self.asked.as_ref()),
-            Event::TurnEnded { turn, stop_reason, .. } => {
+            Event::Turn(TurnEvent::Failed { turn, .. }) => self.is_of(*turn, self.asked.as_ref()),
+            Event::Turn(TurnEvent::Ended { turn, stop_reason, .. }) => {
                 *stop_reason != StopReason::Cancelled && self.is_of(*turn, self.asked.as_ref())
             }
             _ => false,
@@ -540,8 +545,7 @@ impl World {
 
     /// Whether a turn was that agent's.
     fn is_of(&self, turn: TurnId, agent: Option<&String>) -> bool {
-        let sent =
-            |event: &Event| matches!(event, Event::PromptSent(it) if it.turn == turn && it.agent.as_ref() == agent);
+        let sent = |event: &Event| matches!(event, Event::Turn(TurnEvent::PromptSent(it)) if it.turn == turn && it.agent.as_ref() == agent);
         self.events.iter().any(sent)
     }
 
@@ -578,7 +582,7 @@ impl World {
         let given = self
             .events
             .iter()
-            .filter(|event| matches!(event, Event::GateAnswered { by, .. } if by.by == ActorKind::Tui))
+            .filter(|event| matches!(event, Event::Gate(GateEvent::Answered { by, .. }) if by.by == ActorKind::Tui))
             .count();
         let person = &self.script.person;
         assert!(!person.is_empty(), "nobody was expected to answer {:?}", gate.about);
@@ -636,52 +640,58 @@ impl World {
 fn line(event: &Event) -> Option<String> {
     let quoted = |text: &str| format!("{text:?}");
     Some(match event {
-        Event::SessionStarted(_)
-        | Event::HooksDue { .. }
-        | Event::RulesDue { .. }
-        | Event::RuleStarted { .. }
-        | Event::AgentSaid { .. }
-        | Event::HookStarted { .. }
-        | Event::ProcessStarted { .. } => return None,
-        Event::IterationStarted { iteration } => format!("iteration {iteration}"),
-        Event::IterationCompleted { iteration, outcome } => format!("iteration {iteration} {outcome:?}").to_lowercase(),
-        Event::HookFinished(done) => finished(done),
-        Event::PendingAdded { item, text, .. } => format!("  held {item} {}", quoted(text)),
-        Event::PromptSent(prompt) if prompt.agent.is_some() => {
+        Event::Session(SessionEvent::Started(_) | SessionEvent::ProcessStarted { .. })
+        | Event::Hook(HookEvent::Due { .. } | HookEvent::Started { .. })
+        | Event::Stop(StopEvent::RulesDue { .. } | StopEvent::RuleStarted { .. })
+        | Event::Turn(TurnEvent::AgentSaid { .. }) => return None,
+        Event::Session(SessionEvent::IterationStarted { iteration }) => format!("iteration {iteration}"),
+        Event::Session(SessionEvent::IterationCompleted { iteration, outcome }) => {
+            format!("iteration {iteration} {outcome:?}").to_lowercase()
+        }
+        Event::Hook(HookEvent::Finished(done)) => finished(done),
+        Event::Pending(PendingEvent::Added { item, text, .. }) => format!("  held {item} {}", quoted(text)),
+        Event::Turn(TurnEvent::PromptSent(prompt)) if prompt.agent.is_some() => {
             format!("  prompt {:?} for {}", prompt.reason, prompt.agent.as_deref().unwrap_or_default())
         }
-        Event::PromptSent(prompt) => {
+        Event::Turn(TurnEvent::PromptSent(prompt)) => {
             let items =
                 if prompt.items.is_empty() { String::new() } else { format!(" items {:?}", numbers(&prompt.items)) };
             format!("  prompt {:?}{items} {}", prompt.reason, quoted(&prompt.text)).replace("prompt I", "prompt i")
         }
-        Event::TurnEnded { stop_reason, .. } => format!("  turn ended {stop_reason:?}"),
-        Event::TurnFailed { error, .. } => format!("  turn failed {error}"),
-        Event::Delivered { items } => format!("  delivered {:?}", numbers(items)),
-        Event::RetryCounted { used, limit, no_progress, .. } => {
+        Event::Turn(TurnEvent::Ended { stop_reason, .. }) => format!("  turn ended {stop_reason:?}"),
+        Event::Turn(TurnEvent::Failed { error, .. }) => format!("  turn failed {error}"),
+        Event::Pending(PendingEvent::Delivered { items }) => format!("  delivered {:?}", numbers(items)),
+        Event::Retry(RetryEvent::Counted { used, limit, no_progress, .. }) => {
             format!("  retry {used}/{limit}{}", if *no_progress { " no progress" } else { "" })
         }
-        Event::RetryLimitReached { used, limit, .. } => format!("  retry limit {used}/{limit}"),
-        Event::GateOpened { gate, about, .. } => format!("  gate {gate} {}", about.name()),
-        Event::GateAnswered { gate, choice, by, .. } => format!("  gate {gate} {} by {:?}", choice.name(), by.by),
-        Event::PermissionAsked { ask, .. } => format!("  asks {}", quoted(&ask.tool.title)),
-        Event::BackoffStarted { wait_ms, .. } => format!("  waits {wait_ms}"),
-        Event::StopDecided(decided) => format!("  decided {:?}", decided.action),
-        Event::RuleChecked { rule, passed, .. } => {
+        Event::Retry(RetryEvent::LimitReached { used, limit, .. }) => format!("  retry limit {used}/{limit}"),
+        Event::Gate(GateEvent::Opened { gate, about, .. }) => format!("  gate {gate} {}", about.name()),
+        Event::Gate(GateEvent::Answered { gate, choice, by, .. }) => {
+            format!("  gate {gate} {} by {:?}", choice.name(), by.by)
+        }
+        Event::Turn(TurnEvent::PermissionAsked { ask, .. }) => format!("  asks {}", quoted(&ask.tool.title)),
+        Event::Retry(RetryEvent::BackoffStarted { wait_ms, .. }) => format!("  waits {wait_ms}"),
+        Event::Stop(StopEvent::Decided(decided)) => format!("  decided {:?}", decided.action),
+        Event::Stop(StopEvent::RuleChecked { rule, passed, .. }) => {
             format!("  rule {rule} {}", if *passed { "passed" } else { "failed" })
         }
-        Event::Warning { text } => format!("  warning {text}"),
-        Event::PipelineStarted { pipeline, .. } => pipeline.name().into(),
-        Event::RemediationCounted { used, limit, hook, .. } => format!("  repair {used}/{limit} of {hook}"),
-        Event::Reviewed { said, .. } => format!("  review by {}: {}", said.gatekeeper, said.verdict.name()),
-        Event::PipelineEnded { pipeline, outcome, reason, pull_request, .. } => {
+        Event::Session(SessionEvent::Warning { text }) => format!("  warning {text}"),
+        Event::Pipeline(PipelineEvent::Started { pipeline, .. }) => pipeline.name().into(),
+        Event::Pipeline(PipelineEvent::RemediationCounted { used, limit, hook, .. }) => {
+            format!("  repair {used}/{limit} of {hook}")
+        }
+        Event::Pipeline(PipelineEvent::Reviewed { said, .. }) => {
+            format!("  review by {}: {}", said.gatekeeper, said.verdict.name())
+        }
+        Event::Pipeline(PipelineEvent::Ended { pipeline, outcome, reason, pull_request, .. }) => {
             let link = pull_request.as_ref().map(|link| format!(" {link}")).unwrap_or_default();
             format!("{} {outcome:?}{link} ({reason})", pipeline.name()).to_lowercase()
         }
-        Event::SessionEnded { outcome, reason, .. } => format!("ended {} ({reason})", outcome.name()),
+        Event::Session(SessionEvent::Ended { outcome, reason, .. }) => format!("ended {} ({reason})", outcome.name()),
         other => {
-            let text = format!("{other:?}");
-            format!("  {}", text.split([' ', '(']).next().unwrap_or(&text))
+            let record = serde_json::to_value(other).expect("a record");
+            let words = record["kind"].as_str().unwrap_or("unknown").split('_');
+            format!("  {}", words.map(|word| word[..1].to_uppercase() + &word[1..]).collect::<String>())
         }
     })
 }

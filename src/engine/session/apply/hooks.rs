@@ -5,16 +5,40 @@ use super::super::{
     pending::{IncomingItem, ItemSource},
 };
 use crate::engine::{
-    event::HookFinished,
+    event::{HookEvent, HookFinished},
     hooks::{
         dispatch::{self, ActiveRun, DispatchCause, HookDispatch},
         point::{HookPoint, PipeTarget},
         resolve::HookRef,
         verdict::RunEnd,
     },
+    session::side_jobs::SideJob,
 };
 
 impl SessionState {
+    pub(super) fn apply_hook(&mut self, event: &HookEvent) {
+        match event {
+            HookEvent::Due { point, hooks, task, by_hand, .. } => {
+                self.hooks_due(*point, hooks, task.is_some() || *by_hand);
+            }
+            HookEvent::Requested { point: HookPoint::OnGate, hook, .. } => self.gate_hooks.run_by_hand(hook),
+            HookEvent::Requested { point, hook, .. } => {
+                self.side.queue.push_back(SideJob::ByHand(HookRef::new(*point, hook)));
+            }
+            HookEvent::Started { run, point, hook, iteration, beside, of, .. } => {
+                let running = ActiveRun { run: *run, hook: hook.clone(), iteration: *iteration };
+                if *point == HookPoint::StopDecision {
+                    self.stop_hook_started(running, of.as_deref());
+                } else {
+                    self.hook_started(running, *point, *beside);
+                }
+            }
+            HookEvent::Finished(finished) => self.hook_finished(finished),
+            HookEvent::Disabled { point, hook, .. } => self.hook_disabled(*point, hook),
+            HookEvent::Enabled { point, hook, .. } => self.hooks.enable(HookRef::new(*point, hook)),
+        }
+    }
+
     /// A stop hook's text goes back at once if something blocks. If the turn is accepted, no feedback is sent that could
     /// carry it, and it is held for the next prompt instead.
     pub(super) fn hold_what_stop_hooks_piped(&mut self) {

@@ -1,0 +1,37 @@
+//! Hook output on its way to the agent.
+
+use crate::engine::{
+    actor::Actor,
+    hooks::point::HookPoint,
+    ids::{ItemId, RunId},
+};
+use serde::{Deserialize, Serialize};
+
+/// Hook output on its way to the agent.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind")]
+pub enum PendingEvent {
+    #[serde(rename = "pending_added")]
+    Added { item: ItemId, run: RunId, point: HookPoint, hook: String, iteration: u32, bytes: usize, text: String },
+    #[serde(rename = "pending_skipped")]
+    Skipped {
+        item: ItemId,
+        #[serde(flatten)]
+        by: Actor,
+    },
+    #[serde(rename = "pending_restored")]
+    Restored {
+        item: ItemId,
+        #[serde(flatten)]
+        by: Actor,
+    },
+    #[serde(rename = "pending_edited")]
+    Edited {
+        item: ItemId,
+        #[serde(flatten)]
+        by: Actor,
+        text: String,
+    },
+    #[serde(rename = "delivered")]
+    Delivered { items: Vec<ItemId> },
+}

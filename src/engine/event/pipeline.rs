@@ -1,0 +1,57 @@
+//! Submitting and merging.
+
+use super::session::UserPresence;
+use crate::engine::{
+    actor::Actor,
+    ids::RunId,
+    submit::{PipelineKind, PipelineOutcome, review::GatekeeperReview},
+};
+use serde::{Deserialize, Serialize};
+
+/// Submitting and merging.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind")]
+pub enum PipelineEvent {
+    /// Somebody wants the work to be submitted or merged.
+    #[serde(rename = "pipeline_requested")]
+    Requested {
+        pipeline: PipelineKind,
+        #[serde(flatten)]
+        by: Actor,
+    },
+    #[serde(rename = "pipeline_started")]
+    Started { pipeline: PipelineKind, presence: UserPresence },
+    /// A check failed, and the agent is asked to repair it.
+    #[serde(rename = "remediation_counted")]
+    RemediationCounted { pipeline: PipelineKind, used: u32, limit: u32, hook: String, reason: String },
+    /// The change that agents review was read.
+    #[serde(rename = "review_started")]
+    ReviewStarted {
+        run: RunId,
+        hook: String,
+        change: String,
+        /// The last commit of it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        commit: Option<String>,
+    },
+    /// A gatekeeper has said what it thinks.
+    #[serde(rename = "reviewed")]
+    Reviewed {
+        run: RunId,
+        #[serde(flatten)]
+        said: GatekeeperReview,
+    },
+    #[serde(rename = "pipeline_ended")]
+    Ended {
+        pipeline: PipelineKind,
+        outcome: PipelineOutcome,
+        reason: String,
+        /// Who left it at a failure.
+        #[serde(flatten)]
+        by: Option<Actor>,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pull_request: Option<String>,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        merged: Option<String>,
+    },
+}

@@ -1,0 +1,21 @@
+//! Workflows and their steps.
+
+use crate::engine::{
+    ids::{RunId, WorkflowRunId},
+    tasks::workflow::{StepEnded, WorkflowOutcome, WorkflowStarted},
+};
+use serde::{Deserialize, Serialize};
+
+/// Workflows and their steps.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind")]
+pub enum WorkflowEvent {
+    #[serde(rename = "workflow_started")]
+    Started(Box<WorkflowStarted>),
+    #[serde(rename = "workflow_step_started")]
+    StepStarted { flow: WorkflowRunId, step: String, run: RunId },
+    #[serde(rename = "workflow_step_ended")]
+    StepEnded(Box<StepEnded>),
+    #[serde(rename = "workflow_ended")]
+    Ended { flow: WorkflowRunId, outcome: WorkflowOutcome },
+}
