@@ -1,4 +1,4 @@
-//! What happened, on disk: the records of a session, and the session that follows from them.
+//! The records of a session on disk, and the session state rebuilt from them.
 
 pub mod file;
 pub mod open;

@@ -1,10 +1,10 @@
-//! The one loop: inputs go to the engine, its events to the journal, its effects into the world.
+//! The session's loop: inputs go to the engine, its events to the journal, and its effects are performed.
 //!
-//! Owns the order in which things happen. Decides nothing: what follows from an input is the engine's word.
+//! Owns the order in which things happen. Decides nothing: the engine decides what follows from an input.
 //!
 //! # Invariants
-//! - Record, apply, perform: no effect happens before its event is on record.
-//! - Whatever ends the loop, no process of the session is left running.
+//! - Record, apply, perform: no effect happens before its event is recorded.
+//! - However the loop ends, no process of the session is left running.
 
 pub mod clock;
 mod fallbacks;
@@ -34,7 +34,7 @@ use crate::{
     process::path_guard::PathGuard,
     runtime::session_processes::SessionProcesses,
 };
-/// The machine's clock. The session itself uses another time: see [`clock`].
+/// The machine's clock. The session itself uses a different one: see [`clock`].
 pub use clock::wall_clock as now;
 use clock::{session_time, sleep_until};
 use fallbacks::FallbackAgents;
@@ -43,30 +43,24 @@ pub use handle::{CommandRecords, HookOutputChunk, SessionHandle};
 use handle::{JudgementWatcher, RuntimeInbox, RuntimeMessage};
 use perform::EffectPerformer;
 
-/// Why a session cannot begin or go on. The session itself is not lost: its journal tells how far it came.
+/// Why a session cannot start or continue. It is not lost: its journal has everything up to this point.
 #[derive(Debug, thiserror::Error)]
 pub enum RuntimeError {
-    /// The journal cannot be written or read.
     #[error(transparent)]
     Journal(#[from] JournalError),
-    /// The agent cannot be used.
     #[error(transparent)]
     Agent(#[from] AgentError),
-    /// The session cannot be resumed.
     #[error("{0}")]
     Refused(String),
 }
 
-/// Where a session takes place.
 #[derive(Debug, Clone)]
 pub struct RuntimeDirs {
-    /// The project's folder.
     pub cwd: PathBuf,
-    /// Where a journal is saved whose folder was deleted.
+    /// Where creel saves the journal if the session's folder was deleted.
     pub rescue: PathBuf,
 }
 
-/// A session that runs in this process.
 pub struct SessionRuntime {
     state: SessionState,
     journal: Journal,
@@ -74,41 +68,35 @@ pub struct SessionRuntime {
     inbox: RuntimeInbox,
     handle: SessionHandle,
     performer: EffectPerformer,
-    /// The number of the last record. It wakes the readers of the session, which then read the journal.
+    /// The number of the last record. A change wakes the readers of the session, which then read the journal.
     news: watch::Sender<u64>,
-    /// The callers that wait for a judgement.
     judgements: Vec<JudgementWatcher>,
-    /// How long the journal was when this process began.
+    /// The journal's length in bytes when this process took over.
     began_at: u64,
     left: Option<ExitReason>,
 }
 
-/// A session as it is at a moment, and every record that comes after.
+/// The state of a session at a moment, and a reader for every later record.
 #[derive(Debug)]
 pub struct SessionFollower {
-    /// The session so far.
     pub state: SessionState,
-    /// The last record that is part of it.
+    /// The number of the last record in `state`.
     pub seq: u64,
-    /// What comes after.
     pub records: RecordTail,
-    /// The number of the last record. Ends with the session.
+    /// The number of the last record. Closes when the session ends.
     pub news: watch::Receiver<u64>,
 }
 
-/// How a session left this process.
 #[derive(Debug)]
 pub struct RuntimeExit {
-    /// Why.
     pub leave: ExitReason,
-    /// The session as it was then.
     pub state: SessionState,
     /// Where the journal was saved, if its folder was deleted.
     pub rescued: Option<PathBuf>,
 }
 
 impl SessionRuntime {
-    /// Begins a session. Nothing runs yet; if it cannot begin, nothing is left on disk.
+    /// Prepares a new session; [`Self::run`] runs it. On an error, nothing is left on disk.
     pub fn begin(began: SessionStarted, folder: &SessionDir, scene: RuntimeDirs) -> Result<Self, RuntimeError> {
         let at = session_time();
         let state = SessionState::new(&folder.name, began.clone(), at);
@@ -123,7 +111,8 @@ impl SessionRuntime {
         Ok(runtime)
     }
 
-    /// Goes on with a session; `resume` says how. What the dead creel left running must be gone already.
+    /// Continues a session as `resume` says. The caller must first have ended the processes that the dead creel left
+    /// running.
     pub fn resume(
         opened: crate::journal::OpenedJournal,
         resume: Input,
@@ -145,7 +134,7 @@ impl SessionRuntime {
         }
     }
 
-    /// Takes over the tasks that another session has left open. Before it runs: its first prompt finds them there.
+    /// Takes over another session's open tasks. Call it before [`Self::run`], so that the first prompt includes them.
     pub fn take_over(&mut self, tasks: &TaskGraph) -> Result<(), RuntimeError> {
         self.commit(inherit(tasks)).map(drop)
     }
@@ -171,55 +160,56 @@ impl SessionRuntime {
         Self { state, journal, scene, inbox, handle, performer, news, judgements, began_at, left: None }
     }
 
-    /// What others steer the session by.
     pub fn handle(&self) -> SessionHandle {
         self.handle.clone()
     }
 
-    /// Somebody who knows the session as it is now, and misses nothing from here on.
+    /// The current state and every record from here on.
     pub fn follow(&self) -> io::Result<SessionFollower> {
         let (seq, records) = (self.journal.seq(), self.journal.tail(self.journal.length())?);
         Ok(SessionFollower { state: self.state.clone(), seq, records, news: self.news() })
     }
 
-    /// The records that this process writes, from the first.
+    /// All records that this process writes.
     pub fn records(&self) -> io::Result<RecordTail> {
         self.journal.tail(self.began_at)
     }
 
-    /// The number of the last record, for readers of the journal: a sign that there is more. It ends with the session.
+    /// The number of the last record, which tells readers of the journal that there is more. Closes when the session
+    /// ends.
     pub fn news(&self) -> watch::Receiver<u64> {
         self.news.subscribe()
     }
 
-    /// The processes of the session, for whoever has to end them at once.
+    /// The session's processes, for a caller that has to kill them at once.
     pub fn children(&self) -> SessionProcesses {
         self.performer.children()
     }
 
-    /// Shows the output of hooks as it comes. What the receiver is too slow for is dropped: all of it is on disk.
+    /// Sends hook output to `live` as it is printed. Chunks that the receiver is too slow for are dropped; the files on
+    /// disk have everything.
     pub fn show_live(&mut self, live: mpsc::Sender<HookOutputChunk>) {
         self.performer.show_live(live);
     }
 
-    /// Where any number of others can follow the output of hooks. Whoever is too slow misses some of it.
+    /// Any number of receivers can subscribe to hook output here. A slow receiver misses some of it.
     pub fn live(&self) -> broadcast::Sender<HookOutputChunk> {
         self.performer.live()
     }
 
-    /// Runs the session until it ends, or waits for a person who is not there.
+    /// Runs the session until it ends, or until it needs a person while unattended.
     ///
-    /// On a worker thread, wherever it is awaited: the loop and the tasks that it starts then mostly share a thread.
-    /// On the thread that blocks on tokio, every hook and every turn would have to wake another thread, and be woken.
+    /// Spawned on a worker thread, so that the loop and the tasks it starts mostly share a thread. On the thread that
+    /// blocks on tokio, every hook and every turn would have to wake another thread.
     pub async fn run(self) -> Result<RuntimeExit, RuntimeError> {
         let ran = AbortOnDropHandle::new(tokio::spawn(self.run_here())).await;
-        // Nobody else can abort it, so an error is a panic, and goes on as one.
+        // No other code can abort the task, so an error is a panic. Continue the panic here.
         ran.unwrap_or_else(|error| std::panic::resume_unwind(error.into_panic()))
     }
 
     async fn run_here(mut self) -> Result<RuntimeExit, RuntimeError> {
         let ran = self.until_left().await;
-        // The processes first: an error of the journal must not leave an agent behind.
+        // End the processes first: a journal error must not leave an agent running.
         self.performer.shut_down().await;
         let leave = ran?;
         let rescued = self.rescue();
@@ -233,7 +223,8 @@ impl SessionRuntime {
             tokio::select! {
                 message = self.inbox.next() => {
                     if self.performer.children().were_killed() {
-                        // This process is about to go, as if it had been killed: nothing more has happened.
+                        // All processes were killed and this one is about to exit. Record nothing more, as after a
+                        // `kill -9`.
                         return std::future::pending().await;
                     }
                     self.on_message(message)?;
@@ -260,7 +251,7 @@ impl SessionRuntime {
             }
             RuntimeMessage::Command { by, command, reply } => {
                 let taken = self.take(Input::Command { by, command })?;
-                // Whoever asked may be gone.
+                // The caller can be gone already, so a failed send is ignored.
                 let _ = reply.send(taken);
             }
             RuntimeMessage::Await(watcher) => self.judgements.push(watcher),
@@ -268,7 +259,7 @@ impl SessionRuntime {
         Ok(())
     }
 
-    /// Reports what another program did to the journal, together with the end of the turn.
+    /// Adds damage to the journal to the forbidden changes of the turn that just ended.
     fn look_after_the_journal(&mut self, input: &mut Input) {
         let forbidden = if let Input::TurnEnded { end, .. } = input {
             &mut end.forbidden
@@ -289,7 +280,7 @@ impl SessionRuntime {
         }
     }
 
-    /// A hook or an agent may delete anything, the project itself included.
+    /// A hook or an agent can delete any folder, including the project's.
     fn look_after_the_folder(&mut self) -> Result<(), RuntimeError> {
         let gone = if self.journal.is_deleted() {
             Some(format!("the session's folder {} was deleted", self.journal.folder().path.display()))
@@ -304,7 +295,7 @@ impl SessionRuntime {
         Ok(())
     }
 
-    /// Goes on as far as the state allows.
+    /// Lets the engine continue until it has nothing more to do.
     fn settle(&mut self) -> Result<(), RuntimeError> {
         while self.left.is_none() {
             let step = engine::decide(&self.state, session_time(), Input::Proceed);
@@ -316,7 +307,7 @@ impl SessionRuntime {
         Ok(())
     }
 
-    /// The records of what follows, or why nothing does.
+    /// Returns the records that followed from the input, or the engine's refusal.
     fn take(&mut self, input: Input) -> Result<Result<CommandRecords, String>, RuntimeError> {
         let mut step = engine::decide(&self.state, session_time(), input);
         let refusal = step.refusal.take();
@@ -368,7 +359,7 @@ fn start_agent(
     scene: &RuntimeDirs,
     past: &[String],
 ) -> Result<Box<dyn Agent>, AgentError> {
-    // What is known of the conversation belongs to the agent that works.
+    // The recorded conversation belongs to the agent that works now, which can be a fallback.
     let past = match state.limits.standing_in {
         None => AgentHistory {
             prompts: past,

@@ -1,12 +1,13 @@
-//! The journal file: appended to by one process, read by anyone.
+//! The journal file: one process appends to it, any process can read it.
 //!
 //! # Invariants
-//! - One writer: whoever holds the file's lock.
-//! - What [`Journal::append`] has returned survives `kill -9` of this process; records that a person or the agent
-//!   relies on survive the loss of power, too.
-//! - A failed append leaves no half of a record behind.
-//! - Nothing of a session is changed until it is taken up: a journal that nobody trusts can be opened.
-//! - Records are numbered from 1 without gaps. A session whose journal breaks this rule is never resumed. It can be
+//! - One writer: the process that has the file's lock.
+//! - A record survives `kill -9` of this process once [`Journal::append`] has returned. Records that a person or the
+//!   agent relies on also survive power loss.
+//! - A failed append leaves no partial record.
+//! - Opening a journal changes nothing on disk. Only [`LockedJournal::take_up`] does, so an untrusted journal can be
+//!   opened safely.
+//! - Records are numbered from 1 without gaps. creel never resumes a session whose journal breaks this rule. It can be
 //!   read, with a warning that names the first line that is out of place.
 
 use std::{
@@ -35,76 +36,59 @@ use crate::{
     journal::session_dir::{PRIVATE_FILE, SessionDir, has_records},
 };
 
-/// How long a record may be only in the kernel's memory. That is about power loss: a kill loses nothing.
+/// How long a record can be in the kernel's memory only. This matters for power loss; a kill loses nothing.
 const SYNC_EVERY: Duration = Duration::from_millis(200);
 
-/// How long to wait for the lock of a session before it counts as running: another process may look at it for a moment, and
-/// a process that was just killed keeps the lock until its last thread is gone.
+/// How long to wait for a session's lock before the session counts as running. Another process can lock it for a
+/// moment, and a killed process keeps the lock until its last thread has ended.
 const LOCK_PATIENCE: Duration = Duration::from_secs(1);
-/// The same where the process that ran the session is known to be dead: then the lock is about to be released.
+/// Used instead when the process that ran the session is dead: its lock will be released soon.
 const DYING_PATIENCE: Duration = Duration::from_secs(5);
-/// How often to try meanwhile.
 const LOCK_AGAIN: Duration = Duration::from_millis(2);
 
-/// Why a journal cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum JournalError {
-    /// Somebody else runs the session.
+    /// Another process runs the session.
     #[error("session `{name}` is run by another creel{}", holder(*.pid))]
     Held {
-        /// The session.
         name: String,
-        /// The process that holds it.
+        /// The process that has the lock, if known.
         pid: Option<u32>,
     },
-    /// There is a session of that name.
     #[error("there is a session `{0}` already")]
     Exists(String),
-    /// There is no such session.
     #[error("there is no session `{0}` here")]
     Missing(String),
-    /// A line cannot be read.
     #[error("{path}:{line} cannot be read: {cause}", path = .path.display())]
     Record {
-        /// The file.
         path: PathBuf,
-        /// The line, from 1.
+        /// From 1.
         line: u64,
-        /// Why.
         cause: RecordError,
     },
-    /// A line is out of place.
     #[error(transparent)]
     Disorder(RecordOrderError),
-    /// It does not begin as a session does.
     #[error("{} does not begin with `session_started`", .0.display())]
     NotASession(PathBuf),
-    /// The disk says no.
     #[error("cannot {doing} {path}: {cause}", path = .path.display())]
     Io {
-        /// What was tried.
         doing: &'static str,
-        /// On what.
         path: PathBuf,
-        /// Why not.
         cause: io::Error,
     },
 }
 
-/// The first line of a journal that does not follow the one before it.
+/// The first journal line whose number does not follow the one before it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "{path}:{line} is record {found}, but record {expected} comes next: lines are missing, doubled or out of order",
     path = .path.display()
 )]
 pub struct RecordOrderError {
-    /// The file.
     pub path: PathBuf,
-    /// The line, from 1.
+    /// From 1.
     pub line: u64,
-    /// The number that it should have.
     pub expected: u64,
-    /// The number that it has.
     pub found: u64,
 }
 
@@ -120,18 +104,18 @@ pub struct Journal {
     seq: u64,
     length: u64,
     sync: mpsc::Sender<()>,
-    /// What the file looked like after the last append.
+    /// The file's stamp after the last append.
     mark: Option<JournalFileStamp>,
     times: FileTimePrecision,
-    /// What another program did to it.
+    /// What another program did to the file, until [`Self::take_damage`] reports it.
     damage: Option<JournalDamage>,
 }
 
-/// Whether the times of a file change with its content and never without it.
+/// Whether the file system changes a file's times exactly when its content changes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum FileTimePrecision {
     Exact,
-    /// A network file system may set them later.
+    /// A network file system can change the times later.
     Vague,
 }
 
@@ -150,24 +134,20 @@ impl FileTimePrecision {
     }
 }
 
-/// Shows whether only this process wrote to the file.
+/// Detects whether another process wrote to the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct JournalFileStamp {
     length: u64,
     modified: (i64, i64),
     changed: (i64, i64),
-    /// A change of these explains a change of the time of change, and does no harm.
+    /// Mode, link count and owner. If one of these changed, it explains the new ctime and is no damage.
     harmless: (u32, u64, u32, u32),
 }
 
-/// What another program did to the journal of a running session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum JournalDamage {
-    /// It was cut.
     Truncated,
-    /// Something was written to it.
     Written,
-    /// Another file is in its place.
     Replaced,
 }
 
@@ -182,7 +162,6 @@ impl JournalFileStamp {
         })
     }
 
-    /// What happened since an earlier mark, if something did.
     fn damage_since(&self, before: &Self, times: FileTimePrecision) -> Option<JournalDamage> {
         let touched = self.changed != before.changed && self.harmless == before.harmless;
         let later = times == FileTimePrecision::Exact && (self.modified != before.modified || touched);
@@ -196,35 +175,31 @@ impl JournalFileStamp {
     }
 }
 
-/// A journal that is locked, and is as it was found.
+/// A locked journal that has not been changed yet.
 #[derive(Debug)]
 pub struct LockedJournal {
     file: File,
     folder: SessionDir,
     seq: u64,
-    /// The length of its whole lines.
+    /// Bytes of all whole lines.
     length: u64,
-    /// How many bytes of a torn last line there are behind them.
+    /// Bytes of an incomplete last line after them.
     torn: u64,
 }
 
-/// What was found when a journal was opened.
 #[derive(Debug)]
 pub struct OpenedJournal {
-    /// The journal.
     pub journal: LockedJournal,
-    /// The session so far.
     pub state: SessionState,
-    /// The prompts of the session's own agent whose turns had come to an end, oldest first.
+    /// The prompts of the session's own agent whose turns ended, oldest first.
     pub past_prompts: Vec<String>,
-    /// The same for those who review, by their names.
+    /// The same for reviewing agents, by name.
     pub past_reviews: BTreeMap<String, Vec<String>>,
-    /// The same for those that worked instead of the session's own agent, by their names.
+    /// The same for fallback agents, by name.
     pub past_fallbacks: BTreeMap<String, Vec<String>>,
 }
 
 impl Journal {
-    /// Begins the journal of a new session.
     pub fn create(folder: &SessionDir) -> Result<Self, JournalError> {
         let io = |doing, path: &Path| {
             let path = path.to_owned();
@@ -239,12 +214,12 @@ impl Journal {
             return Err(JournalError::Exists(folder.name.clone()));
         }
         file.set_len(0).map_err(io("create", &path))?;
-        // The name must survive as well as the content.
+        // Sync the folder too, or the file's name could be lost.
         File::open(&folder.path).and_then(|dir| dir.sync_all()).map_err(io("sync", &folder.path))?;
         Self::new(file, folder, 0, 0)
     }
 
-    /// Opens the journal of a session that stopped or was killed. Nothing is changed yet.
+    /// Opens the journal of a session that stopped or was killed. Changes nothing on disk.
     pub fn open(folder: &SessionDir) -> Result<OpenedJournal, JournalError> {
         let path = folder.journal();
         let io = |doing| {
@@ -279,28 +254,26 @@ impl Journal {
         Ok(Self { file, folder: folder.clone(), seq, length, sync, mark, times, damage: None })
     }
 
-    /// The folder that it lies in.
     pub fn folder(&self) -> &SessionDir {
         &self.folder
     }
 
-    /// The number of the last record.
     pub fn seq(&self) -> u64 {
         self.seq
     }
 
-    /// How long it is.
+    /// In bytes.
     pub fn length(&self) -> u64 {
         self.length
     }
 
-    /// Reads the records after this many bytes, and those that follow. It does not use the handle that writes: that one
-    /// has the lock, which has to end with the session.
+    /// Reads the records from this byte offset on, including future ones. Opens its own handle, because the writing
+    /// handle has the lock and the lock must end with the session.
     pub fn tail(&self, offset: u64) -> io::Result<RecordTail> {
         Ok(RecordTail::new(open::to_read(&self.folder.journal())?, offset))
     }
 
-    /// Records what happened; when this returns, it is on record.
+    /// Appends events as records. They are written when this returns.
     pub fn append(&mut self, at: UnixTime, events: Vec<Event>) -> Result<Vec<Arc<Record>>, JournalError> {
         let matters = events.iter().any(must_survive_power_loss);
         let mut lines = String::new();
@@ -313,7 +286,7 @@ impl Journal {
         }
         self.look_for_damage();
         self.write(&lines, matters).map_err(|cause| {
-            // Cut a half-written line off, so that whoever reads next finds only whole ones.
+            // Cut off a half-written line, so that the next reader finds whole lines only.
             let _ = self.file.set_len(self.length);
             let cause = if cause.kind() == io::ErrorKind::FileTooLarge {
                 io::Error::other("the limit on the size of files (`ulimit -f`) was reached")
@@ -357,12 +330,11 @@ impl Journal {
         self.mark = now;
     }
 
-    /// Whether somebody has deleted the file. It can still be written and read through this handle.
+    /// Whether the file was deleted. This handle can still read and write it.
     pub fn is_deleted(&self) -> bool {
         self.file.metadata().is_ok_and(|meta| meta.nlink() == 0)
     }
 
-    /// Saves a copy of a deleted journal.
     pub fn rescue(&mut self, to: &Path) -> io::Result<()> {
         self.file.seek(SeekFrom::Start(0))?;
         let mut copy = OpenOptions::new().write(true).create(true).truncate(true).mode(PRIVATE_FILE).open(to)?;
@@ -372,20 +344,19 @@ impl Journal {
 }
 
 impl LockedJournal {
-    /// The folder that it lies in.
     pub fn folder(&self) -> &SessionDir {
         &self.folder
     }
 
-    /// How many bytes of a torn last line will be cut off.
+    /// Bytes of the incomplete last line that [`Self::take_up`] will cut off.
     pub fn torn(&self) -> u64 {
         self.torn
     }
 
-    /// Makes it the journal of a session that this process runs.
+    /// Repairs the file and makes it the journal of a session that this process runs.
     pub fn take_up(self) -> Result<Journal, JournalError> {
         let Self { file, folder, seq, length, torn } = self;
-        // It may have come without a place for outputs, or with a link in place of it.
+        // The outputs folder can be missing, or be a link.
         folder.create().map_err(|cause| JournalError::Io { doing: "use", path: folder.path.clone(), cause })?;
         if torn > 0 {
             let io = |cause| JournalError::Io { doing: "repair", path: folder.journal(), cause };
@@ -402,7 +373,7 @@ impl Drop for Journal {
     }
 }
 
-/// What somebody else may act on, or what cannot be found out again.
+/// Events that others act on, or that creel could not find out again.
 fn must_survive_power_loss(event: &Event) -> bool {
     matches!(
         event,
@@ -424,7 +395,7 @@ fn sync_in_background(file: File) -> mpsc::Sender<()> {
     ask
 }
 
-/// Takes the lock, and waits for it a moment.
+/// Locks the file, and waits a moment if another process has the lock.
 fn lock(file: &File, folder: &SessionDir) -> Result<(), JournalError> {
     let since = Instant::now();
     let is_worth_waiting = || {
@@ -447,14 +418,14 @@ fn lock(file: &File, folder: &SessionDir) -> Result<(), JournalError> {
     }
 }
 
-/// Whoever runs a session.
+/// The process that runs a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LockHolder {
-    /// The process; missing only until it has taken the session up.
+    /// None until that process has written its pid.
     pub pid: Option<u32>,
 }
 
-/// Who runs a session, if anybody does.
+/// Returns the process that runs a session, if one does.
 pub fn running(folder: &SessionDir) -> Option<LockHolder> {
     let file = open::to_read(&folder.journal()).ok()?;
     let held = || matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock));
@@ -463,7 +434,7 @@ pub fn running(folder: &SessionDir) -> Option<LockHolder> {
         let pid = folder.read_pid();
         let dying = pid.is_some_and(is_dying);
         if !dying || Instant::now() > deadline {
-            // Somebody else may have opened it, and not taken it up yet.
+            // Another process can have the lock without having written its pid yet.
             return Some(LockHolder { pid: pid.filter(|_| !dying) });
         }
         std::thread::sleep(Duration::from_millis(5));
@@ -471,19 +442,19 @@ pub fn running(folder: &SessionDir) -> Option<LockHolder> {
     None
 }
 
-/// How long a process that was killed may take until its last thread is gone, and its lock with it.
+/// How long a killed process keeps its lock at most, until its last thread has ended.
 const DYING: Duration = Duration::from_millis(500);
 
-/// Whether a process is dead, but perhaps not all of its threads.
+/// Whether a process is dead, although some of its threads can still be alive.
 fn is_dying(pid: u32) -> bool {
     let Ok(stat) = std::fs::read_to_string(format!("/proc/{pid}/stat")) else {
         return Path::new("/proc/self").exists();
     };
-    // Behind the name, which may hold anything.
+    // Read after the process name, which can contain any character.
     stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with(['Z', 'X']))
 }
 
-/// The length of all whole lines, and of what stands behind the last newline.
+/// The length of all whole lines, and of the rest after the last newline.
 fn whole_lines(file: &mut File) -> io::Result<(u64, u64)> {
     const CHUNK: u64 = 64 << 10;
     let length = file.metadata()?.len();
@@ -503,14 +474,14 @@ fn whole_lines(file: &mut File) -> io::Result<(u64, u64)> {
     Ok((0, length))
 }
 
-/// The prompts that an agent has answered, so that a script can go on where it was.
+/// The prompts that each agent has answered, so that a scripted agent continues at the right step.
 #[derive(Default)]
 struct AnsweredPrompts {
     sent: Option<(Option<String>, String)>,
     answered: Vec<String>,
     reviews: BTreeMap<String, Vec<String>>,
     fallbacks: BTreeMap<String, Vec<String>>,
-    /// The session's own agent, and the one that works.
+    /// The names of the session's own agent and of the agent that works now.
     own: String,
     working: String,
 }
@@ -535,8 +506,7 @@ impl AnsweredPrompts {
     }
 }
 
-/// Reads a journal, record by record, and returns the first line that is out of place. An unterminated last line is not
-/// a record yet.
+/// Reads a journal record by record and returns the first line that is out of place. Ignores an incomplete last line.
 pub fn read(path: &Path, mut each: impl FnMut(Record)) -> Result<Option<RecordOrderError>, JournalError> {
     let io = |cause| JournalError::Io { doing: "read", path: path.to_owned(), cause };
     let mut reader = BufReader::with_capacity(256 << 10, open::to_read(path).map_err(io)?);
@@ -565,12 +535,12 @@ fn not_text() -> RecordError {
     RecordError::Malformed(serde::de::Error::custom("it is not UTF-8"))
 }
 
-/// The session that a journal records, whatever the order of its lines.
+/// Rebuilds the session state from a journal. Ignores the order of the lines.
 pub fn fold(path: &Path) -> Result<SessionState, JournalError> {
     fold_checked(path).map(|(state, _)| state)
 }
 
-/// The session that a journal records, and the first line that is out of place.
+/// Rebuilds the session state, and returns the first line that is out of place.
 pub fn fold_checked(path: &Path) -> Result<(SessionState, Option<RecordOrderError>), JournalError> {
     fold_with(path, |_| {})
 }

@@ -1,9 +1,9 @@
-//! Opening what lies in a session's folder, which may have come with a clone.
+//! Opens files in a session's folder, which an attacker could have put into a clone.
 //!
 //! # Invariants
 //! - No link is followed: not one in place of a file, of the session's folder, or of `.creel`.
-//! - Only regular files are opened: a pipe holds nobody.
-//! - What is replaced is there as a whole, the old or the new.
+//! - Only regular files are opened, so a named pipe cannot block creel.
+//! - A replaced file is never half written: a reader finds the old content or the new.
 
 use std::{
     ffi::OsStr,
@@ -18,36 +18,35 @@ use rustix::{
     io::Errno,
 };
 
-/// The folder of a project in which everything of creel's lies.
+/// creel's own folder in a project.
 pub(super) const OURS: &str = ".creel";
 
-/// How much of a file that holds a line is read.
+/// Bytes read from a one-line file.
 const A_LINE: u64 = 64 << 10;
 
-/// Opens a file for reading.
 pub fn to_read(path: &Path) -> io::Result<File> {
     open(path, OFlags::RDONLY)
 }
 
-/// The text of a file that holds a line.
+/// Reads a one-line file, such as the pid file.
 pub fn line(path: &Path) -> io::Result<String> {
     let mut text = String::new();
     to_read(path)?.take(A_LINE).read_to_string(&mut text)?;
     Ok(text)
 }
 
-/// Writes a file anew.
+/// Replaces a file's content atomically.
 pub fn replace(path: &Path, text: &str) -> io::Result<()> {
     let (folder, name) = folder_of(path)?;
     let draft = Path::new(name).with_extension("new");
-    // Whatever lies there was left by a creel that was killed, or came with a clone.
+    // A draft that exists already is from a killed creel, or came with a clone.
     let _ = unlinkat(&folder, &draft, AtFlags::empty());
     let mut file = open_in(&folder, draft.as_os_str(), OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL)?;
     file.write_all(text.as_bytes())?;
     Ok(renameat(&folder, &draft, &folder, name)?)
 }
 
-/// Opens a file; one that is made is for the owner only.
+/// A file that it creates is readable by the owner only.
 pub(super) fn open(path: &Path, flags: OFlags) -> io::Result<File> {
     let (folder, name) = folder_of(path)?;
     open_in(&folder, name, flags)
@@ -60,15 +59,15 @@ fn open_in(folder: &OwnedFd, name: &OsStr, flags: OFlags) -> io::Result<File> {
     if file.metadata()?.is_file() { Ok(file) } else { Err(io::Error::other("it is not a file")) }
 }
 
-/// The folder that a path leads to, held open so that no link can take its place, and the name in it.
+/// Returns the parent folder, open so that no link can replace it, and the file name in it.
 fn folder_of(path: &Path) -> io::Result<(OwnedFd, &OsStr)> {
     let name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?;
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     Ok((is_folder(folder)?, name))
 }
 
-/// Makes sure that a folder is one, and no link to one. Of a session's folder, the same holds for `.creel` and `sessions`
-/// above it: a clone could bring those as links to anywhere.
+/// Opens a folder, but not through a link. For a session's folder it checks `.creel` and `sessions` above it too,
+/// because a clone could contain them as links to anywhere.
 pub(super) fn is_folder(path: &Path) -> io::Result<OwnedFd> {
     let is_ours = |path: &Path| path.file_name().is_some_and(|name| name == OURS);
     let above = if path.ancestors().nth(2).is_some_and(is_ours) { 2 } else { 0 };
@@ -77,12 +76,11 @@ pub(super) fn is_folder(path: &Path) -> io::Result<OwnedFd> {
     openat(CWD, path, flags, Mode::empty()).map_err(|error| why_not(CWD, path.as_os_str(), error))
 }
 
-/// Refuses a path that is a link.
 pub(super) fn no_link(path: &Path) -> io::Result<()> {
     if fs::symlink_metadata(path)?.is_symlink() { Err(not_followed(path)) } else { Ok(()) }
 }
 
-/// Systems differ in how they refuse a link.
+/// Systems report a refused link with different errors, so this checks for a link itself.
 fn why_not(folder: impl AsFd, name: &OsStr, error: Errno) -> io::Error {
     let meta = statat(folder, name, AtFlags::SYMLINK_NOFOLLOW);
     let is_link = meta.is_ok_and(|meta| FileType::from_raw_mode(meta.st_mode) == FileType::Symlink);

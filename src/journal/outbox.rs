@@ -1,11 +1,11 @@
-//! What of a journal is still to be sent elsewhere.
+//! The records of a journal that have not been sent to the server yet.
 //!
-//! The journal itself is what waits: nothing is copied. Owned here is how far the other side has it, in a file beside
-//! the journal, and reading on from there. Does not send: see [`crate::nats`].
+//! Owns the position up to which the server has the journal, in a file beside the journal, and reading from there.
+//! Records are not copied: the journal itself is the queue. Does not send: see [`crate::nats`].
 //!
 //! # Invariants
-//! - One sender: whoever holds the lock of the file.
-//! - The file never says more than the other side has. It may say less: whoever sends looks first.
+//! - One sender: the process that has the file's lock.
+//! - The saved position is never ahead of the server. It can be behind, so the sender checks the server first.
 
 use std::{
     fs::{File, TryLockError},
@@ -20,43 +20,42 @@ use serde::{Deserialize, Serialize};
 
 use super::{SessionDir, open};
 
-/// How much is read at a time.
+/// Bytes per read.
 const CHUNK: usize = 64 << 10;
-/// How long the file is: it is written over, so a shorter text must not leave the end of a longer one.
+/// The file has a fixed length in bytes, so a shorter text overwrites all of a longer one.
 const LENGTH: usize = 1024;
-/// How much of a server's name is kept.
+/// Bytes of a server's name that are saved.
 const NAME: usize = 512;
 
-/// How far the other side has a journal.
+/// Up to which record the server has the journal.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OutboxPosition {
-    /// Which server it is meant for; what is there is nobody else's business.
+    /// The server that the records are sent to. No other server receives them.
     #[serde(default)]
     pub server: String,
-    /// Which store that is; another one has nothing.
+    /// Identifies the store on the server. A different store has no records yet.
     pub store: String,
-    /// The last record up to which it has all.
+    /// The store has all records up to this one.
     pub seq: u64,
-    /// Where to read on in the journal: at the end of that record, or before.
+    /// The byte offset to continue at: the end of that record, or earlier.
     pub offset: u64,
-    /// The number up to which the store has nothing that is not counted.
+    /// Every message of the store up to this sequence number is accounted for.
     pub at: u64,
-    /// How records are named there.
     pub names: RecordNaming,
 }
 
-/// How the records of a session are named in a store.
+/// The subject names of a session's records in a store.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RecordNaming {
-    /// By the session's name: it is the first that has it there.
+    /// By the session's name: no other session in the store had it before.
     #[default]
     Plain,
-    /// By the session's id as well: another one had the name before.
+    /// By name and id: an earlier session in the store has the same name.
     WithId,
 }
 
-/// The journal of a session, for whoever sends it.
+/// The unsent records of one session, for its sender.
 #[derive(Debug)]
 pub struct Outbox {
     journal: PathBuf,
@@ -64,16 +63,13 @@ pub struct Outbox {
     place: OutboxPosition,
 }
 
-/// A record to be sent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OutboxRecord {
-    /// Its number.
     pub seq: u64,
-    /// What happened.
     pub kind: String,
-    /// The record, without its newline.
+    /// Without its newline.
     pub line: Bytes,
-    /// Where it ends in the journal.
+    /// The byte offset in the journal where the record ends.
     pub end: u64,
 }
 
@@ -84,7 +80,7 @@ struct RecordHead {
 }
 
 impl Outbox {
-    /// Opens the outbox of a session; nothing, if somebody else sends it.
+    /// Returns None if another process sends this session.
     pub fn open(folder: &SessionDir) -> io::Result<Option<Self>> {
         let mut file = open::open(&folder.outbox_file(), OFlags::RDWR | OFlags::CREATE)?;
         match file.try_lock() {
@@ -93,17 +89,17 @@ impl Outbox {
             Err(TryLockError::Error(error)) => return Err(error),
         }
         let mut text = String::new();
-        // What cannot be read is as good as nothing: whoever sends looks what is there.
+        // An unreadable position counts as none: the sender checks what the server has.
         let place = file.read_to_string(&mut text).ok().and_then(|_| serde_json::from_str(&text).ok());
         Ok(Some(Self { journal: folder.journal(), file, place: place.unwrap_or_default() }))
     }
 
-    /// How far the other side has it, as far as was kept.
+    /// The last saved position.
     pub fn place(&self) -> &OutboxPosition {
         &self.place
     }
 
-    /// Means it for a server. Whether that one has the store of before is seen when it is reached.
+    /// Sets the server. The sender finds out later whether that server has the same store.
     pub fn address(&mut self, server: &str) -> io::Result<()> {
         if self.is_for(server) {
             return Ok(());
@@ -111,12 +107,11 @@ impl Outbox {
         self.keep(OutboxPosition { server: short(server).to_owned(), ..self.place.clone() })
     }
 
-    /// Whether it is meant for a server.
     pub fn is_for(&self, server: &str) -> bool {
         self.place.server == short(server)
     }
 
-    /// Keeps how far the other side has it. One write, which a kill does not tear.
+    /// Saves the position. It is a single write, so a kill cannot leave half of it.
     pub fn keep(&mut self, place: OutboxPosition) -> io::Result<()> {
         if place == self.place {
             return Ok(());
@@ -127,7 +122,7 @@ impl Outbox {
         Ok(())
     }
 
-    /// The records after an offset at which one ends.
+    /// Reads the records after this offset, which must be the end of a record.
     pub fn letters(&self, offset: u64) -> io::Result<OutboxReader> {
         let mut file = open::to_read(&self.journal)?;
         file.seek(SeekFrom::Start(offset))?;
@@ -135,27 +130,26 @@ impl Outbox {
     }
 }
 
-/// As much of a server's name as is kept.
+/// A server's name, cut to the saved length.
 fn short(server: &str) -> &str {
     &server[..server.floor_char_boundary(NAME)]
 }
 
-/// Reads the records that are to be sent, as they are written.
+/// Reads unsent records while the session writes more.
 #[derive(Debug)]
 pub struct OutboxReader {
     file: File,
     /// Where the next record begins.
     offset: u64,
-    /// The number of the record that was read last.
     last: Option<u64>,
-    /// Where is read to. What was taken holds on to its own memory.
+    /// The read buffer. Returned records have their own memory.
     chunk: Box<[u8]>,
-    /// What was read and not taken yet.
+    /// Bytes that were read but not returned yet.
     rest: BytesMut,
 }
 
 impl OutboxReader {
-    /// The next record; nothing if there is no more for now.
+    /// Returns None if there is no further record yet.
     pub fn read(&mut self) -> io::Result<Option<OutboxRecord>> {
         let mut searched = 0;
         loop {

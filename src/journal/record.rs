@@ -1,8 +1,8 @@
-//! A line of the journal, and how it is read.
+//! One line of the journal, and how it is parsed.
 //!
 //! # Invariants
 //! - One record is one line, and a line is whole only with its newline.
-//! - Unknown kinds and fields are skipped; a journal of a newer format is refused, not guessed at.
+//! - Unknown kinds and fields are skipped. A journal in a newer format is refused.
 
 use std::borrow::Cow;
 
@@ -11,27 +11,23 @@ use serde::{Deserialize, Serialize, Serializer};
 
 use crate::engine::{event::Event, time::UnixTime};
 
-/// The format that this creel writes.
+/// The format version that this creel writes.
 pub const VERSION: u32 = 1;
 
-/// One line of the journal.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Record {
-    /// The format.
+    /// The format version.
     pub v: u32,
-    /// Its place in the journal, from 1.
+    /// The position in the journal, from 1.
     pub seq: u64,
-    /// When.
     #[serde(serialize_with = "as_rfc3339")]
     pub at: UnixTime,
-    /// The session's name.
     pub session: String,
-    /// What happened.
     #[serde(flatten)]
     pub event: Event,
 }
 
-/// The part that all kinds share.
+/// The fields that all kinds of records share.
 #[derive(Deserialize)]
 struct RecordEnvelope<'a> {
     v: u32,
@@ -44,37 +40,30 @@ struct RecordEnvelope<'a> {
     kind: Cow<'a, str>,
 }
 
-/// Why a line cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum RecordError {
-    /// It was written by a newer creel.
     #[error(
         "it was written by a newer creel (format {found}, this one reads up to {VERSION}); update creel to read it"
     )]
     Newer {
-        /// The format of the line.
         found: u32,
     },
-    /// It is not a record.
     #[error("it is not a record: {0}")]
     Malformed(#[from] serde_json::Error),
-    /// Its time is not one.
     #[error("its time is not one: {0}")]
     Time(#[from] jiff::Error),
 }
 
 impl Record {
-    /// The line, newline included.
+    /// Includes the newline.
     pub fn to_line(&self) -> String {
         let mut line = serde_json::to_string(self).expect("records have no keys that are not text");
         line.push('\n');
         line
     }
 
-    /// Reads a line.
-    ///
-    /// Twice, on purpose: the shared part first, which is cheap and tells the format, then the event by its kind. One
-    /// pass over both would have to buffer every field.
+    /// Parses the line twice: the shared fields first, which is cheap and shows the format version, then the event by
+    /// its kind. A single pass would have to buffer every field.
     pub fn from_line(line: &str) -> Result<Self, RecordError> {
         let envelope: RecordEnvelope<'_> = serde_json::from_str(line)?;
         if envelope.v > VERSION {
@@ -92,7 +81,7 @@ impl Record {
     }
 }
 
-/// The moment as records write it: `2026-11-15T09:30:00.123Z`.
+/// Formats a time as records do: `2026-11-15T09:30:00.123Z`.
 pub fn rfc3339(at: UnixTime) -> String {
     at.rfc3339()
 }

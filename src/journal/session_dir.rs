@@ -1,7 +1,7 @@
-//! Where sessions live on disk: `.creel/sessions/NAME/`, for the owner only.
+//! The folders of sessions: `.creel/sessions/NAME/`, readable by the owner only.
 //!
 //! # Invariants
-//! - Nothing is made or changed behind a link: what a clone brings along is no session's folder.
+//! - creel creates and changes nothing behind a symbolic link, because a clone can contain one.
 
 use std::{
     fs,
@@ -12,30 +12,24 @@ use std::{
 
 use super::open;
 
-/// Owner only, for folders.
 pub const PRIVATE_DIR: u32 = 0o700;
-/// Owner only, for files.
 pub const PRIVATE_FILE: u32 = 0o600;
 
-/// More than the first record of a session ever has. No more is read to find its end.
+/// Bytes to read at most in search of the first newline. The first record is always shorter.
 const LONGEST: u64 = 256 << 20;
 
-/// The sessions of a project.
 #[derive(Debug, Clone)]
 pub struct SessionsDir {
     root: PathBuf,
 }
 
-/// The folder of one session.
 #[derive(Debug, Clone)]
 pub struct SessionDir {
-    /// The session's name.
     pub name: String,
-    /// Where it is.
     pub path: PathBuf,
 }
 
-/// Whether there is a whole line in it.
+/// Whether the file has at least one whole line.
 pub(super) fn has_records(file: &fs::File) -> bool {
     let mut reader = io::BufReader::new(file.take(LONGEST));
     while let Ok(read) = reader.fill_buf() {
@@ -49,17 +43,16 @@ pub(super) fn has_records(file: &fs::File) -> bool {
 }
 
 impl SessionsDir {
-    /// The sessions of the project in this folder.
     pub fn of(project: &Path) -> Self {
         Self { root: project.join(open::OURS).join("sessions") }
     }
 
-    /// The sessions beside this one.
+    /// The folder that contains this session and its siblings.
     pub fn around(folder: &SessionDir) -> Self {
         Self { root: folder.path.parent().unwrap_or(&folder.path).to_owned() }
     }
 
-    /// Refuses to work behind a link: what comes with a clone must not decide where sessions are read and written.
+    /// Refuses to work behind a link: a clone must not decide where creel reads and writes sessions.
     pub fn refuse_links(&self) -> io::Result<()> {
         let above = self.root.parent().filter(|above| above.file_name().is_some_and(|name| name == open::OURS));
         for folder in above.into_iter().chain([self.root.as_path()]) {
@@ -73,7 +66,7 @@ impl SessionsDir {
         Ok(())
     }
 
-    /// The folder of a session, whether or not it exists.
+    /// Does not check that the session exists.
     pub fn folder(&self, name: &str) -> SessionDir {
         SessionDir { name: name.to_owned(), path: self.root.join(name) }
     }
@@ -101,37 +94,35 @@ impl SessionsDir {
 }
 
 impl SessionDir {
-    /// The project that it belongs to.
     pub fn project(&self) -> &Path {
         self.path.ancestors().nth(3).unwrap_or(&self.path)
     }
 
-    /// The records.
     pub fn journal(&self) -> PathBuf {
         self.path.join("journal.jsonl")
     }
 
-    /// The number of the process that runs the session.
+    /// Contains the pid of the process that runs the session.
     pub fn pid_file(&self) -> PathBuf {
         self.path.join("pid")
     }
 
-    /// Where the session can be reached while it runs, as a line.
+    /// Contains one line: the address of the socket while the session runs.
     pub fn socket_file(&self) -> PathBuf {
         self.path.join("socket")
     }
 
-    /// How far the records were sent elsewhere.
+    /// Contains how many records were sent to the server.
     pub fn outbox_file(&self) -> PathBuf {
         self.path.join("outbox")
     }
 
-    /// Whether the session exists: a journal without a whole record is what is left of one that never began.
+    /// False for a journal without a whole record: that session never began.
     pub fn exists(&self) -> bool {
         open::to_read(&self.journal()).is_ok_and(|file| has_records(&file))
     }
 
-    /// Makes the folder, and keeps it out of version control: what agents and hooks print may be private.
+    /// Creates the folder and a `.gitignore`, because output of agents and hooks can be private.
     pub(super) fn create(&self) -> io::Result<()> {
         let root = self.path.parent().unwrap_or(&self.path);
         SessionsDir::around(self).refuse_links()?;

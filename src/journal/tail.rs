@@ -1,28 +1,27 @@
 //! The records of a journal as it grows, read from its file.
 //!
-//! Owns the reading of whole lines from a position on. Each reader of a session reads at its own pace and keeps only
-//! its current piece: what a slow reader has not read yet is on disk, not in memory.
+//! Owns reading whole lines from an offset. Each reader of a session reads at its own speed and has only its current
+//! chunk in memory: the rest is on disk.
 //!
 //! # Invariants
 //! - Every record is read once, whole, and in order.
-//! - A deleted journal can still be read: the file exists as long as a process has it open.
+//! - A deleted journal stays readable: the file exists as long as a process has it open.
 
 use std::{fs::File, io, os::unix::fs::FileExt as _};
 
 use super::Record;
 
-/// How much is read at a time.
+/// Bytes per read.
 const CHUNK: usize = 64 << 10;
 
-/// Reads a journal from a place on.
+/// Reads a journal from an offset, including records that are written later.
 #[derive(Debug)]
 pub struct RecordTail {
     file: File,
     /// Where in the file `held` begins.
     offset: u64,
-    /// What was read and not taken yet.
+    /// Bytes that were read; the first `taken` of them were returned already.
     held: Vec<u8>,
-    /// How much of `held` was taken.
     taken: usize,
 }
 
@@ -31,7 +30,7 @@ impl RecordTail {
         Self { file, offset, held: Vec::new(), taken: 0 }
     }
 
-    /// The next line, newline included; nothing if there is no more for now.
+    /// The next line with its newline, or None if there is no further line yet.
     pub fn next_line(&mut self) -> io::Result<Option<&str>> {
         let mut looked_at = self.taken;
         let end = loop {
@@ -47,7 +46,7 @@ impl RecordTail {
         str::from_utf8(&self.held[start..end]).map(Some).map_err(invalid)
     }
 
-    /// The next record; nothing if there is no more for now. A line that is none was not written by creel, and is skipped.
+    /// The next record, or None if there is none yet. Skips a line that is not a record: creel did not write it.
     pub fn next_record(&mut self) -> io::Result<Option<Record>> {
         while let Some(line) = self.next_line()? {
             match Record::from_line(line) {
@@ -58,7 +57,7 @@ impl RecordTail {
         Ok(None)
     }
 
-    /// Puts another piece behind what was not taken yet.
+    /// Appends another chunk to the bytes that were not returned yet.
     fn read_more(&mut self) -> io::Result<usize> {
         self.held.drain(..self.taken);
         self.offset += self.taken as u64;
@@ -67,7 +66,7 @@ impl RecordTail {
         self.held.resize(start + CHUNK, 0);
         let read = self.file.read_at(&mut self.held[start..], self.offset + start as u64);
         self.held.truncate(start + *read.as_ref().unwrap_or(&0));
-        // Another program made the file shorter: what creel writes from now on begins at its start.
+        // Another program truncated the file: creel's next records begin at its start.
         if matches!(read, Ok(0)) && self.file.metadata()?.len() < self.offset + start as u64 {
             (self.offset, self.held) = (0, Vec::new());
             return self.read_more();

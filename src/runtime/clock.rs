@@ -1,12 +1,11 @@
-//! The time that a session decides with.
+//! The clock that a session uses for its decisions.
 //!
-//! Owns how a process tells its session the time. The process reads the wall clock once, at the start; from there on it
-//! counts with a clock that cannot be set.
+//! Owns how a process tracks the time of its session. It reads the wall clock once, at the start, and then counts with
+//! a clock that cannot be set.
 //!
 //! # Invariants
 //! - Within a process, time never goes backwards and never jumps, whatever happens to the machine's clock.
-//! - Time in which the machine was asleep counts, so that the time stays right, and a wait that was over in the meantime
-//!   is over.
+//! - Time while the machine was asleep counts. So the time stays right, and a wait whose end has passed is over.
 
 use std::{sync::LazyLock, time::Duration};
 
@@ -14,10 +13,10 @@ use jiff::Timestamp;
 
 use crate::engine::time::{TimeSpan, UnixTime};
 
-/// The longest single sleep: timers do not count the time in which the machine sleeps.
+/// The longest single sleep, because timers do not count while the machine is asleep.
 const LONGEST_SLEEP: TimeSpan = TimeSpan::secs(30);
 
-/// A moment of the wall clock, and what the steady clock said then.
+/// A moment of the wall clock, and the steady clock's value at that moment.
 #[derive(Debug, Clone, Copy)]
 struct ClockAnchor {
     wall: UnixTime,
@@ -30,19 +29,19 @@ impl ClockAnchor {
     }
 }
 
-/// The time of the sessions in this process. Records are stamped with it, and waits, limits and budgets are measured by it.
+/// The time of the sessions in this process. Records are stamped with it; waits, limits and budgets are measured with
+/// it.
 pub fn session_time() -> UnixTime {
     static ANCHOR: LazyLock<ClockAnchor> = LazyLock::new(|| ClockAnchor { wall: wall_clock(), steady: steady_clock() });
     ANCHOR.at(steady_clock())
 }
 
-/// What the machine's clock says: for names, and for what is compared with other machines. It can jump, so nothing waits
-/// by it.
+/// The machine's clock, for names and for comparison with other machines. It can jump, so waits do not use it.
 pub fn wall_clock() -> UnixTime {
     UnixTime(Timestamp::now().as_millisecond())
 }
 
-/// Waits until a moment, or for ever if there is none. May return early, so the caller has to check again.
+/// Waits until a moment, or forever if there is none. Can return early, so the caller has to check again.
 pub(crate) async fn sleep_until(wake: Option<UnixTime>) {
     match wake {
         Some(at) => tokio::time::sleep(nap(at, session_time()).into()).await,
@@ -54,14 +53,14 @@ fn nap(until: UnixTime, now: UnixTime) -> TimeSpan {
     until.since(now).min(LONGEST_SLEEP)
 }
 
-/// How long the machine has been up, sleep included.
+/// The time since the machine started, including sleep.
 #[cfg(target_os = "linux")]
 fn steady_clock() -> Duration {
     let up = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
     Duration::try_from(up).unwrap_or_default()
 }
 
-/// How long this process has run. Where there is no clock that counts sleep, sleep does not count.
+/// The time since this process started. Sleep does not count, because this system has no clock that includes it.
 #[cfg(not(target_os = "linux"))]
 fn steady_clock() -> Duration {
     static START: LazyLock<std::time::Instant> = LazyLock::new(std::time::Instant::now);

@@ -1,4 +1,4 @@
-//! The agents that review: each is made ready when it is first asked.
+//! The agents that review. Each starts when it is first needed.
 
 use std::collections::BTreeMap;
 
@@ -7,23 +7,20 @@ use crate::{
     engine::policy,
 };
 
-/// Who can be asked for a review.
 pub(super) struct GatekeeperAgents {
-    /// How to run them, by the names that hooks call them by.
+    /// By the names that hooks use for them.
     pub(super) known: BTreeMap<String, policy::Gatekeeper>,
-    /// Where they work.
     pub(super) place: AgentWorkspace,
-    /// The prompts that they answered before creel was started.
+    /// The prompts that each answered before this process started, by name.
     pub(super) past: BTreeMap<String, Vec<String>>,
 }
 
 impl GatekeeperAgents {
-    /// Makes one ready, or says why it cannot be done.
     pub(super) fn start(&self, name: &str) -> Result<Box<dyn Agent>, String> {
         let Some(gatekeeper) = self.known.get(name) else {
             return Err(format!("there is no agent `{name}`"));
         };
-        // What one of them leaves behind is swept by its mark, and that must not meet anybody else.
+        // creel finds the processes that an agent left running by its mark, so each agent needs a mark of its own.
         let number = self.known.keys().position(|known| known == name).unwrap_or_default();
         let place = AgentWorkspace { mark: format!("{}/review-{number}", self.place.mark), ..self.place.clone() };
         let prompts = self.past.get(name).map_or(&[][..], Vec::as_slice);

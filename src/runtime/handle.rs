@@ -1,4 +1,4 @@
-//! How others reach a session that runs in this process.
+//! How other tasks reach a session that runs in this process.
 
 use std::sync::Arc;
 
@@ -15,34 +15,32 @@ use crate::{
     process::run::OutputStream,
 };
 
-/// How many things an agent can have done before it has to wait for the journal.
+/// How many messages of agents and hooks are queued before the sender has to wait for the journal.
 const BACKLOG: usize = 1_024;
 
-/// How many things that must not wait are taken in a row while others do.
+/// How many urgent messages are handled in a row while others wait.
 const IN_A_ROW: u32 = 32;
 
-/// Steers a session. Cheap to clone.
+/// Sends commands and inputs to a session. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct SessionHandle {
-    /// What must not wait, because the sender cannot.
+    /// Messages whose sender cannot wait.
     now: mpsc::UnboundedSender<RuntimeMessage>,
-    /// What waits if the loop is behind.
+    /// Messages whose sender waits if the loop is behind.
     in_turn: mpsc::Sender<RuntimeMessage>,
 }
 
-/// The other end.
 #[derive(Debug)]
 pub(super) struct RuntimeInbox {
     now: mpsc::UnboundedReceiver<RuntimeMessage>,
     in_turn: mpsc::Receiver<RuntimeMessage>,
-    /// How many of those that must not wait were taken since one of the others.
+    /// How many urgent messages were handled since the last one from `in_turn`.
     in_a_row: u32,
 }
 
-/// What became of a command.
+/// The records that a command produced.
 pub type CommandRecords = Vec<Arc<Record>>;
 
-/// What reaches the loop.
 #[derive(Debug)]
 pub(super) enum RuntimeMessage {
     Input(Input),
@@ -50,7 +48,7 @@ pub(super) enum RuntimeMessage {
     Await(JudgementWatcher),
 }
 
-/// A caller that waits for the judgement of one loop. It gets the few records about that judgement, and no others.
+/// A caller that waits for the judgement of one loop. It receives the records about that judgement only.
 #[derive(Debug)]
 pub(super) struct JudgementWatcher {
     id: String,
@@ -58,7 +56,7 @@ pub(super) struct JudgementWatcher {
 }
 
 impl JudgementWatcher {
-    /// Passes a record on if it is about the judgement. Returns whether the caller still waits.
+    /// Sends a record to the caller if it is about the judgement. Returns whether the caller still waits.
     pub(super) fn tell(&self, record: &Arc<Record>) -> bool {
         if self.is_about_it(&record.event) {
             self.records.send(record.clone()).is_ok()
@@ -74,25 +72,21 @@ impl JudgementWatcher {
             Event::Stop(StopEvent::Decided(decided)) => is_its(&decided.of),
             Event::Stop(StopEvent::RuleChecked { of, .. }) => is_its(of),
             Event::Stop(StopEvent::LoopEnded { loop_id, .. }) => *loop_id == self.id,
-            // It is recorded in one step with the decision.
+            // A checkpoint is recorded in the same step as the decision.
             Event::Stop(StopEvent::CheckpointKept(_)) => true,
             _ => false,
         }
     }
 }
 
-/// A piece of a hook's output, as it comes.
 #[derive(Debug, Clone)]
 pub struct HookOutputChunk {
-    /// The run.
     pub run: RunId,
-    /// Which stream.
     pub stream: OutputStream,
-    /// How much the run had printed before, in bytes of both streams.
+    /// Bytes that the run had printed before this chunk, on both streams.
     pub at: u64,
-    /// What was printed.
     pub bytes: Vec<u8>,
-    /// Whether something before it could not be shown.
+    /// Whether output before this chunk was dropped.
     pub gap: bool,
 }
 
@@ -103,12 +97,13 @@ pub(super) fn channel() -> (SessionHandle, RuntimeInbox) {
 }
 
 impl SessionHandle {
-    /// Asks the session for something; the answer says why not, if it will not.
+    /// Sends a command. The error says why the session refused it.
     pub async fn command(&self, by: impl Into<Actor>, command: SessionCommand) -> Result<(), String> {
         self.recorded(by, command).await.map(drop)
     }
 
-    /// The same, for whoever has to know what was recorded: only the loop can tell the name of a new task.
+    /// Like [`Self::command`], but returns the records. The caller learns the name of a new task from them, for
+    /// example.
     pub async fn recorded(&self, by: impl Into<Actor>, command: SessionCommand) -> Result<CommandRecords, String> {
         let (reply, answer) = oneshot::channel();
         let gone = || "the session is over".to_owned();
@@ -116,12 +111,12 @@ impl SessionHandle {
         answer.await.map_err(|_| gone())?
     }
 
-    /// Asks for a judgement, and waits until it is made: its records, the last of which is the decision.
+    /// Asks for a judgement and waits for it. The last of the returned records is the decision.
     #[expect(clippy::wildcard_enum_match_arm, reason = "everything else is not about this judgement, whatever it is")]
     pub async fn judged(&self, by: impl Into<Actor>, asked: EvaluationRequest) -> Result<CommandRecords, String> {
         let id = asked.id.clone();
         let (watcher, mut told) = mpsc::unbounded_channel();
-        // A session that is over has no more records: the receiver ends at once.
+        // After the session has ended, the receiver ends at once.
         let _ = self.now.send(RuntimeMessage::Await(JudgementWatcher { id: id.clone(), records: watcher }));
         self.recorded(by, SessionCommand::Loop(LoopCommand::Judge(Box::new(asked)))).await?;
         let mut records = Vec::new();
@@ -138,7 +133,6 @@ impl SessionHandle {
         Err("the session was over before it was judged".into())
     }
 
-    /// Records that something is not as it should be.
     pub fn warn(&self, text: String) {
         self.tell(Input::Warned(text));
     }
@@ -153,7 +147,7 @@ impl SessionHandle {
 }
 
 impl RuntimeInbox {
-    /// What a person asks for comes first, but no crowd of those who ask keeps the agent and the hooks from being heard.
+    /// Prefers urgent messages such as user commands, but many of them cannot lock out the agent and the hooks.
     pub(super) async fn next(&mut self) -> RuntimeMessage {
         if self.in_a_row >= IN_A_ROW {
             self.in_a_row = 0;
@@ -161,7 +155,7 @@ impl RuntimeInbox {
                 return message;
             }
         }
-        // The loop holds a handle itself, so neither channel ends.
+        // The loop has a handle itself, so neither channel closes.
         tokio::select! {
             biased;
             Some(message) = self.now.recv() => {

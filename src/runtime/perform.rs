@@ -1,7 +1,7 @@
-//! Performs effects: each in a task of its own, which answers with the effect's ticket.
+//! Performs effects, each in its own task, which sends its result back with the effect's id.
 //!
 //! # Invariants
-//! - Every effect is answered once, also if its task panics.
+//! - Every effect gets exactly one result, even if its task panics.
 
 use std::{
     any::Any,
@@ -46,10 +46,9 @@ use crate::{
     },
 };
 
-/// How many pieces of output are kept for a screen elsewhere that is behind.
+/// How many chunks of output are buffered for a remote screen that is behind.
 const FAR_BACKLOG: usize = 64;
 
-/// Does what the engine asks for.
 pub(super) struct EffectPerformer {
     place: HookWorkspace,
     handle: SessionHandle,
@@ -57,45 +56,39 @@ pub(super) struct EffectPerformer {
     live: Option<mpsc::Sender<HookOutputChunk>>,
     far: broadcast::Sender<HookOutputChunk>,
     hooks: HashMap<RunId, HookTaskHandle>,
-    /// Gone once the agent is to end.
+    /// None once the agent has to end.
     agent: Option<AgentTaskHandle>,
     gatekeepers: GatekeeperAgents,
-    /// Those that were asked, by name.
+    /// The reviewing agents that were started, by name.
     asked: HashMap<String, AgentTaskHandle>,
     fallbacks: FallbackAgents,
-    /// Those that have worked instead of the session's own agent, by name.
+    /// The fallback agents that were started, by name.
     standing_in: HashMap<String, AgentTaskHandle>,
     file_memory: SharedDigestMemory,
     turn: Option<(TurnId, CancellationToken)>,
-    /// How many rules may be checked at once.
+    /// Limits how many rules are checked at once.
     cores: Arc<Semaphore>,
     asks: PermissionWaiters,
 }
 
-/// Whom a prompt goes to.
 enum PromptRecipient {
-    /// The session's own agent.
     Own,
-    /// An agent that reviews.
     Gatekeeper(String),
-    /// An agent that works instead of the session's own.
     Fallback(String),
 }
 
-/// A turn to be taken.
 struct TurnJob {
     request: TurnRequest,
     baseline: ProtectBaseline,
     cancel: CancellationToken,
 }
 
-/// The way to an agent's task.
 struct AgentTaskHandle {
     turns: mpsc::UnboundedSender<TurnJob>,
     task: JoinHandle<()>,
 }
 
-/// The agent's requests that wait for an answer.
+/// The agent's permission requests that wait for an answer.
 #[derive(Debug, Clone, Default)]
 struct PermissionWaiters(Arc<Mutex<PermissionWaiterMap>>);
 
@@ -114,14 +107,14 @@ impl PermissionWaiters {
         ask
     }
 
-    /// Whoever asked may be gone.
+    /// The agent that asked can be gone already, so a failed send is ignored.
     fn answer(&self, ask: PermissionId, answer: PermissionAnswer) {
         if let Some(sender) = self.waiting().answers.remove(&ask) {
             let _ = sender.send(answer);
         }
     }
 
-    /// The turn is over: who still waits hears that nobody will say.
+    /// Ends all waiting requests without an answer, because the turn has ended.
     fn forget(&self) {
         self.waiting().answers.clear();
     }
@@ -205,7 +198,7 @@ impl EffectPerformer {
                 }
             }
             Effect::AnswerPermission { ask, answer } => self.asks.answer(ask, answer),
-            // The loop's own affair.
+            // The loop handles this one.
             Effect::Leave(_) => {}
         }
     }
@@ -222,7 +215,7 @@ impl EffectPerformer {
         if sent { Ok(()) } else { Err("the agent's task has died; this is a fault of creel, see its log".into()) }
     }
 
-    /// An agent that works instead of the session's own, started if it is not running.
+    /// Returns a fallback agent, and starts it if it is not running.
     fn fallback(&mut self, name: String) -> Result<&AgentTaskHandle, String> {
         Ok(match self.standing_in.entry(name) {
             Entry::Occupied(line) => line.into_mut(),
@@ -237,13 +230,13 @@ impl EffectPerformer {
         })
     }
 
-    /// One who reviews, made ready if it is not.
+    /// Returns a reviewing agent, and starts it if it is not running.
     fn gatekeeper(&mut self, name: String) -> Result<&AgentTaskHandle, String> {
         Ok(match self.asked.entry(name) {
             Entry::Occupied(line) => line.into_mut(),
             Entry::Vacant(place) => {
                 let agent = self.gatekeepers.start(place.key())?;
-                // Who reviews changes nothing that would have to be told.
+                // A reviewer changes no files, so there is nothing to survey.
                 let surveyor = WorktreeWatcher {
                     hopeless: true,
                     ..WorktreeWatcher::new(PathBuf::new(), String::new(), SharedDigestMemory::default())
@@ -262,8 +255,8 @@ impl EffectPerformer {
         let (place, handle, token) = (self.place.clone(), self.handle.clone(), cancel.clone());
         let mut watch = self.watcher(run);
         let done = tokio::spawn(async move {
-            // Caught here and not by a task of its own: of a longer chain of tasks, tokio hands some to another thread,
-            // and waking that costs more than all else that is done for a short hook.
+            // Panics are caught here instead of in a separate task: tokio moves part of a longer chain of tasks to
+            // another thread, and waking that thread costs more than the rest of a short hook.
             let running = caught(hooks::run_hook(&job, &place, &mut watch, &token)).await;
             let result = running.unwrap_or_else(|panic| RunResult::not_started(format!("a fault of creel: {panic}")));
             handle.tell_in_turn(Input::HookFinished { run, result: Box::new(result) }).await;
@@ -271,7 +264,7 @@ impl EffectPerformer {
         self.hooks.insert(run, HookTaskHandle { cancel, done });
     }
 
-    /// Rules are checked side by side, as many at a time as there are cores.
+    /// Checks rules in parallel, at most one per core.
     fn check_rule(&mut self, job: RuleJob) {
         self.hooks.retain(|_, task| !task.done.is_finished());
         let run = job.run;
@@ -302,7 +295,7 @@ impl EffectPerformer {
         }
     }
 
-    /// Ends everything that still runs, and waits until it is gone.
+    /// Ends everything that still runs, and waits for it.
     pub(super) async fn shut_down(&mut self) {
         for task in self.hooks.values() {
             task.cancel.cancel();
@@ -340,7 +333,7 @@ impl AgentTaskHandle {
     }
 }
 
-/// An agent's task: one turn after another.
+/// The task of one agent: runs its turns one after another.
 async fn converse(
     mut agent: Box<dyn Agent>,
     mut asked: mpsc::UnboundedReceiver<TurnJob>,
@@ -350,7 +343,8 @@ async fn converse(
     while let Some(TurnJob { request, baseline, cancel }) = asked.recv().await {
         let turn = request.turn;
         hearing.turn = turn;
-        // Before the prompt, and not beside it: what the agent does at once must not look as if it had been there.
+        // Survey before the prompt is sent, not at the same time: the agent's first changes must not look as if they
+        // had been there already.
         let before = surveyor.look(&cancel).await;
         watch.begin(baseline).await;
         let ended = one_turn(&mut *agent, request, &mut hearing, &cancel).await;
@@ -374,16 +368,16 @@ async fn converse(
     agent.shutdown().await;
 }
 
-/// All agents that work on the session share it: a fallback continues the files of the agent before it.
+/// Shared by all agents that work in the session, because a fallback continues with the files of the agent before it.
 type SharedDigestMemory = Arc<tokio::sync::Mutex<DigestMemory>>;
 
-/// Looks at the work tree before and after each turn, and never holds a turn that is cancelled.
+/// Surveys the work tree before and after each turn. It never delays the end of a cancelled turn.
 struct WorktreeWatcher {
     folder: PathBuf,
     mark: String,
-    /// Whether the folder is too large or too slow to look at: once is enough to know.
+    /// The folder is too large or too slow to survey. After the first failure creel does not try again.
     hopeless: bool,
-    /// What the files contained that earlier turns changed.
+    /// Digests of the files that earlier turns changed.
     memory: SharedDigestMemory,
 }
 
@@ -429,7 +423,7 @@ async fn one_turn(
     caught(agent.turn(request, hearing, cancel)).await.unwrap_or_else(|_| Err(TurnFailure::new(message)))
 }
 
-/// What came of some work, or what its panic said.
+/// Runs a future and returns its result, or its panic message.
 async fn caught<T>(work: impl Future<Output = T>) -> Result<T, String> {
     let mut work = pin!(work);
     std::future::poll_fn(|context| match catch_unwind(AssertUnwindSafe(|| work.as_mut().poll(context))) {
@@ -444,7 +438,7 @@ fn said(panic: &(dyn Any + Send)) -> String {
     text.unwrap_or("it panicked without a word").to_owned()
 }
 
-/// Passes on what an agent does.
+/// Forwards what an agent does to the session.
 struct TurnObserver {
     turn: TurnId,
     handle: SessionHandle,
@@ -475,17 +469,17 @@ impl AgentObserver for TurnObserver {
     }
 }
 
-/// Passes on what a hook does.
+/// Forwards what a hook does to the session.
 struct HookRunObserver {
     run: RunId,
     handle: SessionHandle,
     children: SessionProcesses,
     live: Option<mpsc::Sender<HookOutputChunk>>,
-    /// To screens elsewhere, if there are any.
+    /// For remote screens.
     far: broadcast::Sender<HookOutputChunk>,
-    /// How much was printed so far.
+    /// Bytes printed so far.
     printed: u64,
-    /// Whether something could not be passed on.
+    /// Whether a chunk was dropped since the last one that was sent.
     gap: bool,
 }
 
@@ -499,7 +493,7 @@ impl ProcessObserver for HookRunObserver {
         self.printed += bytes.len() as u64;
         if let Some(live) = &self.live {
             let gap = std::mem::take(&mut self.gap);
-            // The place first: what there is no place for is not even copied.
+            // Reserve first: output that does not fit is not copied.
             match live.try_reserve() {
                 Ok(place) => place.send(HookOutputChunk { run, stream, at, bytes: bytes.to_vec(), gap }),
                 Err(_) => self.gap = true,

@@ -1,4 +1,4 @@
-//! The processes of a session, and how they are ended: whatever happens, none is left.
+//! The processes of a session, and how creel ends them so that none is left running.
 
 use std::{
     sync::{
@@ -17,10 +17,10 @@ use crate::{
     },
 };
 
-/// How long processes may take to end when asked to.
+/// How long processes get to end after a polite signal.
 const GRACE: Duration = Duration::from_secs(2);
 
-/// The processes that a session started. Cheap to clone.
+/// Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct SessionProcesses {
     mark: Arc<str>,
@@ -33,7 +33,7 @@ impl SessionProcesses {
         Self { mark: mark.into(), groups: Arc::default(), killed: Arc::default() }
     }
 
-    /// The processes that an earlier creel started and may have left running.
+    /// The processes that an earlier creel started and perhaps left running.
     pub fn left_behind(state: &SessionState) -> Self {
         let groups = state
             .processes
@@ -58,12 +58,13 @@ impl SessionProcesses {
         self.killed.load(Ordering::SeqCst)
     }
 
-    /// Asks all to end, then makes them; tells how many there were.
+    /// Asks all processes to end, kills the ones that do not, and returns how many there were.
     pub async fn end_all(&self) -> usize {
         ProcessSweep::new(&self.mark, &self.groups(), SweepReach::WithOrphans).end(GRACE).await
     }
 
-    /// Kills all processes at once and lets none start. What they leave unfinished is not recorded as their end.
+    /// Kills all processes at once and prevents new ones. The session does not record the work that this interrupts as
+    /// ended.
     pub fn kill_now(&self) -> usize {
         self.killed.store(true, Ordering::SeqCst);
         children::refuse_new(&self.mark);

@@ -1,4 +1,4 @@
-//! Looks at the files that an agent must not change, before and after each of its turns.
+//! Checks the files that an agent must not change, before and after each of its turns.
 //!
 //! # Invariants
 //! - A look never blocks the session's loop: it happens in the agent's own task.
@@ -15,42 +15,40 @@ use crate::{
     process::path_guard::{FileFingerprints, FingerprintCache, PathGuard, ProtectedScan},
 };
 
-/// What creel says when it cannot watch the protected paths.
+/// The warning for the user when creel cannot watch the protected paths.
 pub(super) const TOO_MANY: &str = "creel cannot watch the paths under `protect:`, because the patterns cover too many \
     files or the disk is too slow: name folders in the patterns, as in `tests/**`";
 
-/// The files of one agent.
 pub(super) struct TurnWatch {
     guard: Arc<PathGuard>,
     whose: WatchedRole,
-    /// How the watched files were before the turn.
+    /// The watched files before the turn.
     watched: Option<FileFingerprints>,
     /// What the protected paths are compared with.
     protected: Option<FileFingerprints>,
-    /// What the session's folder has.
+    /// What the session's folder contains already.
     kept: Option<SavedBaseline>,
     watched_cache: FingerprintCache,
     protected_cache: FingerprintCache,
     given_up: ScanAbandoned,
 }
 
-/// What a turn began with, in the session's folder.
+/// The baseline of a turn, as saved in the session's folder.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 struct SavedBaseline {
     git: FileFingerprints,
     protected: Option<FileFingerprints>,
 }
 
-/// Whose turns are watched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum WatchedRole {
-    /// The session's own agent.
+    /// The session's own agent, or a fallback.
     Worker,
     /// An agent that reviews. Protected paths do not count in its turns.
     Reviewer,
 }
 
-/// Whether creel has given up on the protected paths, and said so.
+/// Whether creel has stopped watching the protected paths, and has told the user.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ScanAbandoned {
     No,
@@ -59,12 +57,11 @@ enum ScanAbandoned {
 }
 
 impl TurnWatch {
-    /// For the session's own agent.
+    /// For the session's own agent, or a fallback.
     pub(super) fn new(guard: Arc<PathGuard>) -> Self {
         Self::of(guard, WatchedRole::Worker)
     }
 
-    /// For an agent that reviews.
     pub(super) fn of_reviewer(guard: Arc<PathGuard>) -> Self {
         Self::of(guard, WatchedRole::Reviewer)
     }
@@ -75,13 +72,13 @@ impl TurnWatch {
         Self { guard, whose, watched: None, protected: None, kept: None, watched_cache, protected_cache, given_up }
     }
 
-    /// Before the prompt is sent.
+    /// Call before the prompt is sent.
     pub(super) async fn begin(&mut self, baseline: ProtectBaseline) {
         let mut watched = self.guard.look(&mut self.watched_cache);
         let before = match baseline {
             ProtectBaseline::New => None,
             ProtectBaseline::Kept if self.watched.is_some() => self.protected.take(),
-            // This process has seen no turn yet: an earlier one began it.
+            // This process has seen no turn yet: an earlier process began this one.
             ProtectBaseline::Kept => self.recall().and_then(|kept| {
                 watched.put_back(&self.guard.without_config(&watched), &kept.git);
                 kept.protected
@@ -95,7 +92,7 @@ impl TurnWatch {
         self.watched = Some(watched);
     }
 
-    /// After the turn.
+    /// Call after the turn.
     pub(super) async fn end(&mut self) -> ForbiddenChanges {
         let now = self.guard.look(&mut self.watched_cache);
         let tampered = self.watched.as_ref().map(|before| now.changed_since(before)).unwrap_or_default();
@@ -114,7 +111,7 @@ impl TurnWatch {
         serde_json::from_str(&text).ok()
     }
 
-    /// Writes what the turn begins with, unless the session's folder has it already.
+    /// Saves the baseline of the turn, unless the session's folder has it already.
     fn keep(&mut self, watched: &FileFingerprints) {
         if self.whose == WatchedRole::Reviewer {
             return;
@@ -130,7 +127,7 @@ impl TurnWatch {
         self.kept = Some(kept);
     }
 
-    /// What the user should know once.
+    /// A warning for the user, returned once only.
     pub(super) fn complaint(&mut self) -> Option<&'static str> {
         (self.given_up == ScanAbandoned::Unsaid).then(|| {
             self.given_up = ScanAbandoned::Said;

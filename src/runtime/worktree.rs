@@ -1,12 +1,12 @@
-//! What there is in the project's folder, and what changed in it since.
+//! The files in the project's folder, and what changed between two surveys.
 //!
-//! Owns two ways to find out: from git where there is a repository, else by looking at every file. Does not say who made
-//! a change: whoever asks before and after some work knows.
+//! Owns two ways to find out: from git where there is a repository, otherwise from every file. Does not attribute
+//! changes: the caller surveys before and after some work.
 //!
 //! # Invariants
-//! - Nothing is changed, locked or written, in the folder or in the repository.
-//! - It takes a bounded time and a bounded memory; a folder that is too large for that is not known, instead of half known.
-//! - A file that was changed before, and not since, is not told as changed.
+//! - A survey changes, locks and writes nothing, in the folder or in the repository.
+//! - A survey has limited time and memory. A folder that is too large is unknown, never half known.
+//! - A file that was modified before the first survey, and not since, is not reported.
 
 mod contents;
 mod git;
@@ -26,20 +26,20 @@ use nested::NestedFiles;
 
 use crate::engine::conversation::WorktreeChanges;
 
-/// How long one look may take.
+/// Time limit for one survey.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// How many files are looked at.
+/// The maximum number of files in one survey.
 const ENTRIES: usize = 20_000;
-/// So few files are looked at on the spot: to wake another thread costs more than that, above all on a busy machine.
+/// Up to this many files are read on the current thread: waking another one costs more, above all on a busy machine.
 const FEW: usize = 256;
-/// How long that may take.
+/// Time limit for reading on the current thread.
 const MOMENT: Duration = Duration::from_millis(5);
-/// How many names a list tells; what is beyond is counted.
+/// The maximum number of names in a list. The rest is counted.
 pub const NAMED: usize = 500;
-/// creel's own folder, which is never told.
+/// creel's own folder, which is never reported.
 const OURS: &str = ".creel";
 
-/// What tells a file from itself at another time.
+/// If one of these differs, the file has changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct FileStamp {
     size: u64,
@@ -47,10 +47,9 @@ struct FileStamp {
     mode: u32,
 }
 
-/// Files by their names; `None` for one that is not there.
+/// Files by name. `None` if the file does not exist.
 type FileStamps = BTreeMap<PathBuf, Option<FileStamp>>;
 
-/// What was in the project's folder at a moment.
 #[derive(Debug, Clone)]
 pub struct WorktreeSnapshot {
     folder: PathBuf,
@@ -59,16 +58,15 @@ pub struct WorktreeSnapshot {
 
 #[derive(Debug, Clone)]
 enum SnapshotContent {
-    /// A repository: the commit that it stands on, the files that are not committed, and the files of other repositories
-    /// inside of it.
+    /// The commit, the uncommitted files, and the files of nested repositories.
     Repository { repository: git::GitRepository, head: Option<String>, dirty: FileStamps, nested: NestedFiles },
-    /// All files.
+    /// All files of a folder without a repository.
     Files(FileStamps),
-    /// Too large, or too slow to look at.
+    /// Too large, or too slow to survey.
     Unknown,
 }
 
-/// Looks at a folder. `mark` is what its processes are marked with, so that they are found if creel dies.
+/// `mark` marks the processes that this starts, so that creel finds them after a crash.
 pub async fn survey(folder: &Path, mark: &str) -> WorktreeSnapshot {
     let seen = tokio::time::timeout(PATIENCE, look(folder, mark)).await.unwrap_or(SnapshotContent::Unknown);
     WorktreeSnapshot { folder: folder.to_owned(), seen }
@@ -87,7 +85,7 @@ async fn look(folder: &Path, mark: &str) -> SnapshotContent {
                 };
             }
             Err(git::GitStatusError::TooMuch) => return SnapshotContent::Unknown,
-            // As if there were no repository.
+            // Treat it as a folder without a repository.
             Err(git::GitStatusError::No) => {}
         }
     }
@@ -102,12 +100,12 @@ async fn look(folder: &Path, mark: &str) -> SnapshotContent {
 }
 
 impl WorktreeSnapshot {
-    /// Whether it failed because of the size or the slowness of the folder: it will the next time, too.
+    /// Whether the folder is too large or too slow, so that the next survey would fail as well.
     pub fn is_hopeless(&self) -> bool {
         matches!(self.seen, SnapshotContent::Unknown)
     }
 
-    /// What changed since an earlier look at the same folder, unless that is not known. [`DigestMemory`] adds the contents.
+    /// The changes since an earlier survey of the same folder. None if unknown. [`DigestMemory`] adds the contents.
     pub async fn changes_since(&self, earlier: &Self) -> Option<WorktreeChanges> {
         let (files_modified, commit, dirty) = match (&self.seen, &earlier.seen) {
             (
@@ -137,7 +135,8 @@ impl WorktreeSnapshot {
         Some(WorktreeChanges { files_modified, more_modified, commit, dirty, more_dirty, ..WorktreeChanges::default() })
     }
 
-    /// What was clean and is not, or is committed now, has changed. What was not clean has changed if it looks different.
+    /// A file has changed if it was clean and is now dirty or in a new commit, or if it was dirty and its stamp
+    /// differs.
     async fn changed(
         &self,
         before: &FileStamps,
@@ -153,19 +152,18 @@ impl WorktreeSnapshot {
     }
 }
 
-/// Names as they are told: without what is creel's own.
+/// Names for the report, without creel's own files.
 fn told<'a>(names: impl IntoIterator<Item = &'a PathBuf>) -> Vec<String> {
     names.into_iter().filter(|name| !name.starts_with(OURS)).map(|name| name.to_string_lossy().into_owned()).collect()
 }
 
-/// As much of a list as is told, and how much is not.
+/// Cuts a list to [`NAMED`] names and counts the rest.
 fn cut(mut names: Vec<String>) -> (Vec<String>, usize) {
     let more = names.len().saturating_sub(NAMED);
     names.truncate(NAMED);
     (names, more)
 }
 
-/// How files look now.
 async fn stamps(folder: &Path, names: Vec<PathBuf>) -> Option<FileStamps> {
     let look = |folder: &Path, names: Vec<PathBuf>| -> FileStamps {
         let stamped = |name: PathBuf| (name.clone(), stamp(&folder.join(name)));
@@ -178,7 +176,7 @@ async fn stamps(folder: &Path, names: Vec<PathBuf>) -> Option<FileStamps> {
     off_the_loop(move || look(&folder, names)).await
 }
 
-/// Of a link itself, not of what it leads to. A folder is a nested repository, whose files have stamps of their own.
+/// Does not follow links. A folder is a nested repository, whose files have stamps of their own.
 fn stamp(path: &Path) -> Option<FileStamp> {
     let meta = fs::symlink_metadata(path).ok()?;
     let stamp = FileStamp::of(&meta);
@@ -191,7 +189,7 @@ impl FileStamp {
     }
 }
 
-/// Looks at files where waiting for them holds nobody.
+/// Runs blocking work on another thread, so that the session's loop does not wait.
 async fn off_the_loop<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
     tokio::task::spawn_blocking(work).await.ok()
 }

@@ -1,11 +1,11 @@
-//! What the files that a turn changed contain, as digests: names alone do not show whether work goes in circles.
+//! Digests of the files that a turn changed. File names alone do not show whether the agent repeats the same changes.
 //!
-//! Owns the memory of earlier contents, without which an append looks like any other change. Does not choose the files:
-//! the [`WorktreeSnapshot`] names them.
+//! Owns the digests of earlier contents, which are needed to recognise an append. Does not choose the files: the
+//! [`WorktreeSnapshot`] names them.
 //!
 //! # Invariants
-//! - It reads regular files only, never through a link, and a bounded amount of each and of all together.
-//! - A file that is too large to read is left out instead of half read.
+//! - It reads regular files only, never through a link, and a limited amount of each file and in total.
+//! - A file that is too large is skipped, never half read.
 
 use std::{
     collections::BTreeMap,
@@ -23,23 +23,22 @@ use sha2::{Digest as _, Sha256};
 use super::{PATIENCE, SnapshotContent, WorktreeSnapshot, off_the_loop};
 use crate::engine::conversation::{FileContent, WorktreeChanges};
 
-/// Larger files are left out: no source file is this large.
+/// Larger files are skipped: no source file is this large.
 const FILE_MAX: u64 = 4 << 20;
-/// creel reads no more than this after one turn.
+/// Bytes to read at most after one turn.
 const TOTAL_MAX: u64 = 64 << 20;
-/// So many bytes of a digest are enough to tell contents of one file apart.
+/// Enough bytes of the hash to distinguish versions of one file.
 const DIGEST_BYTES: usize = 8;
-/// How many files the memory holds. It starts again when there are more.
+/// How many files to remember. Beyond that, the memory is cleared.
 const REMEMBERED: usize = 5_000;
 
-/// What creel saw in the files that earlier turns changed, and the commit that it saw last.
+/// The digests of files that earlier turns changed, and the last commit that creel saw.
 #[derive(Debug, Clone, Default)]
 pub struct DigestMemory {
     head: Option<String>,
     files: BTreeMap<String, FileDigest>,
 }
 
-/// The content of a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct FileDigest {
     size: u64,
@@ -47,7 +46,7 @@ struct FileDigest {
 }
 
 impl DigestMemory {
-    /// Adds to `work`, which lies between the two surveys, what the changed files contain now.
+    /// Adds the contents of the changed files to `work`, the changes between the two snapshots.
     pub async fn add_contents(
         &mut self,
         earlier: &WorktreeSnapshot,
@@ -55,7 +54,7 @@ impl DigestMemory {
         work: &mut WorktreeChanges,
     ) {
         let committed = self.committed(earlier, now).await;
-        // What is committed in a nested repository is not known, and committed files must not count as rewritten.
+        // Commits in a nested repository are not visible here, and committed files must not count as rewritten.
         let in_nested = |name: &str| matches!(&now.seen, SnapshotContent::Repository { nested, .. } if nested.contains(Path::new(name)));
         let names: Vec<String> = work.files_modified.iter().filter(|name| !in_nested(name)).cloned().collect();
         if names.is_empty() {
@@ -71,7 +70,7 @@ impl DigestMemory {
         self.files = files;
     }
 
-    /// The files that were committed since creel looked last: by the agent, or by a hook after its turn.
+    /// The files that the agent, or a hook after its turn, committed since the last survey.
     async fn committed(&mut self, earlier: &WorktreeSnapshot, now: &WorktreeSnapshot) -> Vec<PathBuf> {
         let (SnapshotContent::Repository { head: old, .. }, SnapshotContent::Repository { repository, head, .. }) =
             (&earlier.seen, &now.seen)
@@ -115,13 +114,13 @@ fn look(folder: &Path, names: Vec<String>, mut known: KnownDigests) -> (ChangedC
     (contents, known)
 }
 
-/// The content of a file, and whether it is the content of before with something after it. None if it is too large, or
-/// not a file.
+/// Reads a file and whether it is the previous content with more appended. None if it is too large or not a regular
+/// file.
 fn read(path: &Path, before: Option<&FileDigest>, left: &mut u64) -> io::Result<Option<(FileDigest, bool)>> {
     if !fs::symlink_metadata(path)?.is_file() {
         return Ok(None);
     }
-    // The file can be replaced by a pipe or a link in between.
+    // The file can have been replaced by a pipe or a link since the check.
     let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC).bits().cast_signed();
     let file = fs::File::options().read(true).custom_flags(flags).open(path)?;
     let meta = file.metadata()?;

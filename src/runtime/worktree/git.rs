@@ -1,9 +1,9 @@
-//! What git tells of a work tree.
+//! Reads the state of a work tree from git.
 //!
 //! # Invariants
-//! - No shell, no lock, no pager, no program that the repository names for watching its files.
-//! - In a repository inside of the project's, git lists names and reads no content: that could run programs.
-//! - Names are taken as bytes, each ended by a NUL: any name that a file can have is understood.
+//! - Git runs without a shell, a lock, a pager, or the file watcher that the repository configures.
+//! - In a nested repository, git lists names and reads no content, because reading could run programs.
+//! - Names are NUL-terminated bytes, so every valid file name works.
 
 use std::{
     ffi::OsStr,
@@ -20,9 +20,10 @@ use crate::process::{
     sweep::{self, MARK},
 };
 
-/// No longer list is read.
+/// Bytes of git's output at most.
 const LIST_MAX: u64 = 16 << 20;
-/// Where git looks for a repository if these are set; it shall look around the project's folder.
+/// Variables that would point git to another repository. They are removed, so that git uses the one around the
+/// project's folder.
 const ELSEWHERE: [&str; 8] = [
     "GIT_DIR",
     "GIT_WORK_TREE",
@@ -34,36 +35,34 @@ const ELSEWHERE: [&str; 8] = [
     "GIT_EXTERNAL_DIFF",
 ];
 
-/// Why git does not tell.
 #[derive(Debug)]
 pub(super) enum GitStatusError {
-    /// It is not there, or this is no repository after all.
+    /// Git is missing, or this is not a repository.
     No,
-    /// There is more than is read.
+    /// The output is longer than the limit.
     TooMuch,
 }
 
-/// A repository around a project's folder.
+/// The repository that contains the project's folder.
 #[derive(Debug, Clone)]
 pub(super) struct GitRepository {
     folder: PathBuf,
-    /// The way from the repository's root to the project's folder.
+    /// The path from the repository's root to the project's folder.
     prefix: PathBuf,
     mark: String,
 }
 
-/// How a work tree stands.
 pub(super) struct WorktreeStatus {
-    /// The commit; none before the first.
+    /// None before the first commit.
     pub(super) head: Option<String>,
-    /// The files that are not as they are committed, and the repositories inside of this one that are new or changed.
+    /// Uncommitted files, and nested repositories that are new or changed.
     pub(super) changed: Vec<PathBuf>,
-    /// The repositories among them.
+    /// The nested repositories in `changed`.
     pub(super) nested: Vec<PathBuf>,
 }
 
 impl GitRepository {
-    /// The repository that a folder lies in. Found without git, which costs more than all else where there is none.
+    /// Finds the repository without running git, which would be the most expensive step where there is none.
     pub(super) fn around(folder: &Path, mark: &str) -> Option<Self> {
         let folder = folder.canonicalize().ok()?;
         let root = folder.ancestors().find(|root| is_repository(&root.join(".git")))?;
@@ -89,7 +88,7 @@ impl GitRepository {
         if status.changed.len() > ENTRIES { Err(GitStatusError::TooMuch) } else { Ok(status) }
     }
 
-    /// The files of the project's folder that differ between two commits; all that there are, if there was none before.
+    /// The files in the project's folder that differ between two commits, or all files if `old` is None.
     pub(super) async fn between(&self, old: Option<&str>, new: &str) -> Result<Vec<PathBuf>, GitStatusError> {
         let told = match old {
             Some(old) => {
@@ -100,13 +99,12 @@ impl GitRepository {
         Ok(entries(&told).map(|name| PathBuf::from(OsStr::from_bytes(name))).collect())
     }
 
-    /// The files of a repository inside of this one, without those that it ignores. Repositories inside of it are listed as
-    /// folders.
+    /// The files of a nested repository, without ignored ones. Repositories inside it are listed as folders.
     pub(super) async fn files_of_nested(&self, place: &Path) -> Result<Vec<PathBuf>, GitStatusError> {
         let folder = self.folder.join(place);
         let mut command = Command::new("git");
         command.args(["-c", "core.fsmonitor=false", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]);
-        // Git must not take the repository around it instead, nor fetch what a partial clone lacks.
+        // Git must neither use the outer repository instead nor fetch the objects that a partial clone lacks.
         command.env("GIT_CEILING_DIRECTORIES", folder.parent().unwrap_or(&folder));
         command.env("GIT_NO_LAZY_FETCH", "1").env("GIT_ALLOW_PROTOCOL", "");
         let told = self.listen(command, &folder).await?;
@@ -121,7 +119,7 @@ impl GitRepository {
         self.listen(command, &self.folder).await
     }
 
-    /// What git prints in a folder.
+    /// Runs git in a folder and returns its output.
     async fn listen(&self, mut command: Command, folder: &Path) -> Result<Vec<u8>, GitStatusError> {
         command.current_dir(folder);
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).kill_on_drop(true);
@@ -142,7 +140,7 @@ impl GitRepository {
     }
 }
 
-/// What git takes for one: a file that leads to it, or a folder with something in it that can be one.
+/// Like git: a `.git` file that points to a repository, or a folder with a `HEAD` in it.
 fn is_repository(git: &Path) -> bool {
     git.is_file() || git.join("HEAD").symlink_metadata().is_ok()
 }
@@ -151,16 +149,16 @@ fn entries(told: &[u8]) -> impl Iterator<Item = &[u8]> {
     told.split(|byte| *byte == 0).filter(|entry| !entry.is_empty())
 }
 
-/// An entry of the status.
+/// An entry of `git status`.
 #[derive(Debug, PartialEq, Eq)]
 struct ChangedEntry<'a> {
     name: &'a [u8],
-    /// Whether it is a repository inside of this one.
+    /// Whether it is a nested repository.
     nested: bool,
 }
 
 impl<'a> ChangedEntry<'a> {
-    /// The name follows a number of fields that depends on the kind of entry.
+    /// The name comes after a number of fields that depends on the kind of entry.
     fn read(entry: &'a [u8]) -> Option<Self> {
         let fields = match entry.first()? {
             b'1' => 8,
@@ -170,10 +168,10 @@ impl<'a> ChangedEntry<'a> {
             _ => return None,
         };
         let mut parts = entry.splitn(fields + 1, |byte| *byte == b' ');
-        // `S...` is a submodule, `N...` is none.
+        // `S...` is a submodule, `N...` is not.
         let submodule = fields > 1 && parts.nth(2)?.starts_with(b"S");
         let name = if fields > 1 { parts.nth(fields - 3)? } else { parts.nth(1)? };
-        // Git names an untracked repository like a folder.
+        // For an untracked repository, git prints a name with a trailing slash.
         let folder = name.strip_suffix(b"/");
         Some(Self { name: folder.unwrap_or(name), nested: submodule || folder.is_some() })
     }

@@ -1,11 +1,11 @@
-//! Repositories inside of the project's repository: clones, submodules, other work trees.
+//! Repositories inside the project's repository: clones, submodules, other work trees.
 //!
-//! For git, such a repository is one entry, whatever changes in it. So creel compares its files one by one.
+//! Git reports such a repository as a single entry, whatever changes in it. So creel compares its files one by one.
 //!
 //! # Invariants
-//! - An agent can write the settings of a nested repository. So git only lists names there, and runs no program and fetches
-//!   nothing that those settings name.
-//! - What is too much to look at makes the whole survey unknown: a change is never overlooked.
+//! - An agent can write the settings of a nested repository. So git only lists names there. It runs no program and
+//!   fetches nothing that those settings name.
+//! - If there is too much to look at, the whole survey is unknown. A change is never missed.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -14,15 +14,15 @@ use std::{
 
 use super::{ENTRIES, FileStamps, PATIENCE, git, off_the_loop, stamp, walk};
 
-/// So many nested repositories are looked at: each takes a process.
+/// How many nested repositories are surveyed: each needs a process.
 const REPOSITORIES: usize = 64;
 
-/// The files of each nested repository, by the path of the repository. All names begin at the project's folder.
+/// The files of each nested repository, by the repository's path. All paths are relative to the project's folder.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct NestedFiles(BTreeMap<PathBuf, FileStamps>);
 
 impl NestedFiles {
-    /// Looks at these repositories and at those inside of them. None if there is too much to look at.
+    /// Surveys these repositories and those inside them. None if there is too much to look at.
     pub(super) async fn look(repository: &git::GitRepository, folder: &Path, mut found: Vec<PathBuf>) -> Option<Self> {
         let mut seen = Self::default();
         let mut files = 0;
@@ -52,7 +52,8 @@ impl NestedFiles {
         Some(seen)
     }
 
-    /// The files that changed since an earlier look. A repository that was looked at only once is named itself.
+    /// The files that changed since an earlier survey. A repository that only one of the surveys contains is listed
+    /// itself.
     pub(super) fn changed_since(&self, earlier: &Self) -> BTreeSet<PathBuf> {
         let mut changed = BTreeSet::new();
         for place in self.0.keys().chain(earlier.0.keys()) {
@@ -67,19 +68,17 @@ impl NestedFiles {
         changed
     }
 
-    /// Whether a file belongs to a nested repository.
     pub(super) fn contains(&self, name: &Path) -> bool {
         self.0.keys().any(|place| name.starts_with(place))
     }
 }
 
-/// What one nested repository holds.
 struct FilesInside {
     stamps: FileStamps,
     repositories: Vec<PathBuf>,
 }
 
-/// Looks at the files that git listed. If git could not read the repository, it looks at all files.
+/// Stamps the files that git listed, or all files if git could not read the repository.
 fn look_at(folder: &Path, place: &Path, listed: Option<Vec<PathBuf>>) -> Option<FilesInside> {
     let Some(listed) = listed else {
         let files = walk::files(&folder.join(place), ENTRIES, PATIENCE)?;

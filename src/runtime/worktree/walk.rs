@@ -1,4 +1,4 @@
-//! Every file of a folder, where no repository tells which ones matter.
+//! Lists every file of a folder that is not in a repository.
 
 use std::{
     fs,
@@ -8,7 +8,7 @@ use std::{
 
 use super::{FileStamp, FileStamps, OURS};
 
-/// Folders that hold what programs make and keep for themselves.
+/// Folders of tools, caches and build output, which are skipped.
 const PASSED_OVER: [&str; 16] = [
     OURS,
     ".git",
@@ -28,14 +28,14 @@ const PASSED_OVER: [&str; 16] = [
     ".next",
 ];
 
-/// All files, unless there are more entries than `most`, or it takes longer than `patience`. Links are not followed.
+/// All files, or None if there are more entries than `most` or it lasts longer than `patience`. Does not follow links.
 pub(super) fn files(root: &Path, most: usize, patience: Duration) -> Option<FileStamps> {
     let deadline = Instant::now() + patience;
     let mut found = FileStamps::new();
     let mut entries = 0;
     let mut folders = vec![PathBuf::new()];
     while let Some(folder) = folders.pop() {
-        // A folder that is gone or closed to us holds nothing that we could tell.
+        // A folder that was deleted or that creel cannot read counts as empty.
         let Ok(inside) = fs::read_dir(root.join(&folder)) else { continue };
         for entry in inside.flatten() {
             entries += 1;
