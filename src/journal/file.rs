@@ -71,11 +71,7 @@ pub enum JournalError {
     #[error("{} does not begin with `session_started`", .0.display())]
     NotASession(PathBuf),
     #[error("cannot {doing} {path}: {cause}", path = .path.display())]
-    Io {
-        doing: &'static str,
-        path: PathBuf,
-        cause: io::Error,
-    },
+    Io { doing: &'static str, path: PathBuf, cause: io::Error },
 }
 
 /// The first journal line whose number does not follow the one before it.

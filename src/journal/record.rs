@@ -45,9 +45,7 @@ pub enum RecordError {
     #[error(
         "it was written by a newer creel (format {found}, this one reads up to {VERSION}); update creel to read it"
     )]
-    Newer {
-        found: u32,
-    },
+    Newer { found: u32 },
     #[error("it is not a record: {0}")]
     Malformed(#[from] serde_json::Error),
     #[error("its time is not one: {0}")]

@@ -8,10 +8,10 @@
 //! session, and everything below creel can be found.
 //!
 //! # Invariants
-//! - A process that is being started is on the list before anything can end or reap processes: both wait for each other.
-//! - No process starts once its session is being ended at once.
-//! - creel reaps orphans and nothing else. The exit status of a started child belongs to the task that waits for it.
-//! - Children that were there before creel (a shell started them, then replaced itself with creel) are not creel's.
+//! - A process that is being started is on the list before creel ends or reaps processes: the two exclude each other.
+//! - No process starts once its session is being killed.
+//! - creel reaps orphans only. The exit status of a started child belongs to the task that waits for it.
+//! - Children from before creel (a shell started them, then replaced itself with creel) do not count.
 
 use std::{
     collections::BTreeMap,
@@ -32,18 +32,18 @@ use tokio::{
 use super::sweep;
 use crate::process::process_table::{ProcessStat, ProcessTable};
 
-/// How long dead orphans may wait to be reaped; many that die in that time cost one look.
+/// The delay before dead orphans are reaped, so that one pass reaps many.
 const REAP_EVERY: Duration = Duration::from_secs(1);
 
-/// The marks under which no process is started any more. Code that starts a process holds this for reading until the
+/// The marks under which no process can start any more. Code that starts a process locks this for reading until the
 /// process is on the list.
 static CLOSED: RwLock<Vec<String>> = RwLock::new(Vec::new());
-/// The children that this process started: number, start time where it is known, and the mark that creel gave them.
+/// The children that this process started: pid, start time if known, and their mark.
 static STARTED: Mutex<BTreeMap<(i32, Option<u64>), String>> = Mutex::new(BTreeMap::new());
 /// Whether every direct child that is not on the list is an orphan of the session.
 static ADOPTS: AtomicBool = AtomicBool::new(false);
 
-/// A child's place on the list. Keep it as long as the [`Child`].
+/// A child's entry on the list. Keep it as long as the [`Child`].
 #[derive(Debug)]
 pub struct ChildEntry {
     pid: i32,
@@ -59,7 +59,6 @@ impl ChildEntry {
         Ok(Self { pid, start })
     }
 
-    /// The process group that the child leads.
     pub(crate) fn group(&self) -> sweep::ProcessGroup {
         sweep::ProcessGroup { pid: self.pid, start: self.start }
     }
@@ -75,13 +74,13 @@ fn started() -> MutexGuard<'static, BTreeMap<(i32, Option<u64>), String>> {
     STARTED.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Starts a child process under a mark, unless its session is being ended.
+/// Starts a child process with a mark, unless its session is being ended.
 pub fn start(mark: &str, spawn: impl FnOnce() -> io::Result<Child>) -> io::Result<(Child, ChildEntry)> {
     let (child, entry, ()) = start_with(mark, || Ok((spawn()?, ())))?;
     Ok((child, entry))
 }
 
-/// The same for a process that comes with something else.
+/// For a process that is started together with something else, such as a terminal.
 pub(crate) fn start_with<T>(
     mark: &str,
     spawn: impl FnOnce() -> io::Result<(Child, T)>,
@@ -95,13 +94,13 @@ pub(crate) fn start_with<T>(
     Ok((child, entry, more))
 }
 
-/// From now on nothing is started under this mark. Waits for what is being started.
+/// From now on nothing can start under this mark. Waits for starts in progress.
 pub fn refuse_new(mark: &str) {
     CLOSED.write().unwrap_or_else(PoisonError::into_inner).push(mark.to_owned());
 }
 
-/// Whether this process started that one and has not let go of it. Where the start time is not known, the number has to
-/// be enough: it is not used again before the child was waited for.
+/// Whether this process started that child and still has its entry. Without a start time the pid is enough: the system
+/// does not reuse it before the child is reaped.
 pub(crate) fn is_started(pid: i32, start: Option<u64>) -> bool {
     match start {
         Some(_) => started().contains_key(&(pid, start)),
@@ -109,13 +108,14 @@ pub(crate) fn is_started(pid: i32, start: Option<u64>) -> bool {
     }
 }
 
-/// The mark under which this process started that one, unless it has let go of it. Unlike the environment, nobody else
-/// can change it, and it is known before the child's program runs.
+/// The mark of a child that this process started and still has an entry for. Unlike the environment, other programs
+/// cannot change it, and it is known before the child's program runs.
 pub(crate) fn mark_of(stat: &ProcessStat) -> Option<String> {
     started().get(&(stat.pid, Some(stat.start))).cloned()
 }
 
-/// Makes this process the parent of all orphans below it, where the system supports that. Call it before the first child.
+/// Makes this process the parent of all orphans below it, where the system supports that. Call it before starting a
+/// child.
 pub fn adopt_orphans() {
     #[cfg(target_os = "linux")]
     if let Err(error) = rustix::process::set_child_subreaper(Some(getpid())) {
@@ -123,17 +123,16 @@ pub fn adopt_orphans() {
         return;
     }
     let table = ProcessTable::of_system();
-    // As the first process of a container, creel also gets the orphans of others.
+    // As the first process of a container, creel also receives unrelated orphans.
     let has_strangers = getpid().is_init() || table.all().iter().any(is_child);
     ADOPTS.store(cfg!(target_os = "linux") && table == ProcessTable::ProcFs && !has_strangers, Ordering::SeqCst);
 }
 
-/// Whether a process is an orphan that this process adopted.
 pub(crate) fn is_adopted(stat: &ProcessStat) -> bool {
     is_child(stat) && ADOPTS.load(Ordering::SeqCst) && !is_started(stat.pid, Some(stat.start))
 }
 
-/// Whether all that is below this process was started by it or for it.
+/// Whether creel or its children started everything below this process.
 pub(crate) fn owns_all_below() -> bool {
     ADOPTS.load(Ordering::SeqCst)
 }
@@ -142,7 +141,7 @@ pub(crate) fn is_child(stat: &ProcessStat) -> bool {
     stat.parent == getpid().as_raw_nonzero().get()
 }
 
-/// Reaps orphans until the program ends. Needs tokio.
+/// Needs tokio.
 pub fn keep_reaping() {
     let Ok(mut ended) = signal(SignalKind::child()) else { return };
     tokio::spawn(async move {
@@ -158,7 +157,7 @@ fn reap_orphans() {
     if !matches!(anything, Ok(Some(_))) {
         return;
     }
-    // Nothing is between its start and its place on the list while this is held.
+    // While this is locked, every started process is on the list.
     let _alone = CLOSED.write().unwrap_or_else(PoisonError::into_inner);
     let orphans = ProcessTable::of_system().all().into_iter().filter(|stat| stat.dead && is_child(stat));
     for orphan in orphans.filter(|stat| !is_started(stat.pid, Some(stat.start))) {

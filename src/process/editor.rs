@@ -1,9 +1,9 @@
-//! A text in the person's own editor.
+//! Edits a text in the user's own editor.
 //!
 //! # Invariants
-//! - The file is new, and only the person can read it: no link is followed.
-//! - It is removed when its text was taken, or is as it was. Otherwise it stays, and its place is told: what somebody wrote
-//!   is not lost.
+//! - The file is new and readable by the user only. No link is followed.
+//! - The file is removed if its text was used or is unchanged. Otherwise it stays and creel prints its path, so the
+//!   user's text is not lost.
 
 use std::{
     fs::{self, File, OpenOptions},
@@ -19,26 +19,25 @@ use rustix::process::Signal;
 use super::signals::{ShutdownSignals, SuspendSignal, stop_job};
 use crate::process::{children, run::GRACE, sweep};
 
-/// So many names are tried for the file: others may have taken one.
+/// How many file names to try if some exist already.
 const NAMES: usize = 100;
 
-/// A text that was written down for an editor.
 #[derive(Debug)]
 pub struct EditorFile {
     path: PathBuf,
-    /// As it was written down.
+    /// The text before the user edited it.
     before: String,
-    /// What `VISUAL` or `EDITOR` names.
+    /// From `VISUAL` or `EDITOR`.
     editor: String,
 }
 
 impl EditorFile {
-    /// Writes a text down.
+    /// Writes the text to a new file.
     pub fn new(text: &str) -> Result<Self, String> {
         let named = ["VISUAL", "EDITOR"].iter().find_map(|name| std::env::var(name).ok());
         let failed = |error: io::Error| format!("cannot edit outside: {error}");
         let (path, mut file) = new_file().map_err(failed)?;
-        // A line ends with a newline, or whatever an editor adds at the end gets into it.
+        // End with a newline, as editors would add one.
         let sheet = Self { path, before: format!("{text}\n"), editor: named.unwrap_or_else(|| "vi".into()) };
         file.write_all(sheet.before.as_bytes()).map_err(|error| {
             sheet.remove();
@@ -47,16 +46,17 @@ impl EditorFile {
         Ok(sheet)
     }
 
-    /// What opens it. The terminal must be free.
+    /// The command that opens the file. The terminal must be free.
     pub fn command(&self) -> Command {
-        // The editor may be given with options, so a shell reads it; the file is an argument, never a part of the text.
+        // A shell parses the editor's command line, which can have options. The file is a separate argument, never part
+        // of that text.
         let mut command = Command::new("sh");
         command.arg("-c").arg(format!("{} \"$1\"", self.editor)).arg("sh").arg(&self.path);
         command
     }
 
-    /// Opens it and waits for the editor. A signal that wants all to end, ends the editor as well, and is told; an interrupt is
-    /// the editor's, which has the terminal. creel and the editor stop together.
+    /// Opens the file and waits for the editor. A shutdown signal ends the editor too and is returned, except an
+    /// interrupt, which is for the editor because it has the terminal. creel and the editor stop together.
     pub async fn edited(
         &self,
         signals: &mut ShutdownSignals,
@@ -82,7 +82,7 @@ impl EditorFile {
             };
             if signal != Signal::INT {
                 if sweep::end_all(&mark, &[], GRACE).await == 0 {
-                    // Nobody tells who carries a mark here. If it has ended by itself, that is as well.
+                    // Without a list of processes, no marked one is found. An editor that exited already is fine too.
                     let _ = editor.start_kill();
                 }
                 return (editor.wait().await, Some(signal));
@@ -90,7 +90,7 @@ impl EditorFile {
         }
     }
 
-    /// What became of the text, now that the editor has ended. It is there until it is removed.
+    /// The text after the editor has ended. Does not remove the file.
     pub fn read(&self, ended: io::Result<ExitStatus>) -> Result<String, String> {
         let text = fs::read_to_string(&self.path);
         let unchanged = text.as_ref().is_ok_and(|text| *text == self.before);
@@ -107,19 +107,18 @@ impl EditorFile {
         Err(self.kept(&why))
     }
 
-    /// Says why the text was not taken, and where it is.
+    /// Adds the path of the file to a message, if the file exists.
     pub fn kept(&self, why: &str) -> String {
         if self.path.exists() { format!("{why}; what you wrote is in {}", self.path.display()) } else { why.to_owned() }
     }
 
-    /// Takes it away: its text is where it belongs.
     pub fn remove(&self) {
-        // What cannot be removed is of no use to anybody, and harms nobody.
+        // A file that cannot be removed does no harm.
         let _ = fs::remove_file(&self.path);
     }
 }
 
-/// A file that was not there, for nobody else.
+/// Creates a new file that only the user can read.
 fn new_file() -> io::Result<(PathBuf, File)> {
     let stamp = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis();
     let stem = format!("creel-{}-{stamp}", std::process::id());

@@ -1,9 +1,7 @@
-//! JSON that others print.
-//!
-//! Owns what is forgiven. Does not know what a line means.
+//! Repairs JSON that other programs print.
 
-/// The line without halves of characters. Programs in JavaScript count in UTF-16, and what they cut can end with the
-/// first half of a pair, which no other program reads.
+/// Removes unpaired surrogates from a line. JavaScript programs count in UTF-16, and text that they cut can end with
+/// half a pair, which other programs cannot parse.
 pub fn mended(line: &str) -> String {
     const ESCAPE: usize = "\\u0000".len();
     let unit = |at: usize| match line.get(at..at + ESCAPE)?.strip_prefix("\\u") {
@@ -21,7 +19,7 @@ pub fn mended(line: &str) -> String {
                 at = found + ESCAPE;
                 continue;
             }
-            // The backslash, and what it quotes.
+            // The backslash and the character after it.
             _ => 1 + line[found + 1..].chars().next().map_or(0, char::len_utf8),
         };
         out.push_str(&line[found..found + taken]);

@@ -1,12 +1,12 @@
-//! What a command printed: all of it into a file, the beginning and the end in memory.
+//! Captures a command's output: all of it in a file, the beginning and the end in memory.
 //!
-//! Owns the limits and the cutting. Does not read from processes: see [`super::run`].
+//! Owns the limits and the truncation. Does not read from processes: see [`super::run`].
 //!
 //! # Invariants
-//! - Memory is bounded by the limit, whatever is printed and however fast.
-//! - The two texts together are at most as long as the limit; the line that says what is missing counts, unless the
-//!   limit is so small (below 512 bytes) that it would leave no room.
-//! - A file that cannot be written is remembered and told, and is never an error of the run.
+//! - The limit bounds the memory, however much and however fast the command prints.
+//! - Both texts together are at most as long as the limit. The line that reports omitted bytes counts too, unless the
+//!   limit is below 512 bytes, which would leave no room.
+//! - A file that cannot be written never fails the run. The failure is remembered and reported.
 
 use std::{
     collections::VecDeque,
@@ -20,14 +20,13 @@ use rustix::fs::OFlags;
 
 use crate::process::{reply_scan::ReplyScan, run::OutputStream};
 
-/// How much of a run's output goes to its file.
+/// Bytes of a run's output that are written to its file.
 pub const FILE_CAP: u64 = 64 * 1024 * 1024;
-/// How much of standard output is kept for reading a JSON answer, whatever the limit is.
+/// Bytes of standard output that are saved to parse a JSON reply, whatever the limit is.
 pub const ANSWER: usize = 1024 * 1024;
-/// Below this limit, the line between head and tail is not counted.
+/// Below this limit, the marker line between head and tail does not count.
 const COUNT_MARKER_FROM: usize = 512;
 
-/// Collects the output of one run.
 #[derive(Debug)]
 pub struct OutputCapture {
     limit: usize,
@@ -38,31 +37,27 @@ pub struct OutputCapture {
     spool: Option<SpoolFile>,
 }
 
-/// What became of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CapturedOutput {
-    /// Standard output, lossy and limited.
+    /// Lossy UTF-8, cut to the limit.
     pub stdout: String,
-    /// Standard error, lossy and limited.
+    /// Lossy UTF-8, cut to the limit.
     pub stderr: String,
-    /// How many bytes of both are in neither text.
+    /// Bytes of both streams that are in neither text.
     pub omitted_bytes: u64,
-    /// Standard output, for reading an answer from it.
+    /// Standard output, to parse a reply from.
     pub answer: ReplyText,
-    /// Whether anything is in the file.
     pub file_written: bool,
-    /// What is wrong with the file, if something is.
+    /// Why the file is incomplete, if it is.
     pub file_note: Option<String>,
 }
 
-/// What an answer is read from.
+/// Standard output, to parse a reply from.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ReplyText {
-    /// All of it.
     Whole(String),
-    /// It is longer than any answer.
+    /// Longer than any reply.
     TooLong {
-        /// How it begins.
         beginning: String,
         /// Whether it is a JSON object with a key of a reply.
         is_reply: bool,
@@ -70,7 +65,6 @@ pub enum ReplyText {
 }
 
 impl ReplyText {
-    /// All of it, if that is there.
     pub fn whole(self) -> Option<String> {
         match self {
             Self::Whole(text) => Some(text),
@@ -80,8 +74,8 @@ impl ReplyText {
 }
 
 impl OutputCapture {
-    /// At most `limit` bytes of text; the whole into the file, up to `file_cap`, if there is to be one. `file` is where
-    /// it lies and how it is called to people.
+    /// Returns at most `limit` bytes of text. `file` is a path and its display name: the output goes there, up to
+    /// `file_cap` bytes.
     pub fn new(limit: usize, file: Option<(PathBuf, String)>, file_cap: u64) -> Self {
         Self {
             limit,
@@ -93,7 +87,6 @@ impl OutputCapture {
         }
     }
 
-    /// Takes what was printed.
     pub fn push(&mut self, stream: OutputStream, bytes: &[u8]) {
         if let Some(spool) = &mut self.spool {
             spool.write(bytes);
@@ -109,7 +102,6 @@ impl OutputCapture {
         }
     }
 
-    /// Cuts what was collected to the limit.
     pub fn finish(self) -> CapturedOutput {
         let whole = self.spool.as_ref().and_then(SpoolFile::whole_is_in);
         let (for_stdout, for_stderr) = shares(self.limit, self.stdout.wants(), self.stderr.wants());
@@ -134,7 +126,7 @@ impl OutputCapture {
     }
 }
 
-/// A text of an answer, cut to the limit like what is printed.
+/// Cuts a text of a reply to the limit, like printed output.
 pub fn limited(text: String, limit: usize, whole: Option<&str>) -> String {
     if text.len() <= limit {
         return text;
@@ -144,7 +136,7 @@ pub fn limited(text: String, limit: usize, whole: Option<&str>) -> String {
     kept.cut(limit, limit >= COUNT_MARKER_FROM, whole).0
 }
 
-/// Whole if both fit; else the smaller one whole, up to half.
+/// Splits the limit: both get all they need if it is enough, otherwise the smaller one gets up to half.
 fn shares(limit: usize, stdout: usize, stderr: usize) -> (usize, usize) {
     if stdout.saturating_add(stderr) <= limit {
         return (stdout, stderr);
@@ -153,7 +145,7 @@ fn shares(limit: usize, stdout: usize, stderr: usize) -> (usize, usize) {
     if stdout <= stderr { (smaller, limit - smaller) } else { (limit - smaller, smaller) }
 }
 
-/// The line that stands for what was left out.
+/// The line in place of the omitted bytes.
 pub fn marker(missing: u64, whole: Option<&str>) -> String {
     match whole {
         Some(whole) => format!("[… {missing} bytes left out; {whole} …]\n"),
@@ -161,7 +153,6 @@ pub fn marker(missing: u64, whole: Option<&str>) -> String {
     }
 }
 
-/// The beginning and the end of one stream.
 #[derive(Debug)]
 struct HeadTailBuffer {
     head: Vec<u8>,
@@ -192,17 +183,17 @@ impl HeadTailBuffer {
         self.kept() as u64 == self.total
     }
 
-    /// How many bytes of text it would be if nothing were left out.
+    /// Bytes of text if nothing is omitted.
     fn wants(&self) -> usize {
         if !self.is_whole() {
             return usize::MAX;
         }
         let len = lossy_len(&self.head) + lossy_len(&self.tail.bytes());
-        // A character that lies across the border is counted as two broken ones; the exact length needs one text.
+        // A character across the boundary counts as two invalid ones. The exact length needs the joined text.
         if len > self.kept() { lossy_len(&[self.head.as_slice(), &self.tail.bytes()].concat()) } else { len }
     }
 
-    /// The text within `share`, and how many bytes are missing in it.
+    /// The text cut to `share` bytes, and how many bytes it omits.
     fn cut(self, share: usize, count_marker: bool, whole: Option<&str>) -> (String, u64) {
         let is_whole = self.is_whole();
         let tail = self.tail.bytes();
@@ -215,7 +206,7 @@ impl HeadTailBuffer {
         } else {
             (&self.head[..self.head.len() - torn_end(&self.head)], &tail[torn_start(&tail)..])
         };
-        // One more for the line break before the marker.
+        // Plus one for the line break before the marker.
         let reserve = if count_marker { marker(self.total, whole).len() + 1 } else { 0 };
         let room = share.saturating_sub(reserve);
         let (mut text, shown_head) = prefix(head, room / 4);
@@ -230,7 +221,6 @@ impl HeadTailBuffer {
     }
 }
 
-/// The last bytes of a stream.
 #[derive(Debug)]
 pub struct TailBuffer {
     bytes: VecDeque<u8>,
@@ -238,12 +228,11 @@ pub struct TailBuffer {
 }
 
 impl TailBuffer {
-    /// Keeps the last `cap` bytes.
     pub fn new(cap: usize) -> Self {
         Self { bytes: VecDeque::new(), cap }
     }
 
-    /// Takes bytes, and forgets as many at the front as there are too many. Moves slices, never single bytes.
+    /// Appends bytes and drops the oldest ones beyond the capacity. Moves slices, never single bytes.
     pub fn push(&mut self, bytes: &[u8]) {
         let new = &bytes[bytes.len().saturating_sub(self.cap)..];
         let too_many = (self.bytes.len() + new.len()).saturating_sub(self.cap);
@@ -251,24 +240,21 @@ impl TailBuffer {
         self.bytes.extend(new);
     }
 
-    /// How many are kept.
     pub fn len(&self) -> usize {
         self.bytes.len()
     }
 
-    /// Whether none is kept.
     pub fn is_empty(&self) -> bool {
         self.bytes.is_empty()
     }
 
-    /// What is kept, in order.
     pub fn bytes(&self) -> Vec<u8> {
         let (front, back) = self.bytes.as_slices();
         [front, back].concat()
     }
 }
 
-/// A file that takes what it can. It is made with the first byte.
+/// A file that is created on the first write. Errors do not fail the run.
 #[derive(Debug)]
 pub struct SpoolFile {
     path: PathBuf,
@@ -280,12 +266,12 @@ pub struct SpoolFile {
 }
 
 impl SpoolFile {
-    /// Nothing is made yet. `name` is what people are told.
+    /// Creates no file yet. `name` is for messages to the user.
     pub fn new(path: PathBuf, name: String, cap: u64) -> Self {
         Self { path, name, cap, file: None, written: 0, note: None }
     }
 
-    /// Appends, up to the cap, unless something went wrong before.
+    /// Appends up to the cap, unless an earlier write failed.
     pub fn write(&mut self, bytes: &[u8]) {
         if self.note.is_some() || bytes.is_empty() {
             return;
@@ -316,7 +302,7 @@ impl SpoolFile {
         Ok(())
     }
 
-    /// How people are told where the whole is, or as much as there is.
+    /// For the user: where all of the output is, or how much of it.
     pub fn whole_is_in(&self) -> Option<String> {
         match &self.note {
             None if self.written > 0 => Some(format!("all of it: {}", self.name)),
@@ -326,8 +312,8 @@ impl SpoolFile {
     }
 }
 
-/// Only for the owner: a command may print secrets. A link that lies there is not followed: the folder may have come with a
-/// clone.
+/// Readable by the owner only, because a command can print secrets. Does not follow a link, because the folder can come
+/// from a clone.
 pub(crate) fn create(path: &Path) -> io::Result<File> {
     if let Some(folder) = path.parent() {
         fs::create_dir_all(folder)?;
@@ -340,13 +326,13 @@ fn lossy(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// How many bytes the lossy text has.
+/// The length of the lossy text in bytes.
 fn lossy_len(bytes: &[u8]) -> usize {
     let broken = char::REPLACEMENT_CHARACTER.len_utf8();
     bytes.utf8_chunks().map(|c| c.valid().len() + if c.invalid().is_empty() { 0 } else { broken }).sum()
 }
 
-/// How many bytes at the end begin a character that goes on elsewhere.
+/// How many bytes at the end are the start of an incomplete character.
 pub fn torn_end(bytes: &[u8]) -> usize {
     let lead = bytes.iter().rev().take(3).position(|b| b & 0xC0 != 0x80);
     let Some(back) = lead.map(|i| i + 1) else { return 0 };
@@ -359,13 +345,13 @@ pub fn torn_end(bytes: &[u8]) -> usize {
     if needed > back { back } else { 0 }
 }
 
-/// How many bytes at the start end a character that began elsewhere.
+/// How many bytes at the start are the end of a character that began earlier.
 pub fn torn_start(bytes: &[u8]) -> usize {
     bytes.iter().take(3).take_while(|b| **b & 0xC0 == 0x80).count()
 }
 
-/// The longest beginning whose text has at most `room` bytes, to the end of a line if one is near; and how many
-/// bytes of the original it stands for.
+/// The longest prefix whose text has at most `room` bytes, cut at a line end if one is near, and how many original
+/// bytes it covers.
 fn prefix(bytes: &[u8], room: usize) -> (String, usize) {
     let mut text = String::new();
     let mut taken = 0;
@@ -383,7 +369,7 @@ fn prefix(bytes: &[u8], room: usize) -> (String, usize) {
             taken += chunk.invalid().len();
         }
     }
-    // Only valid text is given back, so that text and bytes stay the same length.
+    // Cut back over valid text only, where text and original bytes have the same length.
     if taken < bytes.len()
         && let Some(line_end) = text.rfind('\n').map(|i| i + 1)
         && line_end >= text.len() - text.len() / 4
@@ -395,10 +381,10 @@ fn prefix(bytes: &[u8], room: usize) -> (String, usize) {
     (text, taken)
 }
 
-/// The longest end whose text has at most `room` bytes, from the start of a line if one is near; and how many bytes
-/// of the original it stands for.
+/// The longest suffix whose text has at most `room` bytes, cut at a line start if one is near, and how many original
+/// bytes it covers.
 fn suffix(bytes: &[u8], room: usize) -> (String, usize) {
-    // A text is never shorter than its bytes, so what lies further back cannot fit.
+    // The text is never shorter than its bytes, so bytes further back cannot fit.
     let mut from = bytes.len() - bytes.len().min(room);
     if from > 0 {
         from += torn_start(&bytes[from..]);

@@ -1,13 +1,13 @@
 //! Files that an agent must not change: creel's own folder, the config in use, git's config and hooks, and the paths
 //! under `protect:`.
 //!
-//! Owns which files these are, whether a path leads to one of them, and what they look like before and after a turn. Does
-//! not decide what follows: see [`crate::engine::session::tamper`].
+//! Owns which files these are, whether a path leads to one of them, and their fingerprints before and after a turn.
+//! Does not decide the consequences: see [`crate::engine::session::tamper`].
 //!
 //! # Invariants
-//! - A path is judged by where it leads: links, `..`, another spelling of the same name and hard links make no difference.
-//! - A look at the watched files costs a few dozen system calls, and reads a file again only if its metadata changed.
-//! - What creel itself, other sessions of the project and other verbs of creel write is not watched.
+//! - A path is judged by the file that it leads to: links, `..`, other spellings and hard links make no difference.
+//! - Checking the watched files costs a few dozen system calls, and reads a file again only if its metadata changed.
+//! - Files that creel itself, other sessions of the project or other creel commands write are not watched.
 
 mod fingerprints;
 mod git;
@@ -25,48 +25,42 @@ pub use crate::process::path_guard::fingerprints::FileFingerprints;
 use git::GitFolders;
 pub use protected::ProtectedScan;
 
-/// creel's own folder in a project.
 const CREEL: &str = ".creel";
-/// git's own folder in a project, or the file that leads to it.
+/// Git's folder in a project, or the file that names it.
 const GIT: &str = ".git";
-/// No more of a watched file is compared.
+/// Larger watched files are compared by metadata.
 const COMPARED: u64 = 1 << 20;
-/// No more files of a folder with git's hooks are watched.
+/// The maximum number of git hooks to watch.
 const HOOKS_MAX: usize = 200;
 
-/// The files that an agent must not change.
 #[derive(Debug, Default)]
 pub struct PathGuard {
     root: PathBuf,
     session_dir: PathBuf,
-    /// The config files in use, without links.
+    /// Without links.
     config: Vec<PathBuf>,
     git: Option<GitFolders>,
     protect: Vec<String>,
 }
 
-/// Why creel does not write a file for an agent. The words go to the agent.
+/// Why creel does not write a file for an agent. The agent sees the message.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum GuardRefusal {
-    /// creel's own folder.
     #[error("it is in creel's own folder `.creel`, which creel never changes for an agent")]
     Creel,
-    /// A config file in use.
     #[error("it is the config of this session, which creel never changes for an agent")]
     Config,
-    /// git's own folder.
     #[error("it is in git's own folder `.git`, where creel never writes for an agent; use git commands")]
     Git,
-    /// A path under `protect:`.
+    /// The pattern that matches.
     #[error("the user's config protects it (`protect: {0}`)")]
     Protected(String),
 }
 
-/// Tells a file from every other one.
+/// Device and inode.
 type FileId = (u64, u64);
 
 impl PathGuard {
-    /// The guard of a session.
     pub fn new(root: &Path, session_dir: &Path, config: &[PathBuf], protect: &[String]) -> Self {
         let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
         let root = real(root);
@@ -79,12 +73,11 @@ impl PathGuard {
         }
     }
 
-    /// The patterns under `protect:`.
     pub fn protect(&self) -> &[String] {
         &self.protect
     }
 
-    /// Why a file is not written. `real` is where the path leads: links followed, as far as there is something.
+    /// Why creel must not write this file. `real` is the path with its links resolved, as far as it exists.
     pub fn refuses(&self, real: &Path) -> Option<GuardRefusal> {
         let inside = real.strip_prefix(&self.root).unwrap_or(real);
         let has = |name: &str| inside.iter().any(|part| part.to_string_lossy().eq_ignore_ascii_case(name));
@@ -116,21 +109,21 @@ impl PathGuard {
         self.session_dir.join("journal.jsonl")
     }
 
-    /// Where the session's folder keeps what a turn began with.
+    /// Where the session's folder stores the baseline of a turn.
     pub fn baseline_file(&self) -> PathBuf {
         self.session_dir.join("baseline.json")
     }
 
-    /// The watched files as they are now. A file that did not change since the last look is not read again.
+    /// The watched files now. A file whose metadata did not change is not read again.
     pub fn look(&self, cache: &mut FingerprintCache) -> FileFingerprints {
         let git = self.git.as_ref().map(GitFolders::watched).unwrap_or_default();
         let files = self.config.iter().cloned().chain(git);
         let mut seen = BTreeMap::new();
         for path in files {
-            // Followed: where a link leads to is part of what the file says.
+            // Follow links: the target is part of the file's content.
             let Ok(meta) = fs::metadata(&path) else { continue };
             let stamp = WatchStamp::of(&meta);
-            // Of the mode, only whether the file can be run counts.
+            // Of the mode, only whether the file is executable counts.
             let print = cache.known(&path, stamp).unwrap_or_else(|| {
                 FileFingerprint::new(&content_of(&path, &meta), if meta.mode() & 0o111 == 0 { 0 } else { 0o111 })
             });
@@ -140,7 +133,7 @@ impl PathGuard {
         FileFingerprints(cache.0.iter().map(|(path, (_, print))| (self.name(path), print.clone())).collect())
     }
 
-    /// Those of the watched files that no question about trust covers: git's, but not the config.
+    /// The watched files of git. The config is excluded because creel asks the user to trust a changed config.
     pub fn without_config(&self, watched: &FileFingerprints) -> FileFingerprints {
         let config: Vec<String> = self.config.iter().map(|path| self.name(path)).collect();
         watched.only(|name| !config.iter().any(|config| config == name))
@@ -151,7 +144,7 @@ impl PathGuard {
     }
 }
 
-/// What the last look found, which saves reading.
+/// The last result, to avoid reading unchanged files.
 #[derive(Debug, Default)]
 pub struct FingerprintCache(BTreeMap<PathBuf, (WatchStamp, FileFingerprint)>);
 
@@ -161,7 +154,7 @@ impl FingerprintCache {
     }
 }
 
-/// Metadata that changes with every change of a file, whatever a program does to its times.
+/// Metadata that changes with every change of a file, even if a program resets its times.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct WatchStamp {
     id: FileId,
@@ -183,7 +176,7 @@ impl WatchStamp {
     }
 }
 
-/// The content of a small file; of anything else, its metadata stand for it.
+/// The content of a small file. For any other file, its metadata.
 fn content_of(path: &Path, meta: &Metadata) -> Vec<u8> {
     let whole = meta.is_file() && meta.len() <= COMPARED;
     let read = || fs::read(path).ok();

@@ -1,9 +1,9 @@
-//! A process that stays while it is needed: it is talked to over its standard streams.
+//! A long-running process that creel talks to over its standard streams.
 //!
-//! Owns its start and its end. What goes over the streams is the caller's affair.
+//! Owns its start and its end. The caller defines what goes over the streams.
 //!
 //! # Invariants
-//! - When it was ended, or is dropped, nothing that it started is left.
+//! - After its end or its drop, nothing that it started is left.
 
 use std::{path::PathBuf, process::Stdio, time::Duration};
 
@@ -15,36 +15,29 @@ use tokio::{
 use super::{children, sweep};
 use crate::process::run::{self, GRACE, ProcessEnd, ProcessGroup, ProcessGroupGuard};
 
-/// How long it may take to end by itself once nobody talks to it any more.
+/// How long it gets to exit by itself after its input was closed.
 const GOODBYE: Duration = Duration::from_millis(1_500);
-/// How long the system may take to tell how it ended.
+/// How long to wait for its exit status.
 const REAP: Duration = Duration::from_millis(500);
 
-/// What to start.
 #[derive(Debug, Clone)]
 pub struct PipedProcessSpec {
     /// For `sh -c`.
     pub command: String,
-    /// Where it runs.
     pub cwd: PathBuf,
-    /// What is set on top of our own environment.
+    /// Added to creel's own environment.
     pub env: Vec<(String, String)>,
-    /// What its `CREEL_MARK` is.
+    /// The value of its `CREEL_MARK`.
     pub mark: String,
 }
 
-/// The streams of a companion, seen from its side.
 #[derive(Debug)]
 pub struct PipedStreams {
-    /// What it reads.
     pub stdin: ChildStdin,
-    /// What it prints.
     pub stdout: ChildStdout,
-    /// What it complains.
     pub stderr: ChildStderr,
 }
 
-/// A process that stays.
 #[derive(Debug)]
 pub struct PipedProcess {
     child: Child,
@@ -52,7 +45,6 @@ pub struct PipedProcess {
 }
 
 impl PipedProcess {
-    /// Starts it.
     pub fn start(spec: PipedProcessSpec) -> Result<(Self, PipedStreams), String> {
         let mut command = run::shell(&spec.command, &spec.cwd, &spec.env, &spec.mark);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -64,28 +56,27 @@ impl PipedProcess {
         Ok((Self { child, guard }, PipedStreams { stdin, stdout, stderr }))
     }
 
-    /// The group that it leads.
     pub fn group(&self) -> ProcessGroup {
         self.guard.group
     }
 
-    /// Waits until the process itself has ended. What it started may hold its streams open for longer.
+    /// Waits until the process itself has ended. Its children can keep its streams open for longer.
     pub async fn exited(&mut self) {
         let _ = self.child.wait().await;
     }
 
-    /// Whether the process itself has ended.
+    /// Ignores its children.
     pub fn has_exited(&mut self) -> bool {
         !matches!(self.child.try_wait(), Ok(None))
     }
 
-    /// How it ended, if it has.
+    /// How it ended. None if it still runs after a short wait.
     pub async fn ended(&mut self) -> Option<ProcessEnd> {
         timeout(REAP, self.child.wait()).await.ok().map(run::describe)
     }
 
-    /// Waits a moment for it to go by itself, which most do once their input is closed, then ends all that is left: TERM,
-    /// grace, KILL.
+    /// Waits a moment for it to exit by itself, as most programs do once their input is closed. Then ends everything
+    /// that is left: TERM, grace, KILL.
     pub async fn end(&mut self) {
         let _ = timeout(GOODBYE, self.child.wait()).await;
         sweep::end_all(&self.guard.mark, &[self.guard.group], GRACE).await;

@@ -1,10 +1,10 @@
-//! The system's list of processes, where there is one.
+//! The system's list of processes, where available.
 //!
-//! Owns what is read from `/proc`. Does not decide which processes are ours: see [`super::sweep`].
+//! Owns reading `/proc`. Does not decide which processes belong to creel: see [`super::sweep`].
 //!
 //! # Invariants
-//! - A process is the same one only if its number and its start time are the same. Numbers are used again.
-//! - Without a list, nothing is guessed: no start time is known, and no process is found.
+//! - Two processes are the same only if pid and start time are equal, because the system reuses pids.
+//! - Without a list, no start time is known and no process is found.
 
 use std::{
     fs::{self, File},
@@ -14,20 +14,18 @@ use std::{
 
 use rustix::process::getpid;
 
-/// Where the list of processes comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ProcessTable {
-    /// `/proc`, as on Linux.
+    /// As on Linux.
     ProcFs,
-    /// Nowhere: another system, or a Linux without `/proc`.
+    /// Another system, or Linux without `/proc`.
     Absent,
 }
 
-/// What the system reports about a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ProcessStat {
     pub(crate) pid: i32,
-    /// It has ended, and its parent has not waited for it yet.
+    /// It has ended, and its parent has not reaped it yet.
     pub(crate) dead: bool,
     pub(crate) parent: i32,
     pub(crate) group: i32,
@@ -37,7 +35,6 @@ pub(crate) struct ProcessStat {
 }
 
 impl ProcessTable {
-    /// The list of this system.
     pub fn of_system() -> Self {
         static FOUND: OnceLock<ProcessTable> = OnceLock::new();
         *FOUND.get_or_init(|| {
@@ -46,8 +43,8 @@ impl ProcessTable {
         })
     }
 
-    /// Whether a shell could bring this process back after a stop: some process above its group shares its terminal
-    /// session. The kernel asks the same before it lets a terminal stop a process.
+    /// Whether a shell can resume this process after a stop: a process above its group must be in the same terminal
+    /// session. The kernel checks the same before a terminal stops a process.
     pub fn is_under_a_shell(self) -> bool {
         let Some(own) = self.stat(getpid().as_raw_nonzero().get()) else { return self == Self::Absent };
         let mut above = self.stat(own.parent);
@@ -57,7 +54,7 @@ impl ProcessTable {
         above.is_some_and(|parent| parent.session == own.session)
     }
 
-    /// All processes. Not a moment's picture: some may start or end while the list is read.
+    /// All processes. Not atomic: processes can start or end while the list is read.
     pub(crate) fn all(self) -> Vec<ProcessStat> {
         match self {
             Self::ProcFs => {
@@ -68,18 +65,17 @@ impl ProcessTable {
         }
     }
 
-    /// One process.
     pub(crate) fn stat(self, pid: i32) -> Option<ProcessStat> {
         if self == Self::Absent {
             return None;
         }
-        // One read into a buffer that is always large enough. Reading a file of unknown size would take six.
+        // One read into a buffer that is always large enough. Reading a file of unknown size needs six calls.
         let mut line = [0; 4096];
         let length = File::open(format!("/proc/{pid}/stat")).ok()?.read(&mut line).ok()?;
         parse_stat(&line[..length])
     }
 
-    /// The environment that a process was started with. Those of other users cannot be read.
+    /// The initial environment of a process. None for other users' processes.
     pub(crate) fn environ(self, pid: i32) -> Option<Vec<u8>> {
         match self {
             Self::ProcFs => fs::read(format!("/proc/{pid}/environ")).ok(),
@@ -88,7 +84,7 @@ impl ProcessTable {
     }
 }
 
-/// The name in parentheses is chosen by the process, so we look for the last one that closes.
+/// The process chooses the name in parentheses, so this searches for the last `)`.
 fn parse_stat(line: &[u8]) -> Option<ProcessStat> {
     let line = String::from_utf8_lossy(line);
     let (before, after) = line.rsplit_once(')')?;

@@ -1,11 +1,11 @@
-//! The project's folder, and what lies in it.
+//! Opens files in the project's folder.
 //!
-//! Owns the way from a name to an open file. Does not know who asks, or what for.
+//! Owns the way from a path to an open file. Does not know the caller or its purpose.
 //!
 //! # Invariants
-//! - Nothing outside the project's folder is opened, whatever links there are, also if somebody changes them at the same
-//!   time.
-//! - Only regular files are read: a pipe holds nobody.
+//! - Nothing outside the project's folder is opened, whatever links there are, even if another process changes them at
+//!   the same time.
+//! - Only regular files are read, so a named pipe cannot block creel.
 
 use std::{
     ffi::OsStr,
@@ -20,31 +20,26 @@ use rustix::{
     io::Errno,
 };
 
-/// Why something is not opened.
 #[derive(Debug)]
 pub enum OpenError {
     /// It leads out of the project's folder.
     Outside,
-    /// It is not there.
     Missing,
-    /// It is a folder, a pipe, or the like.
+    /// A folder, a pipe or similar.
     NotAFile,
-    /// It has so many bytes, more than are read.
+    /// The size in bytes, which is above the limit.
     TooLarge(u64),
-    /// The system says no.
     Io(io::Error),
 }
 
-/// How a path is followed without following links.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PathWalk {
-    /// By the kernel in one call, where it can do that (`openat2` of Linux); otherwise step by step.
+    /// One kernel call where available (`openat2` on Linux), otherwise step by step.
     OneCall,
     /// One folder after the other.
     StepByStep,
 }
 
-/// The project's folder.
 #[derive(Debug, Clone)]
 pub struct ProjectDir {
     root: PathBuf,
@@ -52,22 +47,21 @@ pub struct ProjectDir {
 }
 
 impl ProjectDir {
-    /// Links on the way to the folder itself are the person's own.
+    /// Follows links on the way to the folder itself: the user made those.
     pub fn new(root: &Path) -> Self {
         Self::with_walk(root, PathWalk::OneCall)
     }
 
-    /// The same with a chosen way to follow paths.
     pub fn with_walk(root: &Path, walk: PathWalk) -> Self {
         Self { root: root.canonicalize().unwrap_or_else(|_| root.to_owned()), walk }
     }
 
-    /// The folder, without links.
+    /// Without links.
     pub fn root(&self) -> &Path {
         &self.root
     }
 
-    /// Reads a whole file, if it has at most `max` bytes.
+    /// Reads a whole file of at most `max` bytes.
     pub fn read(&self, path: &Path, max: u64) -> Result<Vec<u8>, OpenError> {
         let file = self.open(&self.inside(path)?, OFlags::RDONLY)?;
         let size = size(&file)?;
@@ -75,19 +69,19 @@ impl ProjectDir {
             return Err(OpenError::TooLarge(size));
         }
         let mut bytes = Vec::new();
-        // It may have grown meanwhile.
+        // The file can have grown since the check.
         file.take(max + 1).read_to_end(&mut bytes)?;
         if bytes.len() as u64 > max { Err(OpenError::TooLarge(bytes.len() as u64)) } else { Ok(bytes) }
     }
 
-    /// A folder in the project's folder, or that itself.
+    /// A folder in the project, or the project's folder if `path` is None.
     pub fn folder(&self, path: Option<&Path>) -> Result<PathBuf, OpenError> {
         let Some(path) = path else { return Ok(self.root.clone()) };
         let real = self.root.join(path).canonicalize()?;
         if real.starts_with(&self.root) { Ok(real) } else { Err(OpenError::Outside) }
     }
 
-    /// Where a path really leads: links followed, and checked. The file itself need not be there.
+    /// Resolves the links in a path and checks that it stays inside. The file itself need not exist.
     pub fn inside(&self, path: &Path) -> Result<PathBuf, OpenError> {
         let wanted = self.root.join(path);
         let real = match wanted.canonicalize() {
@@ -103,10 +97,10 @@ impl ProjectDir {
         if real.starts_with(&self.root) && real != self.root { Ok(real) } else { Err(OpenError::Outside) }
     }
 
-    /// Opens what [`Self::inside`] found. Links are followed no more: one that appeared in between is refused.
+    /// Opens a path that [`Self::inside`] resolved. Refuses links, because one could have appeared since.
     pub fn open(&self, place: &Path, flags: OFlags) -> Result<File, OpenError> {
         let flags = flags | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOFOLLOW;
-        // A mode beside a file that is not to be made is an error.
+        // `openat2` rejects a mode unless it creates the file.
         let mode = if flags.contains(OFlags::CREATE) { Mode::from_raw_mode(0o666) } else { Mode::empty() };
         let beneath = place.strip_prefix(&self.root).map_err(|_| OpenError::Outside)?;
         let root = File::options().read(true).custom_flags(OFlags::DIRECTORY.bits().cast_signed()).open(&self.root)?;
@@ -116,7 +110,7 @@ impl ProjectDir {
             let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
             match rustix::fs::openat2(&root, beneath, flags, mode, resolve) {
                 Ok(file) => return Ok(file.into()),
-                // An old kernel, or one that forbids it.
+                // An old kernel, or one that forbids the call.
                 Err(Errno::NOSYS | Errno::PERM) => {}
                 Err(Errno::LOOP | Errno::XDEV) => return Err(OpenError::Outside),
                 Err(error) => return Err(io::Error::from(error).into()),
@@ -126,7 +120,7 @@ impl ProjectDir {
     }
 }
 
-/// A folder on the way to a file: it need not be readable, where the system can open it without reading.
+/// Flags for a folder on the way to a file. With `O_PATH`, the folder need not be readable.
 const STEP: OFlags = {
     let flags = OFlags::DIRECTORY.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
     #[cfg(target_os = "linux")]
@@ -134,7 +128,7 @@ const STEP: OFlags = {
     flags
 };
 
-/// Opens every folder on the way by its own name and follows no link, so that nothing can be put in between.
+/// Opens each folder on the way by name and follows no link, so that no link can be inserted.
 fn open_step_by_step(root: OwnedFd, beneath: &Path, flags: OFlags, mode: Mode) -> Result<File, OpenError> {
     let mut names = Vec::new();
     for component in beneath.components() {
@@ -149,7 +143,7 @@ fn open_step_by_step(root: OwnedFd, beneath: &Path, flags: OFlags, mode: Mode) -
     openat(&folder, name, flags, mode).map(Into::into).map_err(|error| barred(&folder, name, error))
 }
 
-/// Why a name in a folder cannot be opened. Systems differ in how they refuse a link.
+/// Systems report a refused link with different errors, so this checks for a link itself.
 fn barred(folder: &OwnedFd, name: &OsStr, error: Errno) -> OpenError {
     let meta = statat(folder, name, AtFlags::SYMLINK_NOFOLLOW);
     if meta.is_ok_and(|meta| FileType::from_raw_mode(meta.st_mode) == FileType::Symlink) {
@@ -158,7 +152,7 @@ fn barred(folder: &OwnedFd, name: &OsStr, error: Errno) -> OpenError {
     io::Error::from(error).into()
 }
 
-/// How many bytes a file has, if it is one.
+/// The size in bytes of a regular file.
 pub fn size(file: &File) -> Result<u64, OpenError> {
     let meta = file.metadata()?;
     if meta.is_file() { Ok(meta.len()) } else { Err(OpenError::NotAFile) }

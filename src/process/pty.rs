@@ -1,13 +1,13 @@
-//! A terminal for a command that insists on one.
+//! A terminal for a command that needs one.
 //!
-//! Owns the size and the modes of the terminal, and how text is typed into it. Does not run the command to its end:
-//! see [`super::run`].
+//! Owns the size and the modes of the terminal, and how text is typed into it. Does not run the command to its end: see
+//! [`super::run`].
 //!
-//! The terminal becomes the command's controlling one, so that `/dev/tty` works and closing it hangs up. That takes a
-//! call between `fork` and `exec`, which no code without `unsafe` can make; the crate `pty-process` makes it.
+//! The terminal becomes the command's controlling terminal, so `/dev/tty` works and closing it sends a hangup. That
+//! needs a call between `fork` and `exec`, which is `unsafe`; the crate `pty-process` makes it.
 //!
 //! # Invariants
-//! - What is typed arrives as it is, and nothing of it is printed by the terminal itself.
+//! - The command receives typed text unchanged, and the terminal does not echo it.
 
 use std::{env, io};
 
@@ -19,19 +19,19 @@ use tokio::process::{Child, Command};
 
 const ROWS: u16 = 40;
 const COLUMNS: u16 = 120;
-/// What ends the input, at the start of a line; elsewhere it hands over the line as it is.
+/// Ends the input at the start of a line. Elsewhere it submits the line without a newline.
 const END_OF_INPUT: u8 = 4;
-/// What switches a special character off.
+/// Disables a special character.
 const OFF: u8 = if cfg!(target_os = "linux") { 0 } else { 0xff };
-/// What a command is told that runs where there is no usable terminal.
+/// `TERM` for the command if creel has no usable one.
 const TERM: &str = "xterm-256color";
 
-/// The longest line that a terminal takes, without its end. It drops the rest of a longer one.
+/// The longest line that a terminal accepts, without its newline. It drops the rest of a longer line.
 pub const LINE_MAX: usize = if cfg!(target_os = "linux") { 4095 } else { 1023 };
 
-/// The text as it is typed, up to the end of the input; nothing, if a line of it is too long for a terminal.
+/// The bytes to type, including the end of input. None if a line is too long for a terminal.
 pub fn typed(text: &str) -> Option<Vec<u8>> {
-    // It has no meaning in a text, and would end it.
+    // This character has no meaning in a text, and would end it.
     let mut bytes: Vec<u8> = text.bytes().filter(|byte| *byte != END_OF_INPUT).collect();
     if bytes.split(|byte| *byte == b'\n').any(|line| line.len() > LINE_MAX) {
         return None;
@@ -43,7 +43,7 @@ pub fn typed(text: &str) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-/// Starts the command on a new terminal, as the leader of a session of its own.
+/// Starts the command on a new terminal, as the leader of its own session.
 pub(super) fn spawn(mut command: Command) -> io::Result<(Child, Pty)> {
     let (outside, inside) = pty_process::open().map_err(to_io)?;
     outside.resize(Size::new(ROWS, COLUMNS)).map_err(to_io)?;
@@ -55,8 +55,8 @@ pub(super) fn spawn(mut command: Command) -> io::Result<(Child, Pty)> {
     Ok((child, outside))
 }
 
-/// No echo, no keys with a meaning but the end of the input, no line end becomes another. Lines stay, since only they
-/// have an end of input.
+/// Disables echo, special keys except the end of input, and line-end conversion. Line mode stays on, because only line
+/// mode has an end of input.
 fn quiet(terminal: &Pts) -> io::Result<()> {
     let mut modes: Termios = tcgetattr(terminal)?;
     modes.local_modes.remove(LocalModes::ECHO | LocalModes::ECHONL | LocalModes::ISIG | LocalModes::IEXTEN);

@@ -1,11 +1,11 @@
-//! Watches output that may be too long to keep, and says whether it is a JSON reply.
+//! Scans output that can be too long to store for a JSON reply.
 //!
 //! Owns the search for the keys of a reply. Does not read their values: see [`crate::hooks::reply::parse`].
 //!
 //! # Invariants
-//! - Memory is constant, whatever is printed.
-//! - Only keys of the outermost object count, and only if that object is all there is: a log of JSON lines is no reply,
-//!   even if its lines have a `reason`.
+//! - Memory is constant, whatever the command prints.
+//! - Only keys of the outermost object count, and only if the output is that object alone: a log of JSON lines is not a
+//!   reply, even if its lines have a `reason`.
 
 /// The keys that make an object a reply.
 pub const REPLY_KEYS: &[&str] = &[
@@ -19,37 +19,34 @@ pub const REPLY_KEYS: &[&str] = &[
     "continue",
     "stopReason",
 ];
-/// The longest key that is worth comparing.
+/// Longer keys are not compared.
 const LONGEST_KEY: usize = 32;
 
-/// Reads one stream of bytes, piece by piece.
+/// Reads one stream of bytes, chunk by chunk.
 #[derive(Debug, Default)]
 pub struct ReplyScan {
     place: ScanPosition,
     depth: usize,
     in_string: bool,
     after_backslash: bool,
-    /// The string that was read last, as far as it could be a key.
+    /// The last string, up to the length of the longest key.
     string: Vec<u8>,
     found: bool,
 }
 
-/// Where the scan is in the output.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 enum ScanPosition {
-    /// Nothing but white space so far.
+    /// Only white space so far.
     #[default]
     Before,
-    /// In the outermost object.
     Inside,
     /// The object was closed, and nothing followed.
     After,
-    /// It is not one object.
+    /// The output is not a single object.
     Elsewhere,
 }
 
 impl ReplyScan {
-    /// Takes the next piece of the output.
     pub fn push(&mut self, bytes: &[u8]) {
         for byte in bytes {
             match self.place {
@@ -62,7 +59,7 @@ impl ReplyScan {
         }
     }
 
-    /// Whether the output is one JSON object, finished or cut off, that has a key of a reply.
+    /// Whether the output is one JSON object, complete or cut off, with a key of a reply.
     pub fn is_reply(&self) -> bool {
         self.found && self.place != ScanPosition::Elsewhere
     }

@@ -1,13 +1,13 @@
-//! Runs one command line to its end, whatever it does.
+//! Runs one command line to its end.
 //!
-//! Owns the process group, the three streams, the timeout and the cancelling of one `sh -c`, or of one program without
-//! a shell. Does not keep output (see [`super::output`]) and does not know what the command is for.
+//! Owns the process group, the three streams, the timeout and the cancellation of one `sh -c`, or of one program
+//! without a shell. Does not store output (see [`super::output`]) and does not know the command's purpose.
 //!
 //! # Invariants
-//! - What was printed reaches the watch, in the order of each stream, also when the command is ended by force.
-//! - When [`run`] is over because of time or a cancel, or its future is dropped, nothing that the command started is
-//!   left. A command that ended by itself may leave something in the background; the caller has its [`ProcessGroup`].
-//! - A command that never reads its input, or leaves its output open in the background, holds nobody.
+//! - All output reaches the observer, in the order of each stream, even if the command is killed.
+//! - After a timeout, a cancellation or a drop of the future of [`run`], nothing that the command started is left. A
+//!   command that ended by itself can leave processes in the background; the caller has its [`ProcessGroup`].
+//! - A command that never reads its input, or leaves its output open in the background, does not block creel.
 
 use std::{
     io,
@@ -35,15 +35,15 @@ use super::{
 use crate::process::pty;
 use streams::{LARGE_BUFFER, ProcessInput, ProcessOutput, input_for, write};
 
-/// The shell, by its path: looking for it on `PATH` costs a failed call for every folder before the right one, and what a
-/// project puts on `PATH` must not stand in for it.
+/// An absolute path: a search on `PATH` costs a failed call per folder, and a project must not replace the shell
+/// through `PATH`.
 const SHELL: &str = "/bin/sh";
 
-/// After the command ended: how long its output may be silent while somebody still holds it open.
+/// After the command ended: how long to wait for output while a background process keeps the pipe open.
 const DRAIN_QUIET: Duration = Duration::from_millis(50);
-/// After the command ended: how long we read at most from what it left in the background.
+/// After the command ended: how long to read output of background processes at most.
 const DRAIN_TOTAL: Duration = Duration::from_millis(500);
-/// What a command is told by us and must not hear from an outer session.
+/// Variables that creel sets. A command must not inherit them from an outer session.
 const OURS: &[&str] = &[
     "CREEL_SESSION",
     "CREEL_PROJECT",
@@ -59,94 +59,77 @@ const OURS: &[&str] = &[
     "CREEL_MCP",
 ];
 
-/// What to run, and how long.
 #[derive(Debug, Clone)]
 pub struct ProcessSpec {
     /// For `sh -c`.
     pub command: String,
-    /// Where it runs.
     pub cwd: PathBuf,
-    /// What is set on top of our own environment. NUL bytes are dropped: no variable can hold one.
+    /// Added to creel's own environment. NUL bytes are dropped: a variable cannot contain one.
     pub env: Vec<(String, String)>,
-    /// What it can read.
     pub stdin: Vec<u8>,
-    /// How long it may take; as long as it likes if absent.
+    /// No limit if None.
     pub timeout: Option<Duration>,
-    /// How long it may take to end after TERM.
+    /// How long it gets to end after TERM.
     pub grace: Duration,
-    /// What its `CREEL_MARK` is; unique to this run, or a sweep would end others too.
+    /// The value of its `CREEL_MARK`. It must be unique to this run, or a sweep would end other runs too.
     pub mark: String,
 }
 
-/// A program to run without a shell: no character of an argument has a meaning.
+/// A program to run without a shell: no character in an argument is special.
 #[derive(Debug, Clone)]
 pub struct ProgramSpec {
-    /// Its name, looked for on the `PATH` that it is given, or its path.
+    /// A path, or a name that is searched on the program's own `PATH`.
     pub program: String,
-    /// Its arguments.
     pub args: Vec<String>,
-    /// Where it runs.
     pub cwd: PathBuf,
-    /// What is set on top of our own environment.
+    /// Added to creel's own environment.
     pub env: Vec<(String, String)>,
-    /// What it must not hear of our own environment.
+    /// Variables to remove from the environment.
     pub unset: &'static [&'static str],
-    /// What it can read.
     pub stdin: Vec<u8>,
-    /// How long it may take; as long as it likes if absent.
+    /// No limit if None.
     pub timeout: Option<Duration>,
-    /// What its `CREEL_MARK` is; unique to this run.
+    /// The value of its `CREEL_MARK`. It must be unique to this run.
     pub mark: String,
 }
 
-/// How long a command may usually take to end after TERM.
+/// The default time that a command gets to end after TERM.
 pub const GRACE: Duration = Duration::from_secs(2);
 
-/// How it ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ProcessEnd {
-    /// It exited with this code.
     Exit(i32),
-    /// A signal ended it.
     Signal(i32),
-    /// It took too long, and was ended.
     TimedOut,
-    /// It was cancelled, and was ended.
     Cancelled,
-    /// It could not be started, and why.
+    /// With the reason.
     SpawnFailed(String),
 }
 
-/// Where something was printed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum OutputStream {
-    /// Standard output.
     Stdout,
-    /// Standard error.
     Stderr,
 }
 
-/// Sees what a command does while it runs. Must not wait: the command is held meanwhile.
+/// Observes a command while it runs. Must not block, because the command waits meanwhile.
 pub trait ProcessObserver: Send {
-    /// It runs, in this group.
     fn started(&mut self, group: ProcessGroup);
-    /// It printed something.
     fn output(&mut self, stream: OutputStream, bytes: &[u8]);
 }
 
-/// Runs the command and waits for its end.
 pub async fn run(spec: ProcessSpec, watch: &mut dyn ProcessObserver, cancel: &CancellationToken) -> ProcessEnd {
     attend(spec.timeout, || RunningProcess::start(spec), watch, cancel).await
 }
 
-/// The same for a program without a shell.
+/// Like [`run`], for a program without a shell.
 pub async fn run_program(spec: ProgramSpec, watch: &mut dyn ProcessObserver, cancel: &CancellationToken) -> ProcessEnd {
     attend(spec.timeout, || RunningProcess::start_program(spec), watch, cancel).await
 }
 
-/// The same on a terminal of its own. What it prints is one stream then, standard output, and its input is what is
-/// typed: see [`pty::typed`]. What it leaves in the background hears that the terminal hangs up.
+/// Like [`run`], on a terminal of its own. All output is standard output then, and the input is typed: see
+/// [`pty::typed`]. Processes that it leaves in the background receive a hangup.
 pub async fn run_on_terminal(
     spec: ProcessSpec,
     watch: &mut dyn ProcessObserver,
@@ -176,7 +159,7 @@ async fn attend(
             None => std::future::pending().await,
         }
     };
-    // In this order, so that a flood of output cannot put off the end.
+    // In this order, so that a flood of output cannot delay the end.
     tokio::select! {
         biased;
         () = cancel.cancelled() => {
@@ -195,14 +178,14 @@ async fn attend(
     }
 }
 
-/// A command line for the shell, in a group of its own, marked as ours.
+/// A shell command line in its own process group, with creel's mark.
 pub(super) fn shell(line: &str, cwd: &Path, env: &[(String, String)], mark: &str) -> Command {
     let mut command = bare_shell(line, cwd, env, mark);
     command.process_group(0);
     command
 }
 
-/// The same without a group: one that gets a terminal becomes the leader of a session, which the leader of a group cannot.
+/// Without a group: a command with a terminal becomes a session leader, which a group leader cannot.
 fn bare_shell(line: &str, cwd: &Path, env: &[(String, String)], mark: &str) -> Command {
     let mut command = Command::new(SHELL);
     command.arg("-c").arg(line);
@@ -210,7 +193,7 @@ fn bare_shell(line: &str, cwd: &Path, env: &[(String, String)], mark: &str) -> C
     command
 }
 
-/// Says where it runs, and in which environment.
+/// Sets the working directory, the environment and the mark.
 fn marked(command: &mut Command, cwd: &Path, env: &[(String, String)], mark: &str) {
     command.current_dir(cwd);
     for name in OURS {
@@ -222,7 +205,7 @@ fn marked(command: &mut Command, cwd: &Path, env: &[(String, String)], mark: &st
     command.env(MARK, sweep::marked(mark));
 }
 
-/// Ends the group, and whatever left it, if nobody came to see the end.
+/// On drop, kills the group and the processes that left it, unless the run ended regularly.
 #[derive(Debug)]
 pub(super) struct ProcessGroupGuard {
     pub(super) group: ProcessGroup,
@@ -232,12 +215,11 @@ pub(super) struct ProcessGroupGuard {
 }
 
 impl ProcessGroupGuard {
-    /// Watches over a process that was just started.
     pub(super) fn of(entry: ChildEntry, mark: String) -> Self {
         Self { group: entry.group(), mark, armed: true, _entry: entry }
     }
 
-    /// Somebody saw the end.
+    /// The run ended regularly: there is nothing to kill on drop.
     pub(super) fn disarm(&mut self) {
         self.armed = false;
     }
@@ -262,7 +244,6 @@ struct RunningProcess {
     guard: ProcessGroupGuard,
 }
 
-/// What one look at the streams found.
 enum ProcessProgress {
     Read(OutputStream, usize),
     Wrote,
@@ -279,7 +260,7 @@ impl RunningProcess {
 
     fn start_program(spec: ProgramSpec) -> Result<Self, String> {
         let mut command = Command::new(&spec.program);
-        // An argument cannot hold a NUL byte.
+        // An argument cannot contain a NUL byte.
         command.args(spec.args.iter().map(|arg| arg.replace('\0', ""))).process_group(0);
         for name in spec.unset {
             command.env_remove(name);
@@ -312,7 +293,7 @@ impl RunningProcess {
         Ok(Self { child, exited: None, stdin, stdout, stderr, grace: spec.grace, guard })
     }
 
-    /// Moves bytes until the leader has ended.
+    /// Copies input and output until the leader has ended.
     async fn until_exit(&mut self, watch: &mut dyn ProcessObserver) -> io::Result<ExitStatus> {
         loop {
             if let Some(exited) = self.exited.take() {
@@ -322,7 +303,7 @@ impl RunningProcess {
         }
     }
 
-    /// Waits for one thing to happen. Nothing is lost if it is dropped while it waits.
+    /// Waits for one event. Nothing is lost if this future is dropped.
     async fn step(&mut self, watch: &mut dyn ProcessObserver) {
         let seen = tokio::select! {
             n = self.stdout.read() => ProcessProgress::Read(OutputStream::Stdout, n),
@@ -338,16 +319,17 @@ impl RunningProcess {
             ProcessProgress::Read(OutputStream::Stdout, n) => self.stdout.pass_on(OutputStream::Stdout, n, watch),
             ProcessProgress::Read(OutputStream::Stderr, n) => self.stderr.pass_on(OutputStream::Stderr, n, watch),
             ProcessProgress::Wrote => {}
-            // Nobody is left for whom this was meant.
+            // The command has ended and reads no more input.
             ProcessProgress::Exited => self.stdin = None,
         }
         if flooded {
-            // Whoever was told of this piece gets a turn before the next one: pieces that pile up cost fresh memory.
+            // Let the receivers process this chunk before the next one: chunks that pile up cost memory.
             tokio::task::yield_now().await;
         }
     }
 
-    /// Reads what is left after the leader ended, without waiting for those who only hold the pipe.
+    /// Reads the rest of the output after the leader ended. Does not wait long for background processes that keep the
+    /// pipe open.
     async fn drain(&mut self, watch: &mut dyn ProcessObserver) {
         let deadline = Instant::now() + DRAIN_TOTAL;
         while self.stdout.is_open() || self.stderr.is_open() {
@@ -363,15 +345,15 @@ impl RunningProcess {
         }
     }
 
-    /// The command is over, and what it left in the background may go on. Its output is read and dropped, since a
-    /// closed pipe would end it.
+    /// The command has ended, and its background processes can continue. Their output is read and dropped, because a
+    /// closed pipe would end them.
     fn leave_background(&mut self) {
         self.guard.disarm();
         self.stdout.discard();
         self.stderr.discard();
     }
 
-    /// TERM, grace, KILL, for all that belongs to it; what it prints meanwhile is still read.
+    /// TERM, grace, KILL for everything that belongs to the command. Its output is still read meanwhile.
     async fn end_by_force(&mut self, watch: &mut dyn ProcessObserver) {
         let (mark, groups) = (self.guard.mark.clone(), [self.guard.group]);
         let ending = sweep::end_all(&mark, &groups, self.grace);
@@ -384,7 +366,7 @@ impl RunningProcess {
             }
         }
         if self.exited.is_none() {
-            // Reaps the leader. It was killed, so this is short, unless the kernel holds it.
+            // Reaps the leader. It was killed, so this is short unless it is stuck in the kernel.
             let _ = timeout(DRAIN_TOTAL, self.child.wait()).await;
         }
         self.drain(watch).await;
@@ -407,7 +389,7 @@ pub(super) fn describe(ended: io::Result<ExitStatus>) -> ProcessEnd {
     }
 }
 
-/// Tells the reasons apart that a person would treat differently.
+/// Distinguishes the reasons that the user can fix in different ways.
 pub(super) fn why_not(error: &io::Error, cwd: &Path) -> String {
     if !cwd.is_dir() {
         return format!("the folder {} is gone", cwd.display());

@@ -1,10 +1,10 @@
-//! The signals that end creel, those that it must survive, and those that it leaves to others.
+//! The signals that end or stop creel, and those that it must survive.
 //!
 //! # Invariants
-//! - INT, QUIT, TERM and HUP mean the same: end in order, or at once if one came before.
-//! - A signal that was ignored when creel started (`nohup`, a background job of a script) stays without effect. TERM never
-//!   does: it is how creel is asked to end.
-//! - TSTP stops creel only once the terminal is as it was, and only where a shell can bring creel back.
+//! - INT, QUIT, TERM and HUP mean the same: end in order, or at once if it is the second signal.
+//! - A signal that was ignored when creel started (`nohup`, a background job of a script) stays ignored. TERM never
+//!   does: it always asks creel to end.
+//! - TSTP stops creel only after the terminal is restored, and only where a shell can resume creel.
 //! - Hooks and agents do not ignore a signal because creel was started that way: creel resets each signal that it
 //!   handles.
 
@@ -19,18 +19,16 @@ use tokio::signal::unix::{Signal as Listener, SignalKind, signal};
 
 use crate::process::process_table::ProcessTable;
 
-/// Listens for the signals that ask creel to end.
 pub struct ShutdownSignals {
-    /// Without those that are ignored.
+    /// Without the ignored signals.
     listeners: Vec<(Signal, Listener)>,
 }
 
-/// What happens to a signal that was ignored when creel started.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum IgnoredSignals {
     /// It gets a handler that does nothing, so that processes that creel starts do not ignore it.
     Handled,
-    /// It stays as it is, for the process that creel starts to find out.
+    /// It stays ignored, and the process that creel starts inherits that.
     PassedOn,
 }
 
@@ -41,7 +39,7 @@ impl ShutdownSignals {
         Self::with(IgnoredSignals::Handled)
     }
 
-    /// The same for a process that only passes them on to another creel.
+    /// For a process that only forwards the signals to another creel.
     pub fn listen_to_pass_on() -> io::Result<Self> {
         Self::with(IgnoredSignals::PassedOn)
     }
@@ -61,7 +59,6 @@ impl ShutdownSignals {
         Ok(Self { listeners })
     }
 
-    /// Waits for the next one, and returns which it was.
     pub async fn next(&mut self) -> Signal {
         std::future::poll_fn(|context| {
             let came = self
@@ -74,7 +71,7 @@ impl ShutdownSignals {
     }
 }
 
-/// Listens for TSTP, which asks creel to stop until a shell brings it back.
+/// Listens for TSTP, which asks creel to stop until a shell resumes it.
 pub struct SuspendSignal(Option<Listener>);
 
 impl SuspendSignal {
@@ -84,7 +81,6 @@ impl SuspendSignal {
         Ok(Self(wanted.then(|| signal(SignalKind::from_raw(Signal::TSTP.as_raw()))).transpose()?))
     }
 
-    /// Waits for the next one.
     pub async fn next(&mut self) {
         match &mut self.0 {
             Some(listener) => drop(listener.recv().await),
@@ -92,7 +88,7 @@ impl SuspendSignal {
         }
     }
 
-    /// Forgets one that came already.
+    /// Discards a signal that arrived already.
     pub fn forget(&mut self) {
         if let Some(listener) = &mut self.0 {
             let _ = listener.poll_recv(&mut Context::from_waker(Waker::noop()));
@@ -100,7 +96,8 @@ impl SuspendSignal {
     }
 }
 
-/// Stops this process and its job, and returns when a shell has brought it back. Returns whether there is a shell.
+/// Stops this process and its job, and returns after a shell has resumed it. Returns false at once if there is no
+/// shell.
 pub fn stop_job() -> io::Result<bool> {
     let stops = ProcessTable::of_system().is_under_a_shell();
     if stops {
@@ -109,16 +106,15 @@ pub fn stop_job() -> io::Result<bool> {
     Ok(stops)
 }
 
-/// A write beyond `ulimit -f` fails like any other, instead of ending creel. Needs tokio.
+/// Makes a write beyond `ulimit -f` fail with an error instead of ending creel. Needs tokio.
 pub fn survive_file_limits() -> io::Result<()> {
     signal(SignalKind::from_raw(Signal::XFSZ.as_raw())).map(drop)
 }
 
-/// Whether a signal was ignored when creel started. Only Linux reports this; elsewhere every signal has its usual
-/// effect.
+/// Whether a signal was ignored when creel started. Only Linux reports this; elsewhere the answer is always false.
 pub fn was_ignored(signal: Signal) -> bool {
     static MASK: OnceLock<u64> = OnceLock::new();
-    // Read once, before the first handler takes the place of what was inherited.
+    // Read once, before the first handler replaces the inherited setting.
     let mask = MASK.get_or_init(|| {
         let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
         let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));

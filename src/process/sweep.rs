@@ -1,17 +1,17 @@
-//! Which processes are ours, and how they are ended.
+//! Finds the processes that creel started, and ends them.
 //!
 //! Owns process groups, the mark in the environment (`CREEL_MARK`) and the order TERM, grace, KILL. Does not start
 //! anything: see [`super::run`].
 //!
-//! A process is ours if it is in a group that we started, if its environment carries our mark, which it keeps when it
-//! leaves the group with `setsid`, if one of these started it, or if we adopted it (see [`super::children`]). All but the
-//! groups needs a list of processes; without one, a group is ours only while its leader is our child.
+//! A process belongs to creel if it is in a group that creel started, if its environment has creel's mark (which
+//! survives `setsid`), if such a process started it, or if creel adopted it (see [`super::children`]). All but the
+//! first need a list of processes. Without a list, a group belongs to creel only while its leader is creel's child.
 //!
 //! # Invariants
-//! - Never ourselves, never an ancestor of ours: they may carry the mark of an outer session.
-//! - Never a stranger who got the number of a process that is gone: a leader must have the start time that was
-//!   recorded, and what is left of a group without its leader must carry the mark, or be younger than the leader
-//!   and of our own terminal session. Where start times are unavailable, groups of earlier processes are left alone.
+//! - A sweep never ends creel itself or its ancestors: they can have the mark of an outer session.
+//! - A sweep never ends an unrelated process that reuses a pid. A leader must have the recorded start time. A group
+//!   without its leader must have the mark, or be younger than the leader and in creel's own terminal session. Where
+//!   start times are unavailable, groups of earlier processes are left alone.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -27,56 +27,55 @@ use tokio::time::{Instant, sleep};
 use super::children;
 use crate::process::process_table::{ProcessStat, ProcessTable};
 
-/// The variable that marks what we started.
+/// The variable that marks the processes that creel starts.
 pub const MARK: &str = "CREEL_MARK";
-/// Above all marks of the user's own editors.
+/// The prefix of the marks of editors that the user opened.
 pub const EDITOR: &str = "editor";
 
-/// How soon we look whether all are gone; then half as often each time, down to [`LOOK_LATER`].
+/// The first interval between checks. Intervals double up to [`LOOK_LATER`].
 const LOOK_SOON: Duration = Duration::from_millis(5);
-/// How often we look at those who take their time.
+/// The longest interval between checks.
 const LOOK_LATER: Duration = Duration::from_millis(40);
-/// How soon we look again after a KILL.
+/// The interval between checks after a KILL.
 const LOOK_AGAIN: Duration = Duration::from_millis(2);
-/// How long we look after a KILL, which nothing survives unless the kernel holds it.
+/// How long to check after a KILL. Only a process that is stuck in the kernel survives it.
 const AFTER_KILL: Duration = Duration::from_millis(500);
 
-/// A process group that we started.
+/// A process group that creel started.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct ProcessGroup {
-    /// Its leader, and its number.
+    /// The pid of the leader, which is also the number of the group.
     pub pid: i32,
-    /// When the leader started, in the kernel's ticks since boot, where the kernel tells.
+    /// The leader's start time, in the kernel's ticks since boot. None where the kernel does not report it.
     pub start: Option<u64>,
 }
 
 impl ProcessGroup {
-    /// The group that this process leads.
     pub fn led_by(pid: i32) -> Self {
         Self { pid, start: ProcessTable::of_system().stat(pid).map(|stat| stat.start) }
     }
 
-    /// Sends a signal to all of it. That nobody is there is fine.
+    /// Signals all processes of the group. An empty group is no error.
     pub(crate) fn signal(self, signal: Signal) {
         if let Some(pid) = Pid::from_raw(self.pid) {
-            // Only ESRCH (all are gone) and EPERM (none is ours any more) can come, and neither changes anything.
+            // Only ESRCH (no process left) and EPERM (none belongs to creel any more) are possible, and both can be
+            // ignored.
             let _ = kill_process_group(pid, signal);
         }
     }
 }
 
-/// Which processes a sweep ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SweepReach {
-    /// Those of the mark and the groups, and what these started.
+    /// The processes with the mark, those in the groups, and their descendants.
     Marked,
-    /// And every orphan that this process adopted: for the end of a session.
+    /// Also every orphan that this process adopted. For the end of a session.
     WithOrphans,
-    /// Everything below this process: for its own end.
+    /// All descendants of this process. For its own end.
     AllBelow,
 }
 
-/// What to end. Remembers what it found: a process that is ours stays ours when its parent ends.
+/// Ends processes. It remembers the ones it found, so they still count after their parent ends.
 #[derive(Debug)]
 pub struct ProcessSweep<'a> {
     table: ProcessTable,
@@ -86,8 +85,7 @@ pub struct ProcessSweep<'a> {
     known: BTreeSet<(i32, u64)>,
 }
 
-/// Processes that live and carry this mark, or one below it: `a/run-1` is met by `a`, `a/` and `a/run-1`, but not by
-/// `a/run`.
+/// Live processes with this mark or one below it: `a`, `a/` and `a/run-1` match `a/run-1`, but `a/run` does not.
 pub fn alive_with_mark(prefix: &str) -> Vec<i32> {
     let table = ProcessTable::of_system();
     let spared = ourselves(table);
@@ -95,33 +93,32 @@ pub fn alive_with_mark(prefix: &str) -> Vec<i32> {
     alive.filter(|s| has_mark(table, s.pid, prefix)).map(|s| s.pid).collect()
 }
 
-/// Ends all that is left of these groups or carries the mark, with what it started: see [`ProcessSweep::end`].
+/// Ends the processes of these groups and of the mark, with their descendants: see [`ProcessSweep::end`].
 pub async fn end_all(mark_prefix: &str, groups: &[ProcessGroup], grace: Duration) -> usize {
     ProcessSweep::new(mark_prefix, groups, SweepReach::Marked).end(grace).await
 }
 
-/// Ends the same at once: see [`ProcessSweep::kill`].
+/// Kills the same processes at once: see [`ProcessSweep::kill`].
 pub fn kill_all_now(mark_prefix: &str, groups: &[ProcessGroup]) -> usize {
     ProcessSweep::new(mark_prefix, groups, SweepReach::Marked).kill()
 }
 
-/// Ends the orphans that this process adopted. Says how many there were.
+/// Ends the orphans that this process adopted. Returns how many there were.
 pub async fn end_orphans(grace: Duration) -> usize {
     ProcessSweep::new("", &[], SweepReach::WithOrphans).end(grace).await
 }
 
-/// Kills everything below this process, which must be about to exit. Says how many processes there were.
+/// Kills all descendants of this process, which must be about to exit. Returns how many there were.
 pub fn kill_all_below() -> usize {
     ProcessSweep::new("", &[], SweepReach::AllBelow).kill()
 }
 
 impl<'a> ProcessSweep<'a> {
-    /// Of a session, a hook or an agent on this system.
     pub fn new(mark_prefix: &'a str, groups: &'a [ProcessGroup], reach: SweepReach) -> Self {
         Self::with_table(ProcessTable::of_system(), mark_prefix, groups, reach)
     }
 
-    /// The same with another list of processes, or without one.
+    /// Like [`Self::new`], with another list of processes or without one.
     pub fn with_table(
         table: ProcessTable,
         mark_prefix: &'a str,
@@ -131,16 +128,16 @@ impl<'a> ProcessSweep<'a> {
         Self { table, mark_prefix, groups, reach, known: BTreeSet::new() }
     }
 
-    /// TERM, then as long as they need up to `grace`, then KILL. Says how many processes there were.
+    /// Sends TERM, waits up to `grace`, then sends KILL. Returns how many processes there were.
     ///
-    /// TERM goes once, to the processes that are there: many programs take a second TERM as an order to quit at once,
-    /// and a process that starts after the first may be the one that cleans up.
+    /// Sends TERM once, to the processes that exist then: many programs quit at once on a second TERM, and a process
+    /// that starts after the first can be the one that cleans up.
     pub async fn end(mut self, grace: Duration) -> usize {
         let first = self.look();
         first.signal(Signal::TERM);
         if !self.gone_within(grace).await {
             let deadline = Instant::now() + AFTER_KILL;
-            // More than once: one may fork while we look.
+            // Repeat it: a process can fork during the search.
             while Instant::now() < deadline {
                 self.look().signal(Signal::KILL);
                 if self.gone_within(LOOK_LATER).await {
@@ -151,11 +148,12 @@ impl<'a> ProcessSweep<'a> {
         first.count
     }
 
-    /// Kills them and waits until the last one is dead. Says how many processes there were.
+    /// Kills the processes and waits until the last one is dead. Returns how many there were.
     pub fn kill(mut self) -> usize {
         let first = self.look();
         first.signal(Signal::KILL);
-        // Processes take a moment to die, and one may have forked while we looked: none may be left when this returns.
+        // Processes need a moment to die, and one can have forked during the search. None must be left when this
+        // returns.
         let deadline = Instant::now() + AFTER_KILL;
         while Instant::now() < deadline && !self.is_gone(Some(Signal::KILL)) {
             std::thread::sleep(LOOK_AGAIN);
@@ -179,8 +177,8 @@ impl<'a> ProcessSweep<'a> {
         }
     }
 
-    /// Whether none is left. A list that is read while a process forks and ends can miss the new one, so where there was
-    /// anything, two lists must be empty.
+    /// Whether no process is left. A list that is read while a process forks and ends can miss the new one. So if any
+    /// process was found before, two lists in a row must be empty.
     fn is_gone(&mut self, signal: Option<Signal>) -> bool {
         let looks = if self.known.is_empty() { 1 } else { 2 };
         (0..looks).all(|_| {
@@ -226,7 +224,7 @@ impl<'a> ProcessSweep<'a> {
         left
     }
 
-    /// A group number may belong to another program by now, unless its leader is a child that was not waited for yet.
+    /// A group number can belong to another program by now, unless its leader is a child that was not reaped yet.
     fn look_without_table(&self) -> LiveProcesses {
         let ours = self.groups.iter().map(|group| group.pid).filter(|pid| children::is_started(*pid, None));
         let groups: BTreeSet<i32> = ours.filter(|pid| exists(*pid)).collect();
@@ -245,7 +243,7 @@ impl<'a> ProcessSweep<'a> {
     }
 }
 
-/// Whether one of these is its parent, or its parent's parent, and so on.
+/// Whether one of `from` is an ancestor of `pid`.
 fn descends(pid: i32, parents: &BTreeMap<i32, i32>, from: &BTreeSet<i32>) -> bool {
     let mut seen = BTreeSet::new();
     let mut pid = pid;
@@ -258,10 +256,10 @@ fn descends(pid: i32, parents: &BTreeMap<i32, i32>, from: &BTreeSet<i32>) -> boo
     false
 }
 
-/// Whether the user's editor started it, and it has left the terminal: an editor that opens a window may start a program
-/// that serves other windows, too. One that still uses the terminal ends with creel.
+/// Whether the user's editor started this process and it has left the terminal. An editor with a window can start a
+/// program that serves other windows too. A process that still uses the terminal ends with creel.
 fn belongs_to_an_editor(table: ProcessTable, stat: &ProcessStat) -> bool {
-    // creel itself may run in a terminal inside of an editor.
+    // creel itself can run in a terminal inside an editor.
     let inherited = std::env::var_os(MARK).unwrap_or_default();
     let inherited: Vec<&[u8]> = inherited.as_bytes().split(|b| *b == b' ').collect();
     let of_editor = |mark: &[u8]| is_below(mark, EDITOR) && !inherited.contains(&mark);
@@ -269,10 +267,9 @@ fn belongs_to_an_editor(table: ProcessTable, stat: &ProcessStat) -> bool {
         && table.environ(stat.pid).is_some_and(|environ| marks(&environ).any(of_editor))
 }
 
-/// What lives of ours.
 #[derive(Debug, Default)]
 struct LiveProcesses {
-    /// Groups all of whose members are ours.
+    /// Groups whose members all belong to creel.
     groups: BTreeSet<i32>,
     /// Processes that left their group.
     alone: BTreeSet<i32>,
@@ -280,8 +277,8 @@ struct LiveProcesses {
 }
 
 impl LiveProcesses {
-    /// A group is told as one, so that none of it sees the others die first. That somebody is gone in the meantime,
-    /// or not ours to end, changes nothing.
+    /// Signals a group in one call, so that no member sees the others die first. Ignores processes that are gone or
+    /// that creel cannot signal.
     fn signal(&self, signal: Signal) {
         for group in &self.groups {
             ProcessGroup { pid: *group, start: None }.signal(signal);
@@ -292,20 +289,20 @@ impl LiveProcesses {
     }
 }
 
-/// Whether it is in one of these groups, and the group is still the one that was recorded.
+/// Whether the process is in one of these groups, and the group is still the recorded one.
 fn is_member(table: ProcessTable, stat: &ProcessStat, groups: &[ProcessGroup], stats: &[ProcessStat]) -> bool {
     let recorded = |group: &ProcessGroup| match stats.iter().find(|s| s.pid == group.pid) {
-        // If the leader's start time is unknown, only a child of ours is known to be the one that was recorded.
+        // Without a start time, only a child of this process is certainly the recorded leader.
         Some(leader) => group.start.map_or_else(|| children::is_started(group.pid, None), |at| at == leader.start),
         None => own_sessions(table).any(|own| own == stat.session) && group.start.is_some_and(|at| stat.start >= at),
     };
     groups.iter().filter(|group| group.pid == stat.group).any(recorded)
 }
 
-/// The terminal session that we were in before we left it.
+/// The terminal session of this process before it left that session.
 static LEFT_SESSION: OnceLock<i32> = OnceLock::new();
 
-/// We are about to leave our terminal session: what we started before stays in it.
+/// Call it before leaving the terminal session: processes that creel started earlier stay in it.
 pub fn remember_session() {
     let _ = LEFT_SESSION.set(own_session(ProcessTable::of_system()));
 }
@@ -314,8 +311,8 @@ fn own_sessions(table: ProcessTable) -> impl Iterator<Item = i32> {
     LEFT_SESSION.get().copied().into_iter().chain([own_session(table)])
 }
 
-/// Our terminal session, 0 where its leader is outside of our process namespace, as in many a container. That is why
-/// it is read here: `getsid` of rustix takes 0 for impossible and panics.
+/// This process's terminal session, or 0 if its leader is outside the process namespace, as in many containers. Read
+/// from the list because rustix's `getsid` panics on 0.
 fn own_session(table: ProcessTable) -> i32 {
     table.stat(getpid().as_raw_nonzero().get()).map_or(0, |own| own.session)
 }
@@ -324,7 +321,7 @@ fn exists(group: i32) -> bool {
     Pid::from_raw(group).is_some_and(|pid| test_kill_process_group(pid).is_ok())
 }
 
-/// This process and all above it.
+/// This process and its ancestors.
 fn ourselves(table: ProcessTable) -> BTreeSet<i32> {
     let mut spared = BTreeSet::new();
     let mut pid = getpid().as_raw_nonzero().get();
@@ -334,13 +331,12 @@ fn ourselves(table: ProcessTable) -> BTreeSet<i32> {
     spared
 }
 
-/// The number of this process.
 pub(crate) fn own_pid() -> i32 {
     getpid().as_raw_nonzero().get()
 }
 
 fn has_mark(table: ProcessTable, pid: i32, prefix: &str) -> bool {
-    // Processes of others cannot be read, and are not ours.
+    // The environment of other users' processes cannot be read, and those do not belong to creel.
     !prefix.is_empty() && table.environ(pid).is_some_and(|environ| environ_has_mark(&environ, prefix))
 }
 
@@ -355,13 +351,13 @@ fn marks(environ: &[u8]) -> impl Iterator<Item = &[u8]> {
     values.flat_map(|marks| marks.split(|b| *b == b' '))
 }
 
-/// Whether a mark is this one, or stands below it.
+/// Whether a mark is `prefix` or below it.
 pub(crate) fn is_below(mark: &[u8], prefix: &str) -> bool {
     let rest = mark.strip_prefix(prefix.as_bytes());
     !prefix.is_empty() && rest.is_some_and(|rest| rest.is_empty() || prefix.ends_with('/') || rest[0] == b'/')
 }
 
-/// The mark of a process that this creel starts: its own, behind those of the creels that this one runs under.
+/// The mark for a new process: this creel's own, after those of the creels that it runs under.
 pub fn marked(own: &str) -> std::ffi::OsString {
     let mut marks = std::env::var_os(MARK).unwrap_or_default();
     if !marks.is_empty() {

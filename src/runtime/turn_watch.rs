@@ -1,9 +1,10 @@
 //! Checks the files that an agent must not change, before and after each of its turns.
 //!
 //! # Invariants
-//! - A look never blocks the session's loop: it happens in the agent's own task.
-//! - What a turn began with is in the session's folder before the prompt is sent. So a kill in the middle of a turn does
-//!   not hide what that turn changed. The config is not kept there: creel asks the user to trust a changed config.
+//! - A check never blocks the session's loop: it runs in the agent's own task.
+//! - The baseline of a turn is in the session's folder before the prompt is sent, so a kill in the middle of a turn
+//!   does not hide what that turn changed. The config is not saved there: creel asks the user to trust a changed
+//!   config.
 
 use std::{io::Read as _, sync::Arc};
 

@@ -1,20 +1,19 @@
-//! What files contained at a moment, short enough to keep.
+//! Fingerprints of files at a moment.
 //!
-//! Owns the comparison of two moments, and the form in a session's folder. Does not choose the files: see
+//! Owns the comparison of two moments, and the format in a session's folder. Does not choose the files: see
 //! [`super::PathGuard`].
 //!
-//! The content stands as a SHA-256 digest: an agent cannot prepare two contents that look the same.
+//! Contents are SHA-256 digests, so an agent cannot prepare two contents with the same fingerprint.
 
 use std::{collections::BTreeMap, fmt::Write as _};
 
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
-/// One file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct FileFingerprint {
     digest: String,
-    /// As much of the file's mode as counts.
+    /// The mode bits that matter.
     mode: u32,
 }
 
@@ -28,13 +27,13 @@ impl FileFingerprint {
     }
 }
 
-/// Files by the names that users know them by. A file that is not there is not in it.
+/// Files by display name. A missing file has no entry.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct FileFingerprints(pub(super) BTreeMap<String, FileFingerprint>);
 
 impl FileFingerprints {
-    /// The files that were created, deleted or changed since an earlier look.
+    /// The files that were created, deleted or changed since `before`.
     pub fn changed_since(&self, before: &Self) -> Vec<String> {
         let new = self.0.keys().filter(|name| !before.0.contains_key(*name));
         let changed = before.0.keys().chain(new).filter(|name| self.0.get(*name) != before.0.get(*name));
@@ -43,13 +42,12 @@ impl FileFingerprints {
         names
     }
 
-    /// Replaces what is known about these files by what was known about them earlier.
+    /// Replaces the entries of these files with their earlier ones.
     pub fn put_back(&mut self, these: &Self, earlier: &Self) {
         self.0.retain(|name, _| !these.0.contains_key(name));
         self.0.extend(earlier.0.clone());
     }
 
-    /// Only the files for which this holds.
     #[must_use]
     pub fn only(&self, keep: impl Fn(&str) -> bool) -> Self {
         Self(self.0.iter().filter(|(name, _)| keep(name)).map(|(name, print)| (name.clone(), print.clone())).collect())

@@ -1,4 +1,4 @@
-//! Where git keeps its config and its hooks: in `.git`, or, for a worktree, in the folder that the file `.git` names.
+//! Finds git's config and hooks: in `.git`, or, for a worktree, in the folder that the file `.git` names.
 
 use std::{
     fs,
@@ -7,14 +7,13 @@ use std::{
 
 use super::{GIT, HOOKS_MAX};
 
-/// The folders of the repository around a project.
 #[derive(Debug, Clone)]
 pub(super) struct GitFolders {
     /// The folder or the file `.git`.
     entry: PathBuf,
-    /// What belongs to this work tree alone.
+    /// For this work tree only.
     own: PathBuf,
-    /// What all work trees share.
+    /// Shared by all work trees.
     common: PathBuf,
 }
 
@@ -31,29 +30,29 @@ impl GitFolders {
         [self.own.as_path(), self.common.as_path()].into_iter()
     }
 
-    /// The files whose change makes git run something else, or work somewhere else.
+    /// The files that can make git run other programs or use another folder.
     pub(super) fn watched(&self) -> Vec<PathBuf> {
         let mut files = vec![self.common.join("config"), self.own.join("config.worktree"), self.own.join("commondir")];
         if !self.entry.is_dir() {
             files.push(self.entry.clone());
         }
         let hooks = fs::read_dir(self.common.join("hooks")).into_iter().flatten().flatten();
-        // What git brings along as an example does not run.
+        // Git does not run its sample hooks.
         let runs = hooks.map(|entry| entry.path()).filter(|path| path.extension().is_none_or(|end| end != "sample"));
         files.extend(runs.take(HOOKS_MAX));
         files
     }
 }
 
-/// The path that a small file of git names, relative to the folder of that file.
+/// The path in a small file of git, resolved relative to that file's folder.
 fn named_in(file: &Path, before: &str) -> Option<PathBuf> {
     let text = fs::read_to_string(file).ok()?;
     let name = text.strip_prefix(before)?.trim_end_matches(['\n', '\r']);
     Some(file.parent()?.join(name))
 }
 
-/// git's config without the upstreams of branches: `git push -u` and `git switch` write those in every day's work. A
-/// remote that is an address or a path, and not the name of a remote, is kept.
+/// Removes the upstreams of branches from git's config, because `git push -u` and `git switch` write those in normal
+/// work. Keeps an upstream whose remote is a URL or a path instead of a remote's name.
 pub(super) fn without_upstreams(path: &Path, content: Vec<u8>) -> Vec<u8> {
     if path.file_name().is_none_or(|name| name != "config") {
         return content;
@@ -65,7 +64,7 @@ pub(super) fn without_upstreams(path: &Path, content: Vec<u8>) -> Vec<u8> {
         let plain = line.trim();
         if plain.starts_with('[') {
             section = plain;
-            // Written with its first line that counts.
+            // The section line is written with the first entry that counts.
             continue;
         }
         let in_branch = section.starts_with("[branch \"") && section.ends_with("\"]");

@@ -1,7 +1,7 @@
-//! The files under `protect:`: what they contain before a turn and after it.
+//! The contents of the files under `protect:` before and after a turn.
 //!
-//! Contents are compared, not times: an agent that undoes its change is not blocked again. Reading is bounded, and a file
-//! whose metadata did not change is not read again.
+//! It compares contents, not times: an agent that undoes its change is not blocked again. Reading is limited, and a
+//! file whose metadata did not change is not read again.
 
 use std::{
     fs,
@@ -13,25 +13,23 @@ use std::{
 
 use super::{FileFingerprint, FileFingerprints, FingerprintCache, PathGuard, WatchStamp};
 
-/// How many entries are looked at.
+/// The maximum number of entries in one scan.
 const ENTRIES: usize = 50_000;
-/// How long one look may take.
+/// Time limit for one scan.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// Of a longer file, the metadata stand for the content.
+/// Longer files are compared by metadata instead of content.
 const READ_MAX: u64 = 8 << 20;
-/// Folders that are only looked into if a pattern names them.
+/// Folders that are scanned only if a pattern names them.
 const PASSED_OVER: [&str; 5] = [".creel", ".git", "target", "node_modules", ".venv"];
-/// What a look at the protected files found.
 #[derive(Debug)]
 pub enum ProtectedScan {
-    /// All of them.
     Seen(FingerprintCache),
     /// There are too many, or the disk is too slow.
     TooMany,
 }
 
 impl PathGuard {
-    /// The protected files as they are now; nothing, if there are no patterns. `cache` is the last look.
+    /// The protected files now. Empty if there are no patterns. `cache` is the result of the last scan.
     pub fn look_at_protected(&self, cache: &FingerprintCache) -> ProtectedScan {
         let mut found = FingerprintCache::default();
         let mut entries = 0;
@@ -41,7 +39,7 @@ impl PathGuard {
         folders.dedup();
         while let Some(folder) = folders.pop() {
             let place = self.root.join(&folder);
-            // A link that a pattern names is followed; one inside of a folder is a file like any other.
+            // Follow a link that a pattern names. A link inside a folder counts as a file.
             let Ok(meta) = fs::metadata(&place).or_else(|_| place.symlink_metadata()) else { continue };
             if !meta.is_dir() {
                 self.take_in(&folder, cache, &mut found);
@@ -77,7 +75,6 @@ impl PathGuard {
 }
 
 impl FingerprintCache {
-    /// What it found.
     pub fn prints(&self) -> FileFingerprints {
         let name = |path: &PathBuf| path.to_string_lossy().into_owned();
         FileFingerprints(self.0.iter().map(|(path, (_, print))| (name(path), print.clone())).collect())
@@ -98,7 +95,7 @@ fn print_of(path: &Path, meta: &fs::Metadata) -> FileFingerprint {
     FileFingerprint::new(&content, meta.mode())
 }
 
-/// The folders of a pattern before its first wildcard, or the whole of a pattern without one.
+/// The folders of a pattern before its first wildcard, or the whole pattern if it has none.
 fn literal_start(pattern: &str) -> PathBuf {
     let is_wild = |part: &str| part.contains(['*', '?', '[', '{', '\\', '!']);
     let parts: Vec<&str> = pattern.split('/').filter(|part| !part.is_empty() && *part != ".").collect();

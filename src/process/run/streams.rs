@@ -1,9 +1,9 @@
-//! The streams of one command, whether they are pipes or a terminal.
+//! The streams of one command: pipes or a terminal.
 //!
 //! Owns how much is read and written at once. Does not decide when: see [`super`].
 //!
 //! # Invariants
-//! - A stream that fails is a stream that has ended. (A terminal that nobody holds open any more fails.)
+//! - A stream that fails counts as ended. (Reading from a terminal fails once no process has it open.)
 
 use std::{
     io::{self, Write},
@@ -19,24 +19,22 @@ use tokio::{
 
 use super::{OutputStream, ProcessObserver};
 
-/// How much is read at once from a command that prints little, which most do.
+/// Bytes per read from a command that prints little, as most do.
 const BUFFER: usize = 8 * 1024;
-/// How much is read at once from a command that filled the small buffer. Whoever watches may keep some hundreds of such
-/// pieces for a screen that is slow.
+/// Bytes per read from a command that filled the small buffer. An observer can store hundreds of such chunks for a slow
+/// screen.
 pub(super) const LARGE_BUFFER: usize = 64 * 1024;
-/// What we then ask the kernel to hold for us; it may refuse.
+/// The pipe size that creel then asks the kernel for. The kernel can refuse.
 const PIPE: usize = 512 * 1024;
-/// Input that every empty pipe takes at once.
+/// An empty pipe accepts this much input without blocking.
 const SHORT_INPUT: usize = 4 * 1024;
 
-/// What is written to a command.
 pub(super) struct ProcessInput {
     pipe: Box<dyn AsyncWrite + Send + Unpin>,
     bytes: Vec<u8>,
     written: usize,
 }
 
-/// What a command prints on one stream.
 pub(super) struct ProcessOutput {
     pipe: Option<Box<dyn OutputSource>>,
     buffer: Vec<u8>,
@@ -48,9 +46,8 @@ impl ProcessInput {
     }
 }
 
-/// Where output comes from.
 pub(super) trait OutputSource: AsyncRead + Send + Unpin {
-    /// Fewer and larger reads, where that is possible.
+    /// Allows fewer and larger reads, where possible.
     fn enlarge(&self);
 }
 
@@ -67,7 +64,7 @@ impl OutputSource for ChildStderr {
 }
 
 impl OutputSource for OwnedReadPty {
-    /// A terminal is as large as it is.
+    /// The size of a terminal's buffer is fixed.
     fn enlarge(&self) {}
 }
 
@@ -76,7 +73,6 @@ impl ProcessOutput {
         Self { pipe: Some(Box::new(source)), buffer: vec![0; BUFFER] }
     }
 
-    /// A stream that there is not.
     pub(super) fn closed() -> Self {
         Self { pipe: None, buffer: Vec::new() }
     }
@@ -85,7 +81,7 @@ impl ProcessOutput {
         self.pipe.is_some()
     }
 
-    /// How many bytes came; zero at the end. Never ready once it is closed.
+    /// The number of bytes, 0 at the end. Never ready once the stream is closed.
     pub(super) async fn read(&mut self) -> usize {
         match &mut self.pipe {
             Some(pipe) => pipe.read(&mut self.buffer).await.unwrap_or(0),
@@ -105,7 +101,7 @@ impl ProcessOutput {
         }
     }
 
-    /// Reads on and drops it all, for the sake of those who still print.
+    /// Reads and drops all further output, so that background processes can still print.
     pub(super) fn discard(&mut self) {
         if let Some(mut pipe) = self.pipe.take() {
             tokio::spawn(async move {
@@ -116,7 +112,7 @@ impl ProcessOutput {
     }
 }
 
-/// Short input is put into the pipe before the command starts, which saves waiting for it.
+/// Short input is written to the pipe before the command starts, so creel does not have to wait for it.
 pub(super) fn input_for(bytes: &[u8]) -> Stdio {
     if bytes.is_empty() {
         return Stdio::null();
@@ -130,12 +126,12 @@ pub(super) fn input_for(bytes: &[u8]) -> Stdio {
     Stdio::piped()
 }
 
-/// Writes a piece. Never ready once all is written.
+/// Writes a chunk. Never ready once everything is written.
 pub(super) async fn write(input: &mut Option<ProcessInput>) {
     let Some(open) = input else { return std::future::pending().await };
     match open.pipe.write(&open.bytes[open.written..]).await {
         Ok(n) if n > 0 => open.written += n,
-        // A command need not read its input: EPIPE is no error.
+        // A command need not read its input, so EPIPE is not an error.
         Ok(_) | Err(_) => open.written = open.bytes.len(),
     }
     if open.written == open.bytes.len() {
@@ -143,7 +139,7 @@ pub(super) async fn write(input: &mut Option<ProcessInput>) {
     }
 }
 
-/// A refusal only costs speed.
+/// Ignores a refusal, which only costs speed.
 fn enlarge(pipe: &impl AsFd) {
     #[cfg(any(target_os = "linux", target_os = "android"))]
     let _ = rustix::pipe::fcntl_setpipe_size(pipe, PIPE);
