@@ -1,11 +1,11 @@
-//! Agents: who answers the prompts.
+//! Agents, which answer the prompts.
 //!
-//! Owns the one way in which the runtime talks to any agent, and which kinds there are. Does not decide what is sent
-//! or what an answer means: see [`crate::engine`].
+//! Owns the interface between the runtime and any agent, and the list of kinds. Does not decide what to send or what an
+//! answer means: see [`crate::engine`].
 //!
 //! # Invariants
-//! - A turn that was cancelled ends as `Cancelled`, is not a failure, and has left nothing running.
-//! - What an agent says is bounded in memory, however much it is.
+//! - A cancelled turn ends as `Cancelled`, is not a failure, and leaves nothing running.
+//! - The memory for an answer is bounded, however long it is.
 
 use std::{collections::BTreeMap, path::PathBuf, pin::Pin, sync::Arc, time::Duration};
 
@@ -37,23 +37,17 @@ mod self_driven;
 mod tool_limits;
 mod usage_limit;
 
-/// A future that can be behind `dyn`.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
-/// One prompt.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TurnRequest {
-    /// The ticket.
     pub turn: TurnId,
-    /// What to send.
     pub text: String,
-    /// Whether the agent starts anew.
     pub conversation: ConversationMode,
-    /// How long the turn may take; zero: as long as it likes.
+    /// Zero means no limit.
     pub timeout: TimeSpan,
 }
 
-/// Somebody who answers prompts.
 pub trait Agent: Send {
     /// Sends a prompt and waits for the end. A cancelled turn ends as [`StopReason::Cancelled`].
     fn turn<'a>(
@@ -67,28 +61,24 @@ pub trait Agent: Send {
     fn shutdown(&mut self) -> BoxFuture<'_, ()>;
 }
 
-/// Hears what an agent does while it does it.
+/// Observes an agent during its turn.
 pub trait AgentObserver: Send {
-    /// It did something. May wait, and the agent with it.
+    /// Can wait, and the agent waits meanwhile.
     fn update(&mut self, update: AgentUpdate) -> BoxFuture<'_, ()>;
-    /// It wants leave to do something.
     fn permission(&mut self, request: PermissionRequest) -> BoxFuture<'_, ()>;
-    /// It started a process, which may have to be ended later.
+    /// The agent started a process, which creel might have to end later.
     fn process(&mut self, group: ProcessGroup);
 }
 
-/// What an agent wants leave for.
 #[derive(Debug)]
 pub struct PermissionRequest {
-    /// What it wants to do.
     pub tool: ToolCall,
-    /// The answers that it offers.
+    /// The answers that the agent offers.
     pub options: Vec<PermissionOption>,
-    /// What it is about.
     pub source: PermissionSource,
-    /// Whether creel kept only a part of its title or its input.
+    /// Whether the title, the input or the diff was cut.
     pub shortened: bool,
-    /// Where the answer goes; it is dropped, if the turn is over before there is one.
+    /// Dropped if the turn ends before there is an answer.
     pub answer: oneshot::Sender<PermissionAnswer>,
 }
 
@@ -99,27 +89,23 @@ impl PermissionRequest {
     }
 }
 
-/// Where an agent works.
 #[derive(Debug, Clone)]
 pub struct AgentWorkspace {
-    /// The project's folder.
     pub cwd: PathBuf,
-    /// The session's name.
     pub session: String,
-    /// The session's folder; long answers go into `outputs` inside it.
+    /// Long answers go into `outputs` inside it.
     pub session_dir: PathBuf,
-    /// What the session's processes are marked with. Each turn adds its number.
+    /// The mark of the session's processes. Each turn adds its number.
     pub mark: String,
-    /// Guards the files that creel never writes for an agent.
+    /// Protects the files that creel never writes for an agent.
     pub guard: Arc<PathGuard>,
-    /// What the session is for.
     pub goal: String,
-    /// This program, for agents that start its tools.
+    /// The path of this program, for agents that start its tools.
     pub creel: Option<PathBuf>,
 }
 
 impl AgentWorkspace {
-    /// A prompt for an agent that lost the conversation which the prompt goes on with: it has to be told the goal again.
+    /// Adds the goal to a prompt for an agent that lost the conversation.
     fn with_goal(&self, text: &str) -> String {
         if self.goal.is_empty() || text.contains(&self.goal) {
             text.to_owned()
@@ -129,41 +115,33 @@ impl AgentWorkspace {
     }
 }
 
-/// Why an agent cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum AgentError {
-    /// The pattern for errors in disguise is wrong.
     #[error("the agent's `error_pattern` cannot be used: {0}")]
     Pattern(#[source] regex::Error),
-    /// A name stands where it cannot be filled in.
+    /// A placeholder in a position where it cannot be filled in.
     #[error("the agent's command cannot be used: {0}")]
     Template(#[from] TemplateError),
-    /// A name that agents are not told.
     #[error(
         "the agent's command has the unknown name `{{{{{name}}}}}`: there are {{{{prompt}}}} and {{{{session}}}}, and \
          {{{{conversation}}}} in `continue_command`"
     )]
-    UnknownName {
-        /// The name.
-        name: String,
-    },
-    /// The script is wrong.
+    UnknownName { name: String },
     #[error("the agent's script cannot be used: {0}")]
     Script(String),
 }
 
-/// What an agent did in this session before creel was started.
+/// What an agent did in this session before this process started.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct AgentHistory<'a> {
-    /// The prompts that it answered, oldest first.
+    /// Oldest first.
     pub prompts: &'a [String],
-    /// Its own name for the conversation that it was in.
+    /// The agent's id for its conversation.
     pub conversation: Option<&'a str>,
-    /// What that conversation had used.
+    /// The usage of that conversation.
     pub tally: ConversationUsage,
 }
 
-/// Makes the agent ready.
 pub fn start(spec: &AgentSpec, place: AgentWorkspace, past: AgentHistory<'_>) -> Result<Box<dyn Agent>, AgentError> {
     match spec {
         AgentSpec::Acp { .. } => Ok(Box::new(acp::AcpAgent::new(spec, place, past)?)),
@@ -175,7 +153,7 @@ pub fn start(spec: &AgentSpec, place: AgentWorkspace, past: AgentHistory<'_>) ->
     }
 }
 
-/// What every process of an agent is told. A map, so that a name is there once.
+/// The variables for every process of an agent. A map, so that each name occurs once.
 fn environment(place: &AgentWorkspace) -> BTreeMap<String, String> {
     let session = ("CREEL_SESSION".to_owned(), place.session.clone());
     [session].into_iter().chain(project(&place.session_dir)).collect()

@@ -1,13 +1,13 @@
-//! The agent that speaks the Agent Client Protocol.
+//! An agent that speaks the Agent Client Protocol.
 //!
-//! Owns what a turn is with such an agent: starting it, its conversations, a prompt and its end, and every way in which
-//! that goes wrong. The line to it is in [`connection`], the meaning of what it tells in [`translate`], what we do for it in
-//! [`service`].
+//! Owns a turn with such an agent: its start, its conversations, a prompt and its end, and every way in which that can
+//! fail. See [`connection`] for the connection, [`translate`] for the meaning of updates, and [`service`] for what
+//! creel does for the agent.
 //!
 //! # Invariants
-//! - Whatever the agent does or prints, a turn ends: well, cancelled, or failed with words that help.
-//! - A turn that was cancelled and does not end is ended with the process; the next turn starts another one.
-//! - What a conversation replays when it is taken up again is not told a second time.
+//! - Whatever the agent does or prints, a turn ends: well, cancelled, or failed with a helpful message.
+//! - If a cancelled turn does not end, creel ends the process. The next turn starts another one.
+//! - Updates that an agent replays when it resumes a conversation are not forwarded again.
 
 mod connection;
 mod exchange;
@@ -53,24 +53,23 @@ use crate::{
     },
 };
 
-/// How long an agent may take to say hello. Some are fetched from the network at their first start.
+/// How long an agent gets to initialize. Some are downloaded at their first start.
 const HELLO: Duration = Duration::from_mins(2);
-/// How long an agent has to be silent after it took up a conversation: some repeat what was said only then.
+/// How long an agent must be silent after it resumed a conversation: some replay it only after their response.
 const REPLAYED: Duration = Duration::from_millis(700);
-/// How long it may repeat.
+/// How long a replay can last at most.
 const REPLAY_MAX: Duration = Duration::from_secs(20);
-/// How long a cancelled turn may take to end before the process is ended.
+/// How long a cancelled turn gets to end before creel ends the process.
 const CANCEL_GRACE: Duration = Duration::from_secs(3);
 
-/// An agent that speaks the protocol.
 pub struct AcpAgent {
-    /// As it stands in the config.
+    /// As written in the config.
     command: String,
-    /// What is run: the command, with the options that pass the session's tools.
+    /// The command with the options that pass the session's tools.
     line: String,
-    /// What passes the session's tools to it, if it does not accept them over the protocol.
+    /// Options that pass the session's tools, if the agent does not accept them over the protocol.
     tool_options: Option<ToolOptions>,
-    /// What is still to be told about an agent that does not accept them at all.
+    /// A warning to show once, if the agent does not accept the tools at all.
     refusal: Option<&'static str>,
     mode: Option<String>,
     known: AgentFacts,
@@ -78,34 +77,32 @@ pub struct AcpAgent {
     place: AgentWorkspace,
     services: AcpServices,
     running: Option<RunningAcpAgent>,
-    /// The conversation that it was in when it ended.
+    /// The conversation that the agent was in when it ended.
     left: Option<ResumableConversation>,
 }
 
-/// A conversation that may be taken up again.
 struct ResumableConversation {
     id: String,
     tally: ConversationUsage,
 }
 
-/// An agent that was started and said hello.
+/// An initialized agent.
 struct RunningAcpAgent {
     link: AcpConnection,
     hello: s::InitializeResponse,
     conversation: Option<SessionId>,
 }
 
-/// A turn as it is asked for.
 struct AcpTurn<'a> {
     updates: &'a mut dyn AgentObserver,
     cancel: &'a CancellationToken,
     deadline: Option<Instant>,
-    /// Whether the conversation that it goes on with is lost.
+    /// Whether the agent lost the conversation that the turn continues.
     lost: bool,
 }
 
 impl AcpTurn<'_> {
-    /// The agent knows nothing of what was said before.
+    /// The agent knows nothing of the earlier conversation.
     async fn lose(&mut self, why: &str) {
         self.lost = true;
         let text = format!("{why}, and knows nothing of what was said before; the goal goes in front of the prompt");
@@ -117,7 +114,6 @@ impl AcpTurn<'_> {
     }
 }
 
-/// Why a turn does not go on.
 enum TurnAbortReason {
     Cancelled,
     TooLate,
@@ -125,7 +121,7 @@ enum TurnAbortReason {
 }
 
 impl AcpAgent {
-    /// Nothing is started yet.
+    /// Starts no process yet.
     pub fn new(spec: &AgentSpec, place: AgentWorkspace, past: AgentHistory<'_>) -> Result<Self, AgentError> {
         let AgentSpec::Acp { command, mode, files, terminals, known } = spec else {
             return Err(AgentError::Script("it does not speak the protocol".into()));
@@ -181,8 +177,8 @@ impl AcpAgent {
         self.prompt(request, conversation, turn).await
     }
 
-    /// What the agent said since its last turn is no part of another conversation. Where the same one goes on, that is for the
-    /// prompt to see to: what was asked for meanwhile is answered in its turn.
+    /// Before a new conversation, drops what the agent sent since its last turn. If the same conversation continues,
+    /// [`Self::prompt`] handles that, and answers pending requests in its turn.
     async fn leave_the_past(&mut self, wanted: ConversationMode, turn: &mut AcpTurn<'_>) {
         let Some(running) = &mut self.running else { return };
         if wanted == ConversationMode::Same && running.conversation.is_some() {
@@ -194,7 +190,7 @@ impl AcpAgent {
             .await;
     }
 
-    /// Starts the agent, unless it runs.
+    /// Starts the agent if it does not run.
     async fn start(&mut self, turn: &mut AcpTurn<'_>) -> Result<(), TurnAbortReason> {
         if self.running.is_some() {
             return Ok(());
@@ -222,7 +218,7 @@ impl AcpAgent {
         }
     }
 
-    /// Says hello, and hears whether the agent speaks as we do.
+    /// Initializes the protocol and checks its version.
     async fn greet(
         &mut self,
         link: &mut AcpConnection,
@@ -250,7 +246,7 @@ impl AcpAgent {
         }
     }
 
-    /// The conversation of this turn: a new one, the one that goes on, or one that is taken up again.
+    /// The conversation of this turn: new, continued or resumed.
     async fn converse(
         &mut self,
         wanted: ConversationMode,
@@ -291,15 +287,15 @@ impl AcpAgent {
         Ok(id)
     }
 
-    /// The session's tools, which the agent starts itself.
+    /// The session's tools, as a server that the agent starts itself.
     fn tools(&self) -> Vec<s::McpServer> {
         let server = ToolServer::of(&self.place, &self.known).filter(|_| self.known.tools.is_none());
         let told = |ToolServer { command, args }| s::McpServerStdio::new(mcp_tools::NAME, command).args(args.to_vec());
         server.map(told).map(s::McpServer::Stdio).into_iter().collect()
     }
 
-    /// Sets the mode that the config wants. An agent that works in another one than was wanted may do what nobody wanted, so
-    /// it does not work at all.
+    /// Sets the mode from the config. In a different mode the agent could do what the user does not want, so a failure
+    /// here fails the turn.
     async fn set_mode(&mut self, id: &SessionId, turn: &mut AcpTurn<'_>) -> Result<(), TurnAbortReason> {
         let Some(mode) = self.mode.clone() else { return Ok(()) };
         let request = s::SetSessionModeRequest::new(id.clone(), mode.clone());
@@ -313,7 +309,7 @@ impl AcpAgent {
         }
     }
 
-    /// Takes a conversation up again, where the agent can. Nothing, if it cannot.
+    /// Resumes a conversation. Returns None if the agent cannot.
     async fn take_up(
         &mut self,
         left: &ResumableConversation,
@@ -349,7 +345,7 @@ impl AcpAgent {
         }
     }
 
-    /// What an agent repeats of a conversation is not said in the next turn, though it may come late.
+    /// Drops what an agent replays of a conversation, because it can come late and must not look like the next turn.
     async fn let_it_repeat(&mut self, turn: &mut AcpTurn<'_>) {
         if let Some(running) = &mut self.running {
             let link = &mut running.link;
@@ -366,7 +362,7 @@ impl AcpAgent {
         updates.update(AgentUpdate::Opened(id.to_string())).await;
     }
 
-    /// Asks the agent for something beside a turn.
+    /// Sends a request other than a prompt.
     async fn request<R: agent_client_protocol::JsonRpcRequest>(
         &mut self,
         request: R,
@@ -379,7 +375,7 @@ impl AcpAgent {
         stage.until(asked, Some(turn.cancel), turn.deadline).await
     }
 
-    /// One prompt, and the agent's work.
+    /// Sends one prompt and waits for the end of the turn.
     async fn prompt(
         &mut self,
         request: &TurnRequest,
@@ -435,7 +431,7 @@ impl AcpAgent {
         }
     }
 
-    /// The agent says that its turn is over. Whether it did anything is another question.
+    /// The agent ended its turn. Checks whether it failed or did nothing.
     fn conclude(&mut self, response: &s::PromptResponse, heard: &AcpAnswer) -> Result<TurnEnd, TurnAbortReason> {
         let spent = self.services.book.spent(response, self.known.usage.unwrap_or(UsageScope::Turn));
         let mut stop_reason = translate::stop_reason(response.stop_reason);
@@ -446,7 +442,7 @@ impl AcpAgent {
             return failed(failure);
         }
         if stop_reason == StopReason::Cancelled {
-            // Nobody asked for that: an agent that may not do what it wants may give up its turn.
+            // creel did not cancel the turn. An agent can end its turn this way after a refused permission.
             if !self.services.was_refused() {
                 return failed(TurnFailure::new("the agent cancelled its turn, and nobody had asked it to"));
             }
@@ -460,21 +456,21 @@ impl AcpAgent {
         Ok(TurnEnd { spent, ..TurnEnd::new(stop_reason) })
     }
 
-    /// A conversation that does not fit any more is of no use.
+    /// A full conversation cannot be continued.
     fn forget_if_full(&mut self, said: &str) {
         if FailureKind::of(said) == FailureKind::ContextFull {
             self.forget();
         }
     }
 
-    /// The next turn begins another conversation.
+    /// Makes the next turn begin a new conversation.
     fn forget(&mut self) {
         if let Some(running) = &mut self.running {
             running.conversation = None;
         }
     }
 
-    /// What went wrong, in words; an agent that is gone is buried.
+    /// Explains a failure, and cleans up after an agent that is gone.
     async fn fail(&mut self, broken: AcpRequestError, what: &str) -> TurnAbortReason {
         let Some(mut running) = self.running.take() else {
             return TurnAbortReason::Failed(TurnFailure::new("the agent is gone"));
@@ -493,7 +489,7 @@ impl AcpAgent {
         stop
     }
 
-    /// Ends what is left of the agent; its conversation may be taken up again by the next one.
+    /// Ends what is left of the agent. The next process can resume its conversation.
     async fn bury(&mut self) {
         self.services.end_all();
         if let Some(mut running) = self.running.take() {
@@ -520,7 +516,6 @@ impl Agent for AcpAgent {
     }
 }
 
-/// Whether something is done for the agent.
 fn serves(service: ServicePolicy) -> bool {
     service == ServicePolicy::Serve
 }

@@ -1,11 +1,11 @@
-//! The agent that is one process a turn.
+//! An agent that runs one process per turn.
 //!
-//! Owns which command a turn runs and what its end means. Does not run processes itself (see
-//! [`crate::process::run`]), and does not know what agents print: see [`translate`].
+//! Owns which command a turn runs and what its end means. Does not run processes itself (see [`crate::process::run`]),
+//! and does not parse their output: see [`translate`].
 //!
 //! # Invariants
-//! - A turn that says that it failed is a failed turn, whatever the exit code.
-//! - A conversation is taken up again only under the name that the agent itself gave it.
+//! - If the agent reports that its turn failed, the turn failed, whatever the exit code.
+//! - A conversation is continued only under the id that the agent itself gave it.
 
 use tokio_util::sync::CancellationToken;
 
@@ -42,62 +42,55 @@ use translate::{ReportedUsage, StreamOutcome, TranslatedOutput};
 
 pub use crate::agents::command::answer_stream::SAID_MAX;
 
-/// One process a turn.
 pub struct CommandAgent {
     first: CommandLine,
     later: Option<CommandLine>,
     format: OutputFormat,
     streams: StandardStreams,
     known: AgentFacts,
-    /// What an answer looks like that is really an error.
+    /// Recognises an answer that is really an error.
     disguise: Option<ErrorPattern>,
-    /// What passes the session's tools to it.
+    /// Options that pass the session's tools to the agent.
     tools: Option<ToolOptions>,
-    /// What is still to be told about an agent that does not accept them.
+    /// A warning to show once, if the agent does not accept the tools.
     refusal: Option<&'static str>,
     place: AgentWorkspace,
     memory: CommandConversation,
-    /// Whether the conversation is one that an earlier creel process had begun.
+    /// Whether an earlier creel process began the conversation.
     resumed: bool,
 }
 
-/// What is known of the current conversation.
 #[derive(Debug, Clone)]
 struct CommandConversation {
-    /// What the agent calls it.
+    /// The agent's id for it.
     name: Option<String>,
-    /// What the agent counted in it.
+    /// The usage that the agent reported in it. None if unknown.
     tally: Option<ReportedUsage>,
-    /// How far it is.
     stage: ConversationProgress,
 }
 
-/// How far a conversation is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ConversationProgress {
-    /// Nothing was answered in it.
+    /// The agent has not answered yet.
     Empty,
-    /// It goes on.
     Begun,
-    /// The agent said that it cannot go on.
+    /// The agent reported that it cannot continue the conversation.
     Over,
 }
 
 impl CommandConversation {
-    /// A conversation in which nothing was said.
     fn fresh() -> Self {
         Self { name: None, tally: Some(ReportedUsage::default()), stage: ConversationProgress::Empty }
     }
 }
 
-/// What one turn runs.
 struct TurnCommand<'a> {
     line: &'a CommandLine,
     memory: CommandConversation,
     warning: Option<&'static str>,
 }
 
-/// What its end is judged by.
+/// What is needed to judge the end of a turn.
 struct TurnEndContext<'a> {
     line: &'a CommandLine,
     timeout: TimeSpan,
@@ -105,7 +98,7 @@ struct TurnEndContext<'a> {
 }
 
 impl CommandAgent {
-    /// Checks the command lines. `conversation` is the one that the agent was in when creel was ended.
+    /// Checks the command lines. `conversation` is the one that the agent was in when creel ended.
     pub fn new(spec: &AgentSpec, place: AgentWorkspace, conversation: Option<&str>) -> Result<Self, AgentError> {
         let AgentSpec::Command { command, continue_command, format, tty, known } = spec else {
             return Err(AgentError::Script("it is no command".into()));
@@ -152,7 +145,7 @@ impl CommandAgent {
             {
                 TurnCommand { line: later, memory: self.memory.clone(), warning: None }
             }
-            // There is nothing that could be taken up.
+            // There is no conversation to continue yet.
             ConversationProgress::Empty => first(None),
             ConversationProgress::Begun => first(Some(
                 "the agent did not say what it calls the conversation, so it cannot be taken up again: this turn starts a \
@@ -243,8 +236,8 @@ impl CommandAgent {
         with_spent(end, stream.spent)
     }
 
-    /// Reads `printed` as the output of a whole turn whose process ended with exit code 0, without a process: for tests
-    /// that feed hostile output. The conversation is not remembered.
+    /// For tests with hostile output: reads `printed` as the output of a whole turn whose process exited with code 0.
+    /// Starts no process and does not remember the conversation.
     pub async fn read_output(
         &self,
         printed: &[&[u8]],
@@ -263,7 +256,6 @@ impl CommandAgent {
         self.judge(ProcessEnd::Exit(0), &rest, &asked)
     }
 
-    /// What the end of the process means.
     fn judge(
         &self,
         end: ProcessEnd,
@@ -294,7 +286,7 @@ impl CommandAgent {
         }
     }
 
-    /// What an answer means whose process ended well.
+    /// Judges an answer whose process exited with code 0.
     fn answered(&self, rest: &OutputSummary) -> Result<StopReason, TurnFailure> {
         let stop_reason = match rest.stream.as_ref().map(|stream| &stream.end.verdict) {
             Some(StreamOutcome::Failed(words)) => {
@@ -309,7 +301,7 @@ impl CommandAgent {
         }
     }
 
-    /// What a person should know of lines that are not what they should be.
+    /// A warning for the user about lines that do not match the format.
     fn misunderstood(&self, rest: &OutputSummary) -> Option<String> {
         let stream = rest.stream.as_ref()?;
         if stream.counts.understood == 0 && stream.counts.plain > 0 {
@@ -339,7 +331,7 @@ impl Agent for CommandAgent {
         Box::pin(self.one_turn(request, updates, cancel))
     }
 
-    /// Nothing is kept between turns.
+    /// Nothing runs between turns.
     fn shutdown(&mut self) -> BoxFuture<'_, ()> {
         Box::pin(std::future::ready(()))
     }

@@ -1,27 +1,26 @@
-//! Answers that are really errors: some agents print what went wrong as if it were an answer, and exit well.
+//! Recognises answers that are really errors: some agents print an error as their answer and exit with code 0.
 //!
 //! Owns where in an answer an `error_pattern` counts. The patterns themselves are data (`assets/agents.yaml`).
 //!
 //! # Invariants
-//! - An error counts wherever in the answer it begins, as long as nothing but a few lines about it follow: text that the
-//!   agent had written before it failed does not hide the error.
+//! - An error counts wherever in the answer it begins, if only a few lines about it follow. Text that the agent wrote
+//!   before it failed does not hide the error.
 //! - An answer that quotes an error, in a code block, a quotation or inline code, is an answer. So is one in which the
-//!   agent tried again and continued.
+//!   agent retried and continued.
 
 use regex::{Regex, RegexBuilder};
 
 use super::AgentError;
 use crate::engine::{policy::AgentFacts, unquoted_text::fence_after};
 
-/// How many lines of text may follow an error. Agents add what the user can do, or what was used.
+/// How many lines can follow an error. Agents add advice for the user, or the usage.
 const LINES_AFTER: usize = 5;
 
-/// Recognises the errors of one agent.
 #[derive(Debug, Clone)]
 pub(super) struct ErrorPattern(Regex);
 
 impl ErrorPattern {
-    /// What an agent's errors and limits look like, if that is known.
+    /// Combines the agent's error and limit patterns. None if it has none.
     pub(super) fn of(known: &AgentFacts) -> Result<Option<Self>, AgentError> {
         let patterns: Vec<&str> = known.error_pattern.iter().chain(&known.limit_pattern).map(String::as_str).collect();
         let all = patterns.iter().map(|pattern| format!("(?:{pattern})")).collect::<Vec<_>>().join("|");
@@ -33,7 +32,7 @@ impl ErrorPattern {
         RegexBuilder::new(pattern).multi_line(true).build().map(Self).map_err(AgentError::Pattern)
     }
 
-    /// The error that an answer ends with, up to the answer's end.
+    /// The error at the end of an answer, up to the answer's end.
     pub(super) fn find<'a>(&self, answer: &'a str) -> Option<&'a str> {
         let mut found = self.0.find_iter(answer).map(|found| found.start()).peekable();
         found.peek()?;
@@ -42,7 +41,7 @@ impl ErrorPattern {
     }
 }
 
-/// Whether an error that begins here is what the answer ends with.
+/// Whether the answer ends with the error that begins here.
 fn counts(answer: &str, at: usize, quoted: &[(usize, usize)]) -> bool {
     let (before, rest) = answer.split_at(at);
     let line_start = before.rfind('\n').map_or(0, |newline| newline + 1);
@@ -51,7 +50,7 @@ fn counts(answer: &str, at: usize, quoted: &[(usize, usize)]) -> bool {
     !in_code && !quoted.iter().any(|(start, end)| (*start..*end).contains(&line_start)) && ends_with_it(after)
 }
 
-/// Whether what follows an error only belongs to it.
+/// Whether the text after an error belongs to it.
 fn ends_with_it(after: &str) -> bool {
     // Details of an error are often indented, or printed as JSON.
     let is_detail = |line: &str| line.starts_with(|c: char| c.is_whitespace() || "{}[]()\",".contains(c));
@@ -67,8 +66,8 @@ fn ends_with_it(after: &str) -> bool {
     true
 }
 
-/// Where there are code blocks and quotations, as ranges of bytes. A code block that is never closed does not count:
-/// the error may have cut it off.
+/// The code blocks and quotations as byte ranges. An unclosed code block does not count: the error can have interrupted
+/// it.
 fn quoted_lines(answer: &str) -> Vec<(usize, usize)> {
     let mut quoted = Vec::new();
     let mut block: Option<(usize, &str)> = None;

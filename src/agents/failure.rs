@@ -1,10 +1,10 @@
-//! Why a turn failed, read from the agent's words.
+//! Finds out why a turn failed from the agent's messages.
 //!
-//! Owns the telling apart (not logged in, too many requests, …) and the advice that goes with it. Does not decide
-//! whether a turn failed: the agents do.
+//! Owns the kinds of failures (not logged in, too many requests, …) and the advice for each. Does not decide whether a
+//! turn failed: the agents do.
 //!
 //! # Invariants
-//! - The agent's own words are always in the message. A wrong guess costs a wrong advice and nothing else.
+//! - The message always contains the agent's own words. So a wrong guess leads to wrong advice and nothing worse.
 
 use std::sync::LazyLock;
 
@@ -14,31 +14,29 @@ use serde_json::Value;
 use super::usage_limit;
 use crate::engine::{conversation::TurnFailure, hooks::headline::telling_line, policy::AgentFacts, time::TimeSpan};
 
-/// How much of the agent's words is looked at and shown: their end, where the last error stands.
+/// Bytes of the agent's messages that are searched and shown. The end, because the last error is there.
 const WORDS_MAX: usize = 4 * 1024;
-/// A server that wants to be left alone for longer than this did not mean a length of time.
+/// Longer waits are not plausible as a retry time.
 const RETRY_MAX: TimeSpan = TimeSpan::secs(40 * 24 * 60 * 60);
 
-/// What is wrong, as far as the words tell.
+/// The cause of a failure, as far as the agent's messages show it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum FailureKind {
-    /// Nobody is logged in, or the key is refused.
+    /// Not logged in, or the key is refused.
     Login,
-    /// The conversation does not fit into the model any more.
+    /// The conversation no longer fits into the model.
     ContextFull,
-    /// All that was paid for is used.
+    /// The paid quota is used up.
     Quota,
-    /// Too many requests in a short time.
     RateLimit,
-    /// The server has trouble of its own.
+    /// The server itself has problems.
     Server,
-    /// The server cannot be reached.
     Network,
-    /// The words say it themselves, or nothing does.
+    /// Unknown, or the message needs no advice.
     Other,
 }
 
-/// The failure of a turn: what happened, what the agent said of it, and what to do.
+/// Builds the failure of a turn: what happened, what the agent said about it, and what to do.
 pub(super) fn explain(what: &str, said: &str, known: &AgentFacts) -> TurnFailure {
     let said = end_of(&readable(said), WORDS_MAX);
     let happened = match said.as_str() {
@@ -55,7 +53,7 @@ pub(super) fn explain(what: &str, said: &str, known: &AgentFacts) -> TurnFailure
         | FailureKind::Network
         | FailureKind::Other => None,
     };
-    // creel itself says what it does about a limit.
+    // The engine tells the user what happens after a usage limit.
     let message = match trouble.advice(known, retry_after).filter(|_| limit.is_none()) {
         Some(advice) => format!("{advice}\n{happened}"),
         None => happened,
@@ -63,14 +61,14 @@ pub(super) fn explain(what: &str, said: &str, known: &AgentFacts) -> TurnFailure
     TurnFailure { retry_after, limit, ..TurnFailure::new(message) }
 }
 
-/// The failure of a scripted agent: these words, and nothing else.
+/// The failure of a scripted agent, without any advice.
 pub(super) fn plainly(said: &str) -> TurnFailure {
     let limit = usage_limit::of(said, FailureKind::of(said), &AgentFacts::default(), &jiff::Zoned::now());
     TurnFailure { limit, ..TurnFailure::new(said) }
 }
 
-/// The words with their most informative line first: rows and gates show only one line, and agents print warnings and
-/// progress before the error.
+/// Puts the most informative line first: rows and gates show only one line, and agents print warnings and progress
+/// before the error.
 fn telling_first(said: &str) -> String {
     let is_one_line = said.lines().nth(1).is_none();
     match telling_line(&[said]).filter(|line| !is_one_line && !said.starts_with(line.as_str())) {
@@ -79,8 +77,7 @@ fn telling_first(said: &str) -> String {
     }
 }
 
-/// A turn that took too long, with what the agent reported meanwhile. If its server was failing, the message says so,
-/// since a longer timeout would not help.
+/// Adds a server error to a timeout, if the agent reported one meanwhile: a longer timeout would not help then.
 pub(super) fn after_server_errors(late: TurnFailure, said: &str) -> TurnFailure {
     let reported = end_of(said, WORDS_MAX);
     let Some(line) = reported.lines().rev().find(|line| FailureKind::of(line).is_of_server()) else { return late };
@@ -89,7 +86,6 @@ pub(super) fn after_server_errors(late: TurnFailure, said: &str) -> TurnFailure 
     TurnFailure { message, ..late }
 }
 
-/// The failure of an agent whose program is not there.
 pub(super) fn not_installed(what: &str, command: &str, said: &str, known: &AgentFacts) -> TurnFailure {
     let install = known.install.as_ref().map(|how| format!(" ({how})")).unwrap_or_default();
     let said = end_of(said, WORDS_MAX);
@@ -100,14 +96,14 @@ pub(super) fn not_installed(what: &str, command: &str, said: &str, known: &Agent
     ))
 }
 
-/// What gives a trouble away: an HTTP state, or words.
+/// The HTTP status codes and words that identify a kind of failure.
 struct FailurePattern {
     trouble: FailureKind,
     states: &'static [&'static str],
     words: &'static [&'static str],
 }
 
-/// In this order: a full conversation is also a bad request, and a used-up quota also comes as 429.
+/// The order matters: a full conversation is also a bad request, and a used-up quota also comes as 429.
 const SIGNS: [FailurePattern; 6] = [
     FailurePattern {
         trouble: FailureKind::ContextFull,
@@ -166,20 +162,19 @@ const SIGNS: [FailurePattern; 6] = [
 ];
 
 impl FailureKind {
-    /// What these words are about.
     pub(super) fn of(said: &str) -> Self {
         static WORDS: LazyLock<[Regex; SIGNS.len()]> = LazyLock::new(|| SIGNS.map(|sign| words(&sign.words.join("|"))));
         let mut signs = SIGNS.iter().zip(&*WORDS);
         let found = signs.find(|(sign, words)| has_status(said, sign.states) || words.is_match(said));
         match found.map(|(sign, _)| sign.trouble) {
-            // A quota that is free again soon is a matter of speed.
+            // A quota that resets soon is a rate limit.
             Some(Self::Quota) if retry_after(said).is_some() => Self::RateLimit,
             Some(trouble) => trouble,
             None => Self::Other,
         }
     }
 
-    /// Whether the agent can do nothing but wait for its server.
+    /// Whether the agent can only wait for its server.
     const fn is_of_server(self) -> bool {
         match self {
             Self::RateLimit | Self::Server | Self::Network => true,
@@ -187,7 +182,7 @@ impl FailureKind {
         }
     }
 
-    /// Why, and what to do, where that is known.
+    /// The cause and what to do, if known.
     fn advice(self, known: &AgentFacts, retry_after: Option<TimeSpan>) -> Option<String> {
         Some(match self {
             Self::Login => {
@@ -220,7 +215,7 @@ impl FailureKind {
     }
 }
 
-/// Whether these words mean that the conversation cannot be taken up again: it is full, or nobody knows it.
+/// Whether the conversation cannot be continued: it is full, or the agent does not know it.
 pub(super) fn ends_conversation(said: &str) -> bool {
     static UNKNOWN: LazyLock<Regex> = LazyLock::new(|| {
         words(
@@ -230,7 +225,7 @@ pub(super) fn ends_conversation(said: &str) -> bool {
     FailureKind::of(said) == FailureKind::ContextFull || UNKNOWN.is_match(said)
 }
 
-/// How long the server wants to be left alone, as the last such words say.
+/// The server's requested wait. The last one in the text counts.
 pub(super) fn retry_after(text: &str) -> Option<TimeSpan> {
     const UNIT: &str = r"ms|msecs?|milliseconds?|s|secs?|seconds?|m|mins?|minutes?|h|hrs?|hours?|d|days?";
     static WAIT: LazyLock<Regex> = LazyLock::new(|| {
@@ -261,14 +256,14 @@ fn milliseconds(part: &Captures<'_>, unsaid: f64) -> f64 {
     number * factor
 }
 
-/// Whether one of these HTTP states is named. A line of a stack trace (`client.js:429:13`) is no state.
+/// Whether one of these HTTP status codes is in the text. A line of a stack trace (`client.js:429:13`) does not count.
 pub(super) fn has_status(text: &str, states: &[&str]) -> bool {
     static STATUS: LazyLock<Regex> =
         LazyLock::new(|| words(r#"(?:^|[\s("'\[=]|":)(?P<state>[45]\d\d)(?:$|[\s)"'\],;:}.])"#));
     STATUS.captures_iter(text).any(|found| states.contains(&&found["state"]))
 }
 
-/// The words in an error that is wrapped in JSON or in brackets: programs often print what their server sent.
+/// Extracts the message from an error in JSON or in brackets, because programs often print what their server sent.
 pub(super) fn readable(said: &str) -> String {
     let said = said.trim();
     let inner = said.strip_prefix("[API Error:").and_then(|rest| rest.strip_suffix(']')).unwrap_or(said).trim();
@@ -286,7 +281,7 @@ pub(super) fn readable(said: &str) -> String {
     if facts.is_empty() { message.to_owned() } else { format!("{message} ({})", facts.join(", ")) }
 }
 
-/// The end of a text, from the start of a line if that is near.
+/// The end of a text, from the start of a line if one is near.
 pub(super) fn end_of(text: &str, most: usize) -> String {
     let text = text.trim();
     if text.len() <= most {

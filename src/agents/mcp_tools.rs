@@ -1,4 +1,4 @@
-//! creel's own MCP tools as agents see them: how to start the server, and how to recognise a request for one of its tools.
+//! creel's own MCP tools for agents: how to start the server, and how to recognise a request for one of its tools.
 
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -11,12 +11,12 @@ use crate::engine::{
     policy::{AgentFacts, ToolPassing},
 };
 
-/// What agents call the server.
+/// The server's name for agents.
 pub(super) const NAME: &str = "creel";
-/// Where an agent that is one process a turn finds it.
+/// Where an agent with one process per turn finds the server.
 pub(super) const VARIABLE: &str = "CREEL_MCP";
 
-/// A program that serves the session's tools on its standard streams.
+/// A program that serves the session's tools over its standard streams.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(super) struct ToolServer {
     pub(super) command: String,
@@ -24,36 +24,35 @@ pub(super) struct ToolServer {
 }
 
 impl ToolServer {
-    /// The server for an agent; none, if the config does not want it.
+    /// None if the config turns the tools off.
     pub(super) fn of(place: &AgentWorkspace, known: &AgentFacts) -> Option<Self> {
         let wanted = known.mcp.unwrap_or(true);
         let command = place.creel.as_ref().filter(|_| wanted)?.to_str()?.to_owned();
-        // The session is named: what starts the server may not pass our variables on.
+        // The session is an argument, because the agent might not pass environment variables on.
         Some(Self { command, args: ["mcp".into(), "--session".into(), place.session.clone()] })
     }
 
-    /// As a line of JSON.
     pub(super) fn to_json(&self) -> String {
         serde_json::to_string(self).expect("texts are JSON")
     }
 }
 
-/// What passes the session's tools to an agent by options of its own.
+/// Command-line options that pass the session's tools to an agent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct ToolOptions {
-    /// A piece of a command line, with placeholders.
+    /// Part of a command line, with placeholders.
     options: String,
     server: ToolServer,
 }
 
 impl ToolOptions {
-    /// The options of an agent that has some, unless the config does not want the tools.
+    /// None if the agent has no such options, or if the config turns the tools off.
     pub(super) fn of(place: &AgentWorkspace, known: &AgentFacts) -> Option<Self> {
         let Some(ToolPassing::Options(options)) = &known.tools else { return None };
         Some(Self { options: options.clone(), server: ToolServer::of(place, known)? })
     }
 
-    /// The command line with the options, for a shell. An assignment goes in front of a command, everything else behind it.
+    /// Adds the options to a shell command line. An assignment goes in front of the command, everything else after it.
     pub(super) fn added_to(&self, command: &str) -> Result<String, TemplateError> {
         let name = self.options.split('=').next().unwrap_or_default();
         let assigns = self.options.contains('=') && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
@@ -61,7 +60,6 @@ impl ToolOptions {
         template::expand(&if assigns { format!("{options} {command}") } else { format!("{command} {options}") })
     }
 
-    /// The variables that the options refer to.
     pub(super) fn variables(&self) -> [(String, String); 4] {
         let ToolServer { command, args } = &self.server;
         let list: Vec<&String> = std::iter::once(command).chain(args).collect();
@@ -77,13 +75,13 @@ impl ToolOptions {
     }
 }
 
-/// A word that every reader of command lines takes for one: those of agents know fewer rules than a shell.
+/// Quotes a word so that every parser reads it as one: agents' own parsers know fewer rules than a shell.
 fn shell_word(word: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:@%+".contains(c);
     if word.chars().all(plain) { word.to_owned() } else { format!("'{}'", word.replace('\'', "'\"'\"'")) }
 }
 
-/// What the user should know about an agent that does not accept the tools which creel would give it.
+/// A warning for the user about an agent that does not accept creel's tools.
 pub(super) fn refusal(place: &AgentWorkspace, known: &AgentFacts) -> Option<&'static str> {
     let refused = known.tools == Some(ToolPassing::Refused) && ToolServer::of(place, known).is_some();
     refused.then_some(
@@ -92,23 +90,23 @@ pub(super) fn refusal(place: &AgentWorkspace, known: &AgentFacts) -> Option<&'st
     )
 }
 
-/// What an agent says about a tool call beyond what creel keeps of it.
+/// What an agent reports about a tool call beyond the [`ToolCall`].
 #[derive(Debug, Clone, Default)]
 pub(super) struct ToolCallDetails {
-    /// The agent's own name for the tool, where it gives one apart from the title.
+    /// The agent's own name for the tool, if it sends one besides the title.
     pub(super) name: Option<String>,
     /// The names of the arguments.
     arguments: Vec<String>,
-    /// Whether the input is anything other than named arguments.
+    /// Whether the input is something other than named arguments.
     opaque: bool,
     /// The MCP server and its tool, for agents that put both into the input.
     target: Option<(String, String)>,
-    /// Whether creel kept only a part of the title, the input or the change.
+    /// Whether the title, the input or the diff was cut.
     pub(super) shortened: bool,
 }
 
 impl ToolCallDetails {
-    /// Learns from the input of a call. Some agents send it as JSON in a text.
+    /// Reads the input of a call. Some agents send it as JSON in a string.
     pub(super) fn learn_input(&mut self, input: &Value) {
         let parsed = input.as_str().and_then(|text| serde_json::from_str::<Value>(text).ok());
         let input = parsed.as_ref().unwrap_or(input);
@@ -123,7 +121,7 @@ impl ToolCallDetails {
         self.target = text("server").zip(text("tool")).filter(|_| only_a_target);
     }
 
-    /// Learns the tool's name from the metadata of a call, where agents put it under different keys.
+    /// Reads the tool's name from the metadata of a call. Agents use different keys.
     pub(super) fn learn_meta(&mut self, meta: &Map<String, Value>) {
         let nested = meta.get("claudeCode").and_then(|theirs| theirs.get("toolName"));
         let named = meta.get("tool_name").or_else(|| meta.get("toolName")).or(nested).and_then(Value::as_str);
@@ -132,11 +130,11 @@ impl ToolCallDetails {
         }
     }
 
-    /// Whether a request is for one of creel's own tools and cannot be anything else.
+    /// Whether a request is certainly for one of creel's own tools.
     ///
-    /// Titles of other tools can hold what a model wrote: the title of a shell command is often the command, that of a
-    /// subagent its description. So the name alone is not enough: no command, no file, no change, no address, and a kind
-    /// that those tools do not have.
+    /// A model can influence the titles of other tools: the title of a shell command is often the command, that of a
+    /// subagent its description. So the name alone is not enough. The call must have no command, file, change or URL,
+    /// and a kind that those tools do not have.
     pub(super) fn is_own_tool(&self, call: &ToolCall) -> bool {
         let foreign = self.arguments.iter().any(|name| FOREIGN_ARGUMENTS.contains(&name.as_str()));
         if foreign || self.opaque || !call.locations.is_empty() || call.diff.is_some() {
@@ -145,7 +143,7 @@ impl ToolCallDetails {
         let Some(tool) = self.name.as_deref().map_or_else(|| own_title(&call.title), own_name) else { return false };
         match call.kind {
             None | Some(ToolKind::Other | ToolKind::Read) => true,
-            // Codex calls every MCP tool a command, and says which tool of which server it is.
+            // Codex reports every MCP tool as a command, with the server and the tool in the input.
             Some(ToolKind::Execute) => {
                 matches!(&self.target, Some((server, name)) if server == NAME && name == tool)
             }
@@ -162,7 +160,7 @@ impl ToolCallDetails {
     }
 }
 
-/// The tool that an agent's name for it means: agents put the server's name before it, each in its own way.
+/// The tool for an agent's name of it. Agents add the server's name in front, each in its own way.
 fn own_name(name: &str) -> Option<&'static str> {
     let forms =
         ["mcp__creel__", "mcp_creel_", "mcp.creel.", "creel__", "creel_", "creel-", "creel.", "creel:", "creel/"];
@@ -170,7 +168,7 @@ fn own_name(name: &str) -> Option<&'static str> {
     TOOLS.into_iter().find(|tool| *tool == bare)
 }
 
-/// The tool that a title means: its name, or the words of Gemini and Qwen, which may be followed by the arguments.
+/// The tool for a title: its name, or the form of Gemini and Qwen, optionally with the arguments after it.
 fn own_title(title: &str) -> Option<&'static str> {
     let title = title.trim();
     let words = || {

@@ -1,11 +1,11 @@
-//! The agent that follows a script: for demos, for tests, and for trying a config without a model.
+//! An agent that follows a script: for demos, for tests, and for trying a config without a model.
 //!
 //! Owns the script's format and which turn answers which prompt. Does not run commands itself: see
 //! [`crate::process::run`].
 //!
 //! # Invariants
-//! - The same script and the same prompts give the same turns: a resumed session goes on where it was.
-//! - A turn is used once; `otherwise` answers as often as needed.
+//! - The same script and the same prompts produce the same turns, so a resumed session continues where it was.
+//! - A turn is used once. `otherwise` answers as often as needed.
 
 use std::{fmt, time::Duration};
 
@@ -34,15 +34,15 @@ use crate::{
     },
 };
 
-/// How much of a command's output is shown with its tool call.
+/// Bytes of a command's output in its tool call.
 const TOOL_OUTPUT: usize = 4 * 1024;
 
-/// Whether a script can be followed; if not, what is wrong and where.
+/// The error says what is wrong with the script and where.
 pub fn validate(script: &str) -> Result<(), String> {
     parse(script).map(drop)
 }
 
-/// What a script would run, for a person who has to allow it.
+/// The commands in a script, for the user who decides whether to trust it.
 pub fn commands(script: &str) -> Vec<String> {
     let Ok(script) = parse(script) else { return Vec::new() };
     let turns = script.turns.iter().chain([&script.otherwise]);
@@ -61,7 +61,7 @@ struct AgentScript {
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct ScriptedTurn {
-    /// Answers only a prompt that contains this.
+    /// Answers only a prompt that contains this text.
     when: Option<String>,
     think: Option<String>,
     say: Option<String>,
@@ -70,7 +70,7 @@ struct ScriptedTurn {
     #[serde(default, deserialize_with = "delay")]
     delay: Duration,
     stop_reason: Option<StopReason>,
-    /// What it asks leave for before it runs anything.
+    /// A permission request before the turn runs anything.
     ask: Option<ScriptedPermission>,
     tokens: Option<u64>,
     cost: Option<f64>,
@@ -81,7 +81,6 @@ struct ScriptedTurn {
     hang: bool,
 }
 
-/// A request for leave.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct ScriptedPermission {
@@ -91,7 +90,6 @@ struct ScriptedPermission {
     diff: Option<String>,
 }
 
-/// Follows a script.
 pub struct ScriptedAgent {
     turns: Vec<Option<ScriptedTurn>>,
     otherwise: ScriptedTurn,
@@ -99,7 +97,7 @@ pub struct ScriptedAgent {
 }
 
 impl ScriptedAgent {
-    /// Reads the script, and goes through the prompts that were already answered.
+    /// `past` are the prompts that were answered already. Their turns are skipped.
     pub fn new(script: &str, place: AgentWorkspace, past: &[String]) -> Result<Self, String> {
         let script = parse(script)?;
         let turns = script.turns.into_iter().map(Some).collect();
@@ -110,8 +108,8 @@ impl ScriptedAgent {
         Ok(agent)
     }
 
-    /// Takes the turn that answers this prompt: the first whose `when` it contains, else the first without a `when`,
-    /// else `otherwise`.
+    /// Takes the turn for this prompt: the first whose `when` the prompt contains, otherwise the first without a
+    /// `when`, otherwise `otherwise`.
     fn answer_to(&mut self, prompt: &str) -> ScriptedTurn {
         let fits = |turn: &Option<ScriptedTurn>| {
             turn.as_ref().and_then(|t| t.when.as_ref()).is_some_and(|when| prompt.contains(when.as_str()))
@@ -128,7 +126,7 @@ impl ScriptedAgent {
         cancel: &CancellationToken,
     ) -> Result<TurnEnd, TurnFailure> {
         let turn = self.answer_to(&request.text);
-        // Our own, so that a timeout ends commands as gently as a cancel does.
+        // A child token, so that a timeout ends commands as gently as a cancellation does.
         let stop = cancel.child_token();
         let mut play = TurnPlayback { id: request.turn, place: &self.place, updates, stop: &stop };
         let performance = play.perform(&turn);
@@ -158,13 +156,12 @@ impl Agent for ScriptedAgent {
         Box::pin(self.one_turn(request, updates, cancel))
     }
 
-    /// Nothing is kept between turns.
+    /// Nothing runs between turns.
     fn shutdown(&mut self) -> BoxFuture<'_, ()> {
         Box::pin(std::future::ready(()))
     }
 }
 
-/// One turn as it is played.
 struct TurnPlayback<'a> {
     id: TurnId,
     place: &'a AgentWorkspace,
@@ -172,14 +169,12 @@ struct TurnPlayback<'a> {
     stop: &'a CancellationToken,
 }
 
-/// What came of a request.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum ScriptedPermissionOutcome {
     Granted,
     Refused,
 }
 
-/// Whether the play goes on.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum PlaybackState {
     GoOn,
@@ -272,7 +267,7 @@ impl TurnPlayback<'_> {
         }
     }
 
-    /// Runs a command, shown as a tool call. That it fails does not fail the turn, as with a real agent.
+    /// Runs a command and shows it as a tool call. A failed command does not fail the turn, as with a real agent.
     async fn run(&mut self, number: usize, command: &str) -> PlaybackState {
         let name = format!("turn-{}/{number}", self.id);
         let call = ToolCall {
@@ -326,7 +321,7 @@ impl ProcessObserver for ScriptedToolObserver<'_> {
     }
 }
 
-/// Lines; words, if there is only one line and somebody is to see it come.
+/// Splits text into lines, or a single line into words if a delay makes the pieces visible.
 fn chunks(text: &str, delay: Duration) -> Vec<&str> {
     if delay.is_zero() || text.trim_end().contains('\n') {
         text.split_inclusive('\n').collect()
@@ -353,7 +348,7 @@ fn parse(script: &str) -> Result<AgentScript, String> {
     }
 }
 
-/// A text, or a list of them.
+/// Accepts a string or a list of strings.
 fn one_or_more<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D::Error> {
     struct CommandListVisitor;
     impl<'de> Visitor<'de> for CommandListVisitor {
@@ -378,7 +373,7 @@ fn one_or_more<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<String>
     deserializer.deserialize_any(CommandListVisitor)
 }
 
-/// Seconds, or text such as `400ms`.
+/// Accepts seconds, or text such as `400ms`.
 fn delay<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
     struct DelayVisitor;
     impl Visitor<'_> for DelayVisitor {

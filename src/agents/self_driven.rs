@@ -1,11 +1,12 @@
-//! No agent of creel's: one that somebody runs by hand leads itself, and reaches the session by its tools.
+//! A stand-in for an agent that the user runs by hand. That agent drives itself and reaches the session through its
+//! tools.
 
 use tokio_util::sync::CancellationToken;
 
 use super::{Agent, AgentObserver, BoxFuture, TurnRequest};
 use crate::engine::conversation::{TurnEnd, TurnFailure};
 
-/// Takes the place of an agent, and no prompts: the engine sends none to who leads itself.
+/// Never receives a prompt: the engine sends none to a self-driven agent.
 #[derive(Debug)]
 pub struct SelfDrivenAgent;
 

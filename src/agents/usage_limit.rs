@@ -1,11 +1,11 @@
-//! Usage limits: whether a turn failed because a subscription, a quota or a rate limit was reached, and when that resets.
+//! Usage limits: whether a turn failed because of a subscription, a quota or a rate limit, and when that resets.
 //!
-//! Owns how times are written in such messages. The words by which an agent's limits are known are data (`limit_pattern` in
-//! `assets/agents.yaml`), beside those that all servers share. What follows from a limit, the engine decides.
+//! Owns how such messages write times. The words for an agent's own limits are data (`limit_pattern` in
+//! `assets/agents.yaml`), besides those that all servers share. The engine decides what follows from a limit.
 //!
 //! # Invariants
-//! - Money that has run out is no limit: it does not come back by waiting.
-//! - A reset that is not understood is not guessed.
+//! - An empty balance is not a limit: it does not reset by waiting.
+//! - An unknown reset time is not guessed.
 
 use std::sync::LazyLock;
 
@@ -19,10 +19,10 @@ use regex::{Captures, Regex, RegexBuilder};
 use super::failure::{FailureKind, has_status, retry_after, words};
 use crate::engine::{conversation::UsageLimit, policy::AgentFacts, time::TimeSpan};
 
-/// A reset that is further away than this is a mistake of the reader.
+/// A reset that is further away is a misread time.
 const FARTHEST: TimeSpan = TimeSpan::secs(40 * 24 * 60 * 60);
 
-/// The limit that these words are about, if they are about one.
+/// The limit that a message is about, if any.
 pub(super) fn of(said: &str, trouble: FailureKind, known: &AgentFacts, now: &Zoned) -> Option<UsageLimit> {
     static LIMIT: LazyLock<Regex> = LazyLock::new(|| {
         words(
@@ -46,7 +46,7 @@ pub(super) fn of(said: &str, trouble: FailureKind, known: &AgentFacts, now: &Zon
     (is_limit || is_own_limit).then_some(UsageLimit { resets_in })
 }
 
-/// How long it is until the reset that these words name.
+/// The time until the reset in a message.
 fn resets_in(said: &str, now: &Zoned) -> Option<TimeSpan> {
     let until = |at: Timestamp| {
         let span = u64::try_from(at.as_millisecond() - now.timestamp().as_millisecond()).unwrap_or(0);
@@ -140,7 +140,7 @@ fn clock_time(said: &str, now: &Zoned) -> Option<Timestamp> {
     Some(at(date)?.timestamp())
 }
 
-/// A bare number is not a time: `try again in 5` is none, `resets at 20:00` and `resets 8pm` are.
+/// A bare number is not a time of day: `try again in 5` is not, `resets at 20:00` and `resets 8pm` are.
 fn is_clock(found: &Captures<'_>) -> bool {
     found.name("half").is_some() || found.name("minute").is_some()
 }

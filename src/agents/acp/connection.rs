@@ -1,11 +1,11 @@
-//! The line to an agent: its process, and the protocol spoken with it.
+//! The connection to an agent: its process and the protocol.
 //!
-//! Owns the start, the end, and the questions that the agent may ask us. Does not know what a turn is: see [`super`].
+//! Owns the start, the end, and the agent's requests to creel. Does not know about turns: see [`super`].
 //!
 //! # Invariants
-//! - Every question of the agent reaches whoever holds the link, with the means to answer it; one that is dropped is
+//! - Every request of the agent reaches the owner of the connection, together with its responder. A dropped request is
 //!   answered with an error.
-//! - When it was closed, or is dropped, nothing of the agent is left running.
+//! - After it was closed or dropped, nothing of the agent is left running.
 
 use std::{path::Path, time::Duration};
 
@@ -36,17 +36,17 @@ use crate::process::{
     run::{ProcessEnd, ProcessGroup},
 };
 
-/// How much may be heard before the agent has to wait.
+/// How many events are queued before the agent has to wait.
 pub(super) const BACKLOG: usize = 256;
-/// How much the protocol may be behind.
+/// Bytes that are buffered for the protocol library.
 pub(super) const PIPE: usize = 256 << 10;
-/// How long to wait for the last output of an agent that has ended. A process that it left behind can keep its streams
+/// How long to wait for the last output of an agent that has ended. A process that it left running can keep its streams
 /// open indefinitely.
 const LAST_OUTPUT: Duration = Duration::from_secs(5);
-/// How much of one line of complaints is logged.
+/// Bytes of one line of standard error that are logged.
 const COMPLAINT: u64 = 4 << 10;
 
-/// What an agent says or asks of its own accord.
+/// What an agent sends without being asked.
 pub(super) enum AcpEvent {
     Text(TextChunk),
     Update {
@@ -54,15 +54,15 @@ pub(super) enum AcpEvent {
         update: Value,
     },
     Permission(Box<s::RequestPermissionRequest>, Responder<s::RequestPermissionResponse>),
-    /// It wants something done for it.
+    /// A request to creel.
     Wants(Box<AcpServiceRequest>),
-    /// The engine has decided whether creel does it.
+    /// The engine's decision about such a request.
     Decided(Box<DecidedRequest>),
-    /// A command that we run for it got on.
+    /// Progress of a command that creel runs for the agent.
     Terminal(TerminalEvent),
 }
 
-/// What can be done for an agent.
+/// What creel can do for an agent.
 pub(super) enum AcpServiceRequest {
     Read(s::ReadTextFileRequest, Responder<s::ReadTextFileResponse>),
     Write(s::WriteTextFileRequest, Responder<s::WriteTextFileResponse>),
@@ -74,7 +74,6 @@ pub(super) enum AcpServiceRequest {
 }
 
 impl AcpServiceRequest {
-    /// Answers with an error.
     pub(super) fn fail(self, error: Error) -> Result<(), Error> {
         match self {
             Self::Read(_, responder) => responder.respond_with_error(error),
@@ -88,17 +87,14 @@ impl AcpServiceRequest {
     }
 }
 
-/// The line to a running agent.
 pub(super) struct AcpConnection {
     pub(super) companion: PipedProcess,
     connection: ConnectionTo<Agent>,
-    /// What it says and asks.
     pub(super) heard: mpsc::Receiver<AcpEvent>,
-    /// For those who have something to say in the agent's stead.
+    /// For events that do not come from the agent's output.
     pub(super) hear: mpsc::Sender<AcpEvent>,
-    /// Whether text counts.
     pub(super) attention: ActiveTurnFlag,
-    /// It closed its output, or has ended: nothing more will come.
+    /// The agent closed its output, or has ended.
     pub(super) gone: CancellationToken,
     noise: SharedTail,
     complaints: SharedTail,
@@ -108,7 +104,7 @@ pub(super) struct AcpConnection {
 }
 
 impl AcpConnection {
-    /// Starts the agent. Nothing is said yet.
+    /// Starts the agent. Sends nothing yet.
     pub(super) async fn open(spec: PipedProcessSpec) -> Result<Self, String> {
         let (companion, streams) = PipedProcess::start(spec)?;
         let (hear, heard) = mpsc::channel(BACKLOG);
@@ -142,7 +138,6 @@ impl AcpConnection {
         })
     }
 
-    /// Whether nothing more will come.
     pub(super) fn is_gone(&mut self) -> bool {
         self.gone.is_cancelled() || self.companion.has_exited()
     }
@@ -151,7 +146,7 @@ impl AcpConnection {
         self.companion.group()
     }
 
-    /// Asks the agent for something. There is no limit of time: that is the caller's.
+    /// Sends a request. Has no time limit; the caller sets one.
     pub(super) fn ask<R: JsonRpcRequest>(
         &self,
         request: R,
@@ -160,15 +155,15 @@ impl AcpConnection {
         async move { sent.block_task().await }
     }
 
-    /// Tells the agent that its turn is to end. That it is gone already is fine.
+    /// Cancels the agent's turn. Ignores an agent that is gone already.
     pub(super) fn cancel(&self, session: &s::SessionId) {
         let _ = self.connection.send_notification(s::CancelNotification::new(session.clone()));
     }
 
-    /// How it ended, and what it printed last, for a person.
+    /// How the agent ended, and its last output.
     pub(super) async fn obituary(&mut self) -> AcpProcessExit {
         let end = self.companion.ended().await;
-        // What it printed before it ended may not have been read yet.
+        // The last output might not have been read yet.
         let deadline = Instant::now() + LAST_OUTPUT;
         for reader in self.readers.iter_mut().filter(|reader| end.is_some() && !reader.is_finished()) {
             let _ = timeout_at(deadline, reader).await;
@@ -176,19 +171,18 @@ impl AcpConnection {
         AcpProcessExit { end, complaints: self.complaints.text(), noise: self.noise.text() }
     }
 
-    /// What it complained last, while it still lives.
+    /// The end of its standard error, while it still runs.
     pub(super) fn complaints(&self) -> String {
         self.complaints.text()
     }
 
-    /// Ends the agent: its input is closed, then it is told, then it is made to.
+    /// Ends the agent: closes its input, then sends TERM, then KILL.
     pub(super) async fn close(&mut self) {
         self.speaking = None;
         self.companion.end().await;
     }
 }
 
-/// How an agent ended.
 #[derive(Debug)]
 pub(super) struct AcpProcessExit {
     pub(super) end: Option<ProcessEnd>,
@@ -197,17 +191,17 @@ pub(super) struct AcpProcessExit {
 }
 
 impl AcpProcessExit {
-    /// What it said last: complaints, or else what it printed where messages were expected.
+    /// The end of standard error, or of the output that was not a message.
     pub(super) fn last_words(&self) -> &str {
         if self.complaints.is_empty() { &self.noise } else { &self.complaints }
     }
 }
 
-/// Keeps the end of what the agent complains, and logs it.
+/// Stores the end of the agent's standard error, and logs all of it.
 async fn listen(stderr: ChildStderr, complaints: SharedTail) {
     let mut lines = BufReader::new(stderr);
     let mut line = Vec::new();
-    // A long line is logged in pieces: nothing is kept but its end.
+    // A long line is logged in pieces. Only its end is stored.
     while let Ok(n) = (&mut lines).take(COMPLAINT).read_until(b'\n', &mut line).await
         && n > 0
     {
@@ -217,8 +211,8 @@ async fn listen(stderr: ChildStderr, complaints: SharedTail) {
     }
 }
 
-/// Speaks the protocol until the agent closes its output. A handler holds up all others, so that none of them waits for
-/// anything but the place in the queue.
+/// Speaks the protocol until the agent closes its output. Each handler delays all others, so a handler waits for
+/// nothing but room in the queue.
 async fn speak(
     transport: ByteStreams<
         tokio_util::compat::Compat<tokio::process::ChildStdin>,
@@ -232,7 +226,7 @@ async fn speak(
         ($request:ty, $response:ty, $make:path) => {{
             let hear = hear.clone();
             async move |request: $request, responder: Responder<$response>, _: ConnectionTo<Agent>| {
-                // Whoever listened is gone: the dropped responder answers.
+                // If the receiver is gone, the dropped responder answers.
                 let _ = hear.send(AcpEvent::Wants(Box::new($make(request, responder)))).await;
                 Ok(())
             }
@@ -285,7 +279,6 @@ async fn speak(
     }
 }
 
-/// What to start an agent with.
 pub(super) fn spec(command: &str, cwd: &Path, env: Vec<(String, String)>, mark: String) -> PipedProcessSpec {
     PipedProcessSpec { command: command.to_owned(), cwd: cwd.to_owned(), env, mark }
 }

@@ -1,8 +1,8 @@
-//! What happens while an agent is asked for something: it talks, it asks back, it may be cut short.
+//! One request to an agent, and everything that the agent sends until it answers.
 //!
 //! # Invariants
-//! - What was said before an answer is passed on before the answer counts.
-//! - Text is passed on in pieces that are neither tiny nor late.
+//! - Everything that the agent sent before its answer is forwarded before the answer counts.
+//! - Text is forwarded in chunks that are neither tiny nor late.
 
 use std::time::Duration;
 
@@ -23,76 +23,72 @@ use crate::{
     engine::conversation::AgentUpdate,
 };
 
-/// How many things are looked at in one go.
+/// How many events to process at once.
 const BATCH: usize = 64;
-/// Text is passed on when there is so much of it …
+/// Text is forwarded once there are this many bytes …
 const PIECE: usize = 4 << 10;
-/// … or when it is so old, or at the end of a line.
+/// … or once it is this old, or at the end of a line.
 const PIECE_AGE: Duration = Duration::from_millis(50);
-/// How long an answer may be under way after the agent closed its output.
+/// How long to wait for an answer after the agent closed its output.
 const LAST_WORD: Duration = Duration::from_millis(500);
-/// How long an agent that talked between turns has to be silent before the next one begins …
+/// How long an agent that sent text between turns must be silent before the next turn begins …
 const PAUSE: Duration = Duration::from_millis(50);
-/// … and how many such pauses it is given.
+/// … and how many such pauses to wait for.
 const PAUSES: usize = 20;
-/// How long the output of an agent that has ended may be under way.
+/// How long to wait for the rest of the output after the agent has ended.
 const LAST_OUTPUT: Duration = Duration::from_millis(500);
-/// How much of what was said is kept to look for an error in disguise.
+/// Bytes of the answer that are stored to search for an error in them.
 const HEARD_MAX: usize = 64 << 10;
 
-/// Whether what is said is news.
+/// Whether the agent's updates are new.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum UpdateOrigin {
-    /// It is.
     Live,
-    /// It was said before, and is only repeated.
+    /// The agent repeats an earlier conversation.
     Replay,
 }
 
-/// Why there is no answer.
 pub(super) enum AcpRequestError {
     Cancelled,
     TooLate,
     /// The agent is gone.
     Gone,
-    /// The answer is an error.
     Answered(Error),
 }
 
-/// One thing that an agent is asked for, until it is answered.
+/// One request to an agent, until it is answered.
 pub(super) struct AcpExchange<'a> {
     pub(super) link: &'a mut AcpConnection,
     updates: &'a mut dyn AgentObserver,
     services: &'a mut AcpServices,
     listening: UpdateOrigin,
-    /// The conversation that counts; before there is one, all do.
+    /// Only updates of this conversation count. If None, all do.
     conversation: Option<SessionId>,
-    /// What the agent said so far.
     pub(super) heard: AcpAnswer,
     held: Option<BufferedText>,
-    /// Requests for leave end with the stage.
+    /// Cancels open permission requests when the exchange ends.
     stop: CancellationToken,
     _end: DropGuard,
 }
 
-/// What an agent said in a turn.
+/// The agent's answer in a turn.
 #[derive(Debug, Clone, Default)]
 pub(super) struct AcpAnswer {
-    /// Whether it said anything.
+    /// Whether the agent sent any text.
     pub(super) anything: bool,
-    /// The last message; of a long one, the end.
+    /// The last message, or the end of a long one.
     pub(super) last: String,
-    /// The agent's name for that message.
+    /// The agent's id for that message.
     message: Option<String>,
 }
 
 impl AcpAnswer {
-    /// Something else happened: what comes is another message.
+    /// Something else happened, so the next text is a new message.
     fn interrupt(&mut self) {
         self.last.clear();
     }
 
-    /// Takes in a piece, and says whether a message before it has ended.
+    /// Adds a chunk. Returns whether it begins a new message.
     fn hear(&mut self, text: &str, message: Option<String>) -> MessageBoundary {
         let ended = self.message != message && !self.last.is_empty();
         let another = if ended && !self.last.ends_with('\n') { MessageBoundary::Begins } else { MessageBoundary::No };
@@ -110,7 +106,7 @@ impl AcpAnswer {
     }
 }
 
-/// Whether a message begins that has to be set apart.
+/// Whether a message begins that needs a separator before it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum MessageBoundary {
     Begins,
@@ -136,7 +132,7 @@ impl<'a> AcpExchange<'a> {
         Self { link, updates, services, listening, conversation, heard, held, stop, _end: end }
     }
 
-    /// Waits for the answer, and passes on what happens meanwhile.
+    /// Waits for the answer, and forwards everything else meanwhile.
     pub(super) async fn until<T>(
         &mut self,
         answer: impl Future<Output = Result<T, Error>>,
@@ -154,7 +150,7 @@ impl<'a> AcpExchange<'a> {
                 () = cancelled(cancel) => return self.broken(AcpRequestError::Cancelled).await,
                 () = at(deadline) => return self.broken(AcpRequestError::TooLate).await,
                 () = at(stale) => self.pass_on().await,
-                // A child of it may hold its output open for as long as it likes.
+                // A child of the agent can keep the output open indefinitely.
                 () = at(dead), if !gone.is_cancelled() => gone.cancel(),
                 () = self.link.companion.exited(), if dead.is_none() => dead = Some(Instant::now() + LAST_OUTPUT),
                 _ = self.link.heard.recv_many(&mut batch, BATCH) => self.take_in(&mut batch).await,
@@ -181,7 +177,7 @@ impl<'a> AcpExchange<'a> {
         Err(broken)
     }
 
-    /// Everything that was said so far.
+    /// Forwards everything that the agent has sent so far.
     async fn drain(&mut self) {
         let mut batch = Vec::new();
         while let Ok(one) = self.link.heard.try_recv() {
@@ -191,7 +187,7 @@ impl<'a> AcpExchange<'a> {
         self.pass_on().await;
     }
 
-    /// A turn begins. What was asked since the last one is answered in it.
+    /// Begins a turn. Permission requests since the last turn are handled in this one.
     pub(super) async fn begin_turn(&mut self) {
         let mut asked = self.forget_the_past().await;
         self.services.next_turn();
@@ -199,7 +195,7 @@ impl<'a> AcpExchange<'a> {
         self.take_in(&mut asked).await;
     }
 
-    /// Another conversation begins. Nobody is asked any more for what was asked in the last one.
+    /// Begins another conversation. Permission requests from the last one are cancelled.
     pub(super) async fn leave_the_past(&mut self) {
         let mut asked = self.forget_the_past().await;
         self.link.attention.turn_to();
@@ -207,8 +203,8 @@ impl<'a> AcpExchange<'a> {
         self.take_in(&mut asked).await;
     }
 
-    /// What was said since the last turn is no part of this one; what was asked for is done all the same, but for requests for
-    /// leave: those are given back. An agent that still talks is waited for, a while.
+    /// Drops text since the last turn, because it is not part of this one. Serves other requests, but returns
+    /// permission requests to the caller. Waits a while for an agent that still sends text.
     async fn forget_the_past(&mut self) -> Vec<AcpEvent> {
         let (mut before, mut asked) = (0, Vec::new());
         for _ in 0..PAUSES {
@@ -236,12 +232,12 @@ impl<'a> AcpExchange<'a> {
         asked
     }
 
-    /// Whether the agent did something in this turn.
+    /// Whether the agent made a tool call in this turn.
     pub(super) fn has_calls(&self) -> bool {
         self.services.book.has_calls()
     }
 
-    /// Hears the agent out until it has been silent for so long.
+    /// Processes events until the agent has been silent for this long.
     pub(super) async fn until_quiet(&mut self, silence: Duration, at_most: Duration) {
         let end = Instant::now() + at_most;
         let mut batch = Vec::with_capacity(BATCH);
@@ -250,7 +246,7 @@ impl<'a> AcpExchange<'a> {
         }
     }
 
-    /// Open requests for leave are answered as cancelled, and so are further ones.
+    /// Cancels open and future permission requests.
     pub(super) fn unask(&self) {
         self.stop.cancel();
     }
@@ -279,7 +275,7 @@ impl<'a> AcpExchange<'a> {
             self.pass_on().await;
         }
         let mut text = chunk.text;
-        // Where one message ends and the next begins, the text alone does not say.
+        // The text alone does not show where one message ends and the next begins.
         if chunk.kind == ChunkKind::Said && self.heard.hear(&text, chunk.message) == MessageBoundary::Begins {
             text.insert_str(0, "\n\n");
         }

@@ -1,6 +1,6 @@
-//! What went wrong with an agent, in words that help.
+//! Messages for the ways in which an agent can fail.
 //!
-//! Owns the telling apart of the ways in which an agent fails. What its words mean is told in [`crate::agents::failure`].
+//! [`crate::agents::failure`] interprets the agent's own words.
 
 use std::time::Duration;
 
@@ -20,11 +20,11 @@ use crate::{
     process::run::ProcessEnd,
 };
 
-/// The protocol's number for an agent that wants a login first.
+/// The protocol's error code for an agent that needs a login first.
 const AUTH_REQUIRED: i32 = -32000;
 
 impl AcpAgent {
-    /// Why the agent did not do what it was asked for.
+    /// Why the agent did not do what creel asked for.
     pub(super) async fn why_not(
         &self,
         link: &mut AcpConnection,
@@ -46,7 +46,7 @@ impl AcpAgent {
         }
     }
 
-    /// It was started, and does not answer.
+    /// The agent started, but does not answer.
     pub(super) fn silence(&self, waited: Duration) -> TurnFailure {
         TurnFailure::new(format!(
             "the agent did not answer within {} after it was started: run `{}` by hand and look, or check that it is the \
@@ -56,7 +56,7 @@ impl AcpAgent {
         ))
     }
 
-    /// It speaks another version of the protocol.
+    /// The agent speaks another version of the protocol.
     pub(super) fn stranger(&self, hello: &s::InitializeResponse) -> TurnFailure {
         let install = self.known.install.as_ref().map(|how| format!(" ({how})")).unwrap_or_default();
         TurnFailure::new(format!(
@@ -66,7 +66,6 @@ impl AcpAgent {
         ))
     }
 
-    /// The agent answered with an error.
     fn refusal(&self, error: &Error, what: &str, complaints: &str, methods: &str) -> TurnFailure {
         if i32::from(error.code) == AUTH_REQUIRED {
             let how = self.known.login.clone().unwrap_or_else(|| match methods {
@@ -77,14 +76,14 @@ impl AcpAgent {
         }
         let said = match (words(error), complaints) {
             (said, "") => said,
-            // Its own words say why; the end of its complaints may say more.
+            // A short error gets the end of the agent's standard error too, which can explain it.
             (said, complaints) if said.len() < 40 => format!("{said}\n{complaints}"),
             (said, _) => said,
         };
         failure::explain(&format!("the agent {what}"), &said, &self.known)
     }
 
-    /// The agent ended, which it should not.
+    /// The agent ended unexpectedly.
     fn death(&self, obituary: &AcpProcessExit, what: &str) -> TurnFailure {
         let said = obituary.last_words();
         let how = match &obituary.end {
@@ -92,7 +91,7 @@ impl AcpAgent {
                 return failure::not_installed("the agent was not found", &self.command, said, &self.known);
             }
             Some(ProcessEnd::Exit(0)) => "ended by itself".to_owned(),
-            // The shell in between says so.
+            // The shell reports a signal this way.
             Some(ProcessEnd::Exit(code @ 129..160)) => format!("was killed by signal {}", code - 128),
             Some(ProcessEnd::Exit(code)) => format!("ended with exit {code}"),
             Some(ProcessEnd::Signal(signal)) => format!("was killed by signal {signal}"),
@@ -103,7 +102,6 @@ impl AcpAgent {
     }
 }
 
-/// The agent has no such mode.
 pub(super) fn wrong_mode(mode: &str, error: &Error) -> TurnFailure {
     TurnFailure::new(format!(
         "the agent does not take the mode `{mode}`, so it was not let work: change `mode` in the config to one of its own ({})",
@@ -111,7 +109,7 @@ pub(super) fn wrong_mode(mode: &str, error: &Error) -> TurnFailure {
     ))
 }
 
-/// The time was over before the agent said or did anything.
+/// The turn timed out before the agent sent or did anything.
 pub(super) fn not_a_word(waited: TimeSpan) -> TurnFailure {
     TurnFailure::new(format!(
         "the agent said and did nothing within {waited} (turn_timeout) and was stopped: its model's server may refuse or be \
@@ -120,24 +118,24 @@ pub(super) fn not_a_word(waited: TimeSpan) -> TurnFailure {
     ))
 }
 
-/// What the agent complained since `before` was read. Only the end of its complaints is kept, so `before` may be gone.
+/// The part of standard error after `before`. Only the end of it is stored, so `before` can be gone.
 pub(super) fn newer(before: &str, now: String) -> String {
     now.strip_prefix(before).map(str::to_owned).unwrap_or(now)
 }
 
-/// Whether the error is not the agent's: the line to it broke.
+/// Whether the connection broke, as opposed to an error that the agent sent.
 pub(super) fn is_hung_up(error: &Error) -> bool {
     error.data.as_ref().is_some_and(|data| data["reason"] == "connection_terminated")
 }
 
-/// What an error says, with its number, which some agents make the server's.
+/// An error's text with its code, for which some agents use the server's HTTP status.
 pub(super) fn words(error: &Error) -> String {
     let number = i32::from(error.code);
     let status = if (100..600).contains(&number) { format!("{number} ") } else { String::new() };
     let data = match &error.data {
         None | Some(serde_json::Value::Null) => String::new(),
         Some(serde_json::Value::String(text)) => text.clone(),
-        // Some put the reason into one field, beside much else.
+        // Some agents put the reason into one field among many.
         Some(data) => match ["details", "message", "error"].into_iter().find_map(|name| data[name].as_str()) {
             Some(reason) => reason.to_owned(),
             None => limited(&data.to_string(), 300),

@@ -1,8 +1,8 @@
-//! Files that are read and written for an agent.
+//! Files that creel reads and writes for an agent.
 //!
 //! # Invariants
-//! - Nothing outside the project's folder is read, written or created, whatever links there are, also if somebody changes
-//!   them at the same time.
+//! - creel reads, writes and creates nothing outside the project's folder, whatever links there are, even if another
+//!   process changes them at the same time.
 //! - creel never writes a file that the session's guard protects.
 
 use std::{
@@ -21,10 +21,10 @@ use crate::{
     },
 };
 
-/// No larger file is read whole.
+/// Larger files are not read.
 const READ_MAX: u64 = 32 << 20;
 
-/// Why a file was not served. The words go to the agent.
+/// Why a file was not served. The agent sees the message.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ServedFileError {
     #[error("{} is outside of the project's folder {}; only files inside it are served", .path.display(), .root.display())]
@@ -35,7 +35,7 @@ pub(super) enum ServedFileError {
     TooLarge { path: PathBuf, size: u64 },
     #[error("{} is not text", .0.display())]
     NotText(PathBuf),
-    /// In the words that agents look for, to tell a file that is not there from one that they may not have.
+    /// Agents search for these words to distinguish a missing file from a forbidden one.
     #[error("Resource not found: {} does not exist", .0.display())]
     Missing(PathBuf),
     #[error("{} was not written: {why}", .path.display())]
@@ -44,7 +44,7 @@ pub(super) enum ServedFileError {
     Io { path: PathBuf, error: io::Error },
 }
 
-/// The project's folder, which is all that an agent gets to see.
+/// The project's folder, the only one that an agent gets access to.
 #[derive(Debug, Clone)]
 pub(super) struct GuardedProjectDir {
     premises: ProjectDir,
@@ -56,7 +56,7 @@ impl GuardedProjectDir {
         Self { premises: ProjectDir::new(root), guard }
     }
 
-    /// Reads a file, or some lines of it, the first being 1.
+    /// Reads a file, or some of its lines. `line` counts from 1.
     pub(super) fn read(&self, path: &Path, line: Option<u32>, limit: Option<u32>) -> Result<String, ServedFileError> {
         let bytes = self.premises.read(path, READ_MAX).map_err(|why| self.because(path, why))?;
         let text = String::from_utf8(bytes).map_err(|_| ServedFileError::NotText(path.to_owned()))?;
@@ -68,7 +68,7 @@ impl GuardedProjectDir {
         Ok(text.split_inclusive('\n').skip(first).take(count).collect())
     }
 
-    /// What a write would change, or why creel refuses it even if the user allows it.
+    /// The diff of a write, or why creel refuses it even if the user allows it.
     pub(super) fn preview(&self, path: &Path, text: &str) -> Result<String, ServedFileError> {
         let real = self.real(path);
         if !real.starts_with(self.premises.root()) {
@@ -80,12 +80,12 @@ impl GuardedProjectDir {
         Ok(unified(&self.relative(&real), &before, text))
     }
 
-    /// Writes a file, and makes the folders on the way to it. Says what changed.
+    /// Writes a file and creates the folders on the way. Returns the diff.
     pub(super) fn write(&self, path: &Path, text: &str) -> Result<String, ServedFileError> {
         let change = self.preview(path, text)?;
         self.make_folders(path).map_err(|why| self.because(path, why))?;
         let place = self.premises.inside(path).map_err(|why| self.because(path, why))?;
-        // Again: a link may have appeared.
+        // Check again: a link can have appeared.
         self.permit(path, &place)?;
         self.overwrite(&place, text).map_err(|why| self.because(path, why))?;
         Ok(change)
@@ -104,13 +104,13 @@ impl GuardedProjectDir {
         Ok(())
     }
 
-    /// A folder in which an agent may run something.
+    /// A folder in which an agent can run a command.
     pub(super) fn folder(&self, path: Option<&Path>) -> Result<PathBuf, ServedFileError> {
         self.premises.folder(path).map_err(|why| self.because(path.unwrap_or(Path::new(".")), why))
     }
 
-    /// Where a path leads, seen from the project's folder: links are followed as far as there is something. Of a file that is
-    /// still to be made, that is the folder that it is made in.
+    /// The target of a path relative to the project's folder, with links resolved as far as the path exists. For a new
+    /// file, its existing parent folders are resolved.
     pub(super) fn leads_to(&self, path: &Path) -> String {
         self.relative(&self.real(path))
     }

@@ -1,7 +1,7 @@
-//! What an agent's output means, read without a process and without a connection.
+//! Reads an agent's output without a process and without a connection.
 //!
-//! The same reader and the same translation as in a turn, for tests that feed hostile output. Nothing answers the agent's
-//! requests here: they are translated, and listed.
+//! Uses the same reader and translation as a turn, for tests with hostile output. The agent's requests are translated
+//! and listed, but not answered.
 
 use agent_client_protocol::v1::schema as s;
 use serde::Deserialize as _;
@@ -23,22 +23,20 @@ use crate::{
     },
 };
 
-/// What was read.
 #[derive(Debug, Default, PartialEq)]
 pub struct AcpOutputReading {
-    /// What the agent said and did. Text that belongs together is one update.
+    /// Adjacent text is one update.
     pub updates: Vec<AgentUpdate>,
-    /// Its requests for permission, with the answers that it offers.
+    /// The permission requests, each with the answers that the agent offers.
     pub permissions: Vec<(ToolCall, Vec<PermissionOption>)>,
-    /// The usage that its answers to prompts report.
+    /// The usage in the agent's responses to prompts.
     pub spent: Vec<TurnUsage>,
-    /// The lines that the protocol's own reader gets: requests, answers and unknown notifications.
+    /// The lines for the protocol library: requests, responses and unknown notifications.
     pub messages: Vec<u8>,
     /// The end of the output that was not a message.
     pub noise: String,
 }
 
-/// Reads all that an agent prints.
 pub async fn read_output(output: impl AsyncRead + Unpin) -> AcpOutputReading {
     let (hear, heard) = mpsc::channel(BACKLOG);
     let (near, mut far) = tokio::io::duplex(PIPE);
@@ -75,7 +73,6 @@ pub async fn read_output(output: impl AsyncRead + Unpin) -> AcpOutputReading {
     reading
 }
 
-/// What the reader passes on.
 enum AcpReaderItem {
     Text(AgentUpdate),
     Update(Value),
@@ -90,14 +87,14 @@ async fn collect(mut heard: mpsc::Receiver<AcpEvent>) -> Vec<AcpReaderItem> {
                 ChunkKind::Thought => AgentUpdate::Thought(chunk.text),
             })),
             AcpEvent::Update { update, .. } => all.push(AcpReaderItem::Update(update)),
-            // Only the protocol's own reader creates these, and there is none here.
+            // Only the protocol library creates these, and it is not used here.
             AcpEvent::Permission(..) | AcpEvent::Wants(_) | AcpEvent::Decided(_) | AcpEvent::Terminal(_) => {}
         }
     }
     all
 }
 
-/// Adds an update. Where the output was cut must not make a difference, so text is joined.
+/// Adds an update. Joins adjacent text, so that the result does not depend on how the output was split.
 fn push(updates: &mut Vec<AgentUpdate>, update: AgentUpdate) {
     match (updates.last_mut(), update) {
         (Some(AgentUpdate::Said(before)), AgentUpdate::Said(text))

@@ -1,16 +1,15 @@
-//! What an agent prints, line by line.
+//! Reads an agent's output line by line.
 //!
-//! Owns the way from bytes to messages: updates are taken out here, everything else goes on to the protocol's own
-//! machinery. Updates come by the hundred thousand, and must cost little more than reading them; so text that came at
-//! once is passed on as one piece.
+//! Owns the way from bytes to messages. Updates are handled here; everything else goes to the protocol library. Agents
+//! send updates by the hundred thousand, so they must cost little more than reading them: text that arrived together is
+//! forwarded as one chunk.
 //!
 //! # Invariants
-//! - Order is kept: an update is passed on before whatever was printed after it.
-//! - A line that is no message is noise: it is kept for the error that may follow, and harms nobody. A message with half a
-//!   character in it is a message: a request that nobody answers would hold its agent.
-//! - Text that is said while it is nobody's turn is dropped here: in a queue it would wait, and be taken for a part of the
-//!   next turn.
-//! - Memory is bounded by [`LINE_MAX`].
+//! - Order is preserved: an update is forwarded before anything that the agent printed after it.
+//! - A line that is not a message does no harm. It is stored to explain an error that follows. A message with half a
+//!   character in it still counts, because the agent would wait forever for the answer to its request.
+//! - Text between turns is dropped here. In a queue it would look like a part of the next turn.
+//! - [`LINE_MAX`] bounds the memory.
 
 use std::{
     borrow::Cow,
@@ -32,14 +31,14 @@ use crate::{
     process::{json_repair::mended, output::TailBuffer},
 };
 
-/// No message is longer; whoever prints a longer line is cut off.
+/// The longest message in bytes. An agent that prints a longer line is disconnected.
 const LINE_MAX: usize = 64 << 20;
-/// How much is read at once.
+/// Bytes per read.
 const PIECE: usize = 64 << 10;
-/// How much of what was printed last is kept to explain a failure.
+/// Bytes of the last output that are stored to explain a failure.
 const TAIL: usize = 2 << 10;
 
-/// The end of what somebody printed. Cheap to clone.
+/// The end of an output. Cheap to clone.
 #[derive(Debug, Clone)]
 pub(super) struct SharedTail(Arc<Mutex<TailBuffer>>);
 
@@ -58,7 +57,7 @@ impl SharedTail {
     }
 }
 
-/// Whether it is somebody's turn, so that text counts. It does until the first turn has ended. Cheap to clone.
+/// Whether a turn is active, so that text counts. Active until the first turn has ended. Cheap to clone.
 #[derive(Debug, Clone, Default)]
 pub(super) struct ActiveTurnFlag {
     away: Arc<AtomicBool>,
@@ -66,18 +65,17 @@ pub(super) struct ActiveTurnFlag {
 }
 
 impl ActiveTurnFlag {
-    /// Text counts.
     pub(super) fn turn_to(&self) {
         self.away.store(false, Ordering::Release);
     }
 
-    /// It is nobody's turn.
+    /// The turn has ended: text no longer counts.
     pub(super) fn turn_away(&self) {
         self.missed.store(0, Ordering::Release);
         self.away.store(true, Ordering::Release);
     }
 
-    /// How much text did not count since.
+    /// How many chunks of text were dropped since the turn ended.
     pub(super) fn missed(&self) -> usize {
         self.missed.load(Ordering::Acquire)
     }
@@ -89,24 +87,21 @@ impl ActiveTurnFlag {
     }
 }
 
-/// Text of an answer or of thinking.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct TextChunk {
     pub(super) session: String,
     pub(super) kind: ChunkKind,
-    /// The agent's name for the message that it belongs to, where it gives one.
+    /// The agent's id for the message, if it sends one.
     pub(super) message: Option<String>,
     pub(super) text: String,
 }
 
-/// Whether it is said or only thought.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ChunkKind {
     Said,
     Thought,
 }
 
-/// What a line is.
 #[derive(Debug)]
 enum AcpOutputLine<'a> {
     Chunk(ChunkLine<'a>),
@@ -114,7 +109,7 @@ enum AcpOutputLine<'a> {
         session: String,
         update: Value,
     },
-    /// A request, an answer, or a notification of another kind.
+    /// A request, a response, or another kind of notification.
     Message,
     Noise,
 }
@@ -167,7 +162,7 @@ enum ChunkContentTag {
     Text,
 }
 
-/// Reads until the agent closes its output, or nobody listens any more.
+/// Reads until the agent closes its output, or the receiver is gone.
 pub(super) async fn read(
     mut output: impl AsyncRead + Unpin,
     mut protocol: impl AsyncWrite + Unpin,
@@ -197,11 +192,10 @@ pub(super) async fn read(
         buffer.drain(..=whole);
         looked_at = 0;
     }
-    // What has no end is no message.
+    // An unfinished line is not a message.
     noise.push(&buffer[buffer.len().saturating_sub(TAIL)..]);
 }
 
-/// Nobody listens any more.
 struct ReceiverClosed;
 
 async fn pass_on(
@@ -267,7 +261,7 @@ async fn send(heard: &mpsc::Sender<AcpEvent>, what: AcpEvent) -> Result<(), Rece
     heard.send(what).await.map_err(|_| ReceiverClosed)
 }
 
-/// Adds to the text that is held; the held one comes back, if this belongs to another.
+/// Adds text to the stored chunk. If the text belongs to another chunk, returns the stored one.
 fn add(held: &mut Option<TextChunk>, line: ChunkLine<'_>) -> Option<TextChunk> {
     let ChunkParams { session_id, update } = line.params;
     let kind = match update.session_update {
@@ -290,10 +284,10 @@ fn sort(line: &[u8]) -> AcpOutputLine<'_> {
     if line[0] != b'{' && line[0] != b'[' {
         return AcpOutputLine::Noise;
     }
-    // Nearly all lines of a busy agent are of this kind, and are read without a detour.
+    // Nearly all lines of a busy agent are of this kind, so this is the fast path.
     if let Ok(chunk) = serde_json::from_slice::<ChunkLine<'_>>(line)
         && chunk.method == "session/update"
-        // An empty one is there for what it carries beside the text.
+        // An empty chunk is sent for its other fields.
         && !chunk.params.update.content.text.is_empty()
     {
         let ChunkContentTag::Text = chunk.params.update.content.tag;

@@ -1,9 +1,9 @@
-//! What creel does for an agent: it passes permission requests on, reads and writes files, and runs commands.
+//! The agent's requests to creel: permission requests, reading and writing files, running commands.
 //!
 //! # Invariants
 //! - Every request is answered once: served, refused with a reason, or cancelled with the turn.
-//! - creel reads, writes and runs nothing that the engine has not allowed, and writes nothing that the guard names.
-//! - What creel reads, writes or runs is passed on as a tool call, so that the user sees it.
+//! - creel reads, writes and runs nothing that the engine has not allowed, and writes nothing that the guard protects.
+//! - Each file access and command becomes a tool call, so that the user sees it.
 
 use std::{
     path::{Path, PathBuf},
@@ -43,28 +43,27 @@ use crate::{
     },
 };
 
-/// The protocol's number for something that is not there.
+/// The protocol's error code for a missing resource.
 const NOT_FOUND: i32 = -32002;
-/// The option that allows something that creel serves.
+/// The option that allows a request to creel.
 const ALLOW: &str = "allow_once";
 /// The error that the agent gets for a refused request.
 const DENIED: &str =
     "permission denied: creel's user, or creel's config (`gates.permissions`, `permissions:`), does not allow it";
-/// The error that the agent gets for a request that was still unanswered when its turn ended.
+/// The error for a request that had no decision when its turn ended.
 const OVER: &str = "cancelled: the turn ended before it was allowed";
 
-/// A request of the agent, and the decision whether creel serves it.
 pub(super) struct DecidedRequest {
     wanted: AcpServiceRequest,
     call: ToolCall,
     answer: PermissionAnswer,
 }
 
-/// What a request is about. Owned, since requests cannot be shared with other threads.
+/// The content of a request. Owned, because requests cannot be shared between threads.
 enum ServiceSubject {
     Read(PathBuf, Option<u32>),
     Write(PathBuf, String),
-    /// A command, as the user sees it, and whether that is less than all of it.
+    /// The tool call to show, and whether parts of the command were cut.
     Run(Box<ToolCall>, bool),
 }
 
@@ -85,27 +84,25 @@ impl ServiceSubject {
     }
 }
 
-/// Why creel refuses a request without asking the engine.
 enum ServiceRefusal {
-    /// The config switches the service off.
+    /// The config turns the service off.
     Declined,
     /// creel never does this for an agent.
     Refused(Box<ToolCall>, ServedFileError),
 }
 
-/// What is done for an agent.
 pub(super) struct AcpServices {
     files: ServicePolicy,
     commands: ServicePolicy,
     place: AgentWorkspace,
-    /// Whether the agent is given creel's own tools.
+    /// Whether the agent gets creel's own tools.
     offers_tools: bool,
     premises: GuardedProjectDir,
     terminals: AcpTerminals,
-    /// What is known of its tool calls.
+    /// The agent's tool calls.
     pub(super) book: AcpConversation,
     served: u32,
-    /// Whether something that it asked leave for was refused in this turn.
+    /// Whether a permission request was refused in this turn.
     refused: Arc<AtomicBool>,
 }
 
@@ -129,18 +126,16 @@ impl AcpServices {
         }
     }
 
-    /// A new turn.
     pub(super) fn next_turn(&mut self) {
         self.book.next_turn();
         self.refused = Arc::default();
     }
 
-    /// Whether the agent was refused something in this turn.
     pub(super) fn was_refused(&self) -> bool {
         self.refused.load(Ordering::Relaxed)
     }
 
-    /// What the agent is told that it can ask for.
+    /// The services that creel offers to the agent.
     pub(super) fn capabilities(&self) -> s::ClientCapabilities {
         let files = serves(self.files);
         s::ClientCapabilities::new()
@@ -148,12 +143,12 @@ impl AcpServices {
             .terminal(serves(self.commands))
     }
 
-    /// The agent is gone, or its turn was cut short: its commands end.
+    /// Ends the agent's commands, because it is gone or its turn was cancelled.
     pub(super) fn end_all(&mut self) {
         self.terminals.end_all();
     }
 
-    /// Passes a permission request on, and the answer back.
+    /// Forwards a permission request to the engine, and the answer to the agent.
     pub(super) async fn ask(
         &mut self,
         request: s::RequestPermissionRequest,
@@ -191,7 +186,7 @@ impl AcpServices {
         });
     }
 
-    /// Serves what the agent wants. Whether creel reads, writes or runs something is the engine's decision.
+    /// Serves a request. The engine decides whether creel reads, writes or runs something.
     pub(super) async fn serve(
         &mut self,
         wanted: AcpServiceRequest,
@@ -225,7 +220,7 @@ impl AcpServices {
         lost(answered);
     }
 
-    /// Asks the engine whether creel may do something, while the agent's other messages and requests continue.
+    /// Asks the engine for a decision. The agent's other messages and requests continue meanwhile.
     async fn request(
         &mut self,
         wanted: AcpServiceRequest,
@@ -255,12 +250,12 @@ impl AcpServices {
                 answer = answer => answer.unwrap_or(PermissionAnswer::Cancelled),
                 () = stop.cancelled() => PermissionAnswer::Cancelled,
             };
-            // If the agent is gone, it needs no answer.
+            // An agent that is gone needs no answer.
             let _ = news.send(AcpEvent::Decided(Box::new(DecidedRequest { wanted, call, answer }))).await;
         });
     }
 
-    /// A request as the user sees it, with everything that the decision depends on.
+    /// The tool call to show, with everything that the decision depends on.
     async fn described(&mut self, subject: Option<ServiceSubject>) -> Result<(ToolCall, bool), ServiceRefusal> {
         let Some(subject) = subject else { return Err(ServiceRefusal::Declined) };
         let service = if matches!(subject, ServiceSubject::Run(..)) { self.commands } else { self.files };
@@ -281,7 +276,7 @@ impl AcpServices {
         }
     }
 
-    /// Carries out the decision: reads, writes or runs, or tells the agent that it is refused.
+    /// Reads, writes or runs, or tells the agent about the refusal.
     pub(super) async fn carry_out(
         &mut self,
         decided: DecidedRequest,
@@ -360,7 +355,7 @@ impl AcpServices {
         Ok(id)
     }
 
-    /// A file is named as the agent names it, and by where a link leads: rules apply to both.
+    /// Lists the agent's path and, for a link, its target: rules apply to both.
     fn call(&mut self, kind: ToolKind, path: &Path, line: Option<u32>) -> ToolCall {
         self.served += 1;
         let real = self.premises.leads_to(path);
@@ -376,7 +371,7 @@ impl AcpServices {
     }
 }
 
-/// What is shown of a file that was served: what changed, what came back.
+/// The diff and the output to show for a file.
 type FileCallResult = (Option<String>, Option<String>);
 
 async fn tell(call: ToolCall, shown: Result<FileCallResult, &ServedFileError>, updates: &mut dyn AgentObserver) {
@@ -387,7 +382,7 @@ async fn tell(call: ToolCall, shown: Result<FileCallResult, &ServedFileError>, u
     updates.update(AgentUpdate::ToolCalled(call)).await;
 }
 
-/// The answers to a request for something that creel serves.
+/// The options for a request to creel.
 fn own_options() -> Vec<PermissionOption> {
     let option = |id: &str, name: &str, kind| PermissionOption { id: id.to_owned(), name: name.to_owned(), kind };
     vec![
@@ -408,7 +403,7 @@ fn size(text: &str) -> String {
     format!("{} lines, {} bytes", text.lines().count(), text.len())
 }
 
-/// Disks can be slow, and the agent is not the only one who waits.
+/// Runs disk access on another thread, because a slow disk must not delay the session.
 async fn off_the_loop<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, ServedFileError> + Send + 'static,
 ) -> Result<T, ServedFileError> {
@@ -428,7 +423,7 @@ fn not_served(error: &ServedFileError) -> Error {
     }
 }
 
-/// The reason is in the message: that is what agents read.
+/// The reason is in the message, because agents read only that.
 fn refused(why: String) -> Error {
     Error::new(i32::from(Error::invalid_params().code), why)
 }

@@ -1,11 +1,11 @@
-//! Commands that are run for an agent.
+//! Commands that creel runs for an agent.
 //!
-//! Owns the commands, their output as far as the agent wants it, and their end. Each is a process like a hook's: see
-//! [`crate::process::run`].
+//! Owns the commands, the part of their output that the agent wants, and their end. Each is a process like a hook's:
+//! see [`crate::process::run`].
 //!
 //! # Invariants
-//! - A command that was released, or whose agent is gone, is ended with all that it started.
-//! - What is kept of the output is bounded.
+//! - A command that was released, or whose agent is gone, is ended with everything that it started.
+//! - The stored output is bounded.
 
 use std::{
     collections::HashMap,
@@ -30,21 +30,19 @@ use crate::{
     },
 };
 
-/// What is kept if the agent does not say.
+/// Bytes of output to store by default.
 const KEPT: usize = 1 << 20;
-/// What is kept at most, whatever the agent says.
+/// Bytes of output to store at most, whatever the agent asks for.
 const KEPT_MAX: usize = 8 << 20;
-/// How much of the output is shown with the call.
+/// Bytes of output in the tool call.
 const SHOWN: usize = 4 << 10;
 
-/// How a command gets on.
 #[derive(Debug)]
 pub(super) enum TerminalEvent {
     Started(ProcessGroup),
     Ended(ToolCall),
 }
 
-/// The commands that an agent has going.
 #[derive(Debug, Default)]
 pub(super) struct AcpTerminals {
     all: HashMap<String, AcpTerminal>,
@@ -58,14 +56,14 @@ struct AcpTerminal {
     cancel: CancellationToken,
 }
 
-/// Whoever forgets a command ends it.
+/// Dropping a terminal ends its command.
 impl Drop for AcpTerminal {
     fn drop(&mut self) {
         self.cancel.cancel();
     }
 }
 
-/// What a command printed. Cheap to clone.
+/// Cheap to clone.
 #[derive(Debug, Clone)]
 struct SharedTerminalBuffer(Arc<Mutex<TerminalBuffer>>);
 
@@ -80,7 +78,7 @@ impl SharedTerminalBuffer {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The text, and whether something is missing before it.
+    /// The text, and whether its beginning is missing.
     fn text(&self) -> (String, bool) {
         let kept = self.kept();
         let mut bytes = kept.ring.bytes();
@@ -92,7 +90,6 @@ impl SharedTerminalBuffer {
     }
 }
 
-/// Where commands run, and how they are found again.
 #[derive(Debug, Clone)]
 pub(super) struct TerminalEnvironment {
     pub(super) premises: GuardedProjectDir,
@@ -102,12 +99,12 @@ pub(super) struct TerminalEnvironment {
 }
 
 impl AcpTerminals {
-    /// All commands end. Their names are not given again: what was told to end may take a moment, and is known by its name.
+    /// Ends all commands. Their names are not reused, because a command can need a moment to end.
     pub(super) fn end_all(&mut self) {
         self.all.clear();
     }
 
-    /// Starts a command. Says its name, and what to show.
+    /// Starts a command. Returns its id and the update to show.
     pub(super) fn create(
         &mut self,
         request: s::CreateTerminalRequest,
@@ -151,7 +148,7 @@ impl AcpTerminals {
         Ok(s::TerminalOutputResponse::new(text, truncated).exit_status(status))
     }
 
-    /// The end, when it comes.
+    /// Resolves when the command has ended.
     pub(super) fn end(
         &self,
         id: &s::TerminalId,
@@ -176,7 +173,7 @@ impl AcpTerminals {
     }
 }
 
-/// A request to run a command as the user sees it, and whether that is less than all of it.
+/// The tool call to show for a command, and whether parts of the command were cut.
 pub(super) fn described(request: &s::CreateTerminalRequest) -> (ToolCall, bool) {
     let line = readable(&request.command, &request.args);
     let env: Map<String, Value> = request.env.iter().map(|it| (it.name.clone(), it.value.clone().into())).collect();
@@ -206,7 +203,7 @@ fn unknown(id: &s::TerminalId) -> String {
     format!("there is no terminal {id}")
 }
 
-/// A program with arguments, or a whole line for the shell, which is how many agents use it.
+/// A program with arguments, or a whole shell command line, which many agents send.
 fn command_line(command: &str, args: &[String]) -> String {
     if args.is_empty() {
         return command.to_owned();
@@ -242,7 +239,7 @@ async fn run(
     let output = [text[start..].trim_end(), &said].into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>();
     let call = ToolCall { status, output: Some(output.join("\n")).filter(|text| !text.is_empty()), ..call };
     let _ = end.send(Some(exit_status(&ended)));
-    // Nobody listens if the agent is gone.
+    // The receiver is gone if the agent is gone.
     let _ = news.send(AcpEvent::Terminal(TerminalEvent::Ended(call))).await;
 }
 
@@ -256,7 +253,7 @@ fn exit_status(ended: &ProcessEnd) -> s::TerminalExitStatus {
     }
 }
 
-/// Keeps the end of what a command prints.
+/// Stores the end of the output.
 struct TerminalObserver {
     printed: SharedTerminalBuffer,
     started: Option<mpsc::Sender<AcpEvent>>,
@@ -265,7 +262,7 @@ struct TerminalObserver {
 impl ProcessObserver for TerminalObserver {
     fn started(&mut self, group: ProcessGroup) {
         if let Some(news) = self.started.take() {
-            // A watch must not wait: whoever listens is told as soon as there is room.
+            // An observer must not block, so another task waits for room in the queue.
             tokio::spawn(async move { news.send(AcpEvent::Terminal(TerminalEvent::Started(group))).await });
         }
     }

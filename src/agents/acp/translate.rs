@@ -1,11 +1,11 @@
-//! What an agent tells of itself, in our words.
+//! Translates an agent's updates into creel's types.
 //!
-//! Owns the meaning of every kind of update, and what is known of each tool call: agents announce titles, kinds and
-//! contents late, in pieces, or without a beginning. Does not read anything: see [`super::reader`].
+//! Owns the meaning of every kind of update, and what is known about each tool call: agents send titles, kinds and
+//! contents late, in parts, or without a start. Does not read anything: see [`super::reader`].
 //!
 //! # Invariants
-//! - A kind that is not known is kept as a note, never an error.
-//! - What is passed on of one call is bounded, and a repetition is not passed on.
+//! - An unknown kind becomes a note, never an error.
+//! - The size of one call is bounded, and a repetition is not forwarded.
 #![expect(clippy::wildcard_enum_match_arm, reason = "the protocol's enums grow, and what is new must not be an error")]
 
 use std::collections::{HashMap, hash_map::Entry};
@@ -29,29 +29,28 @@ use crate::{
     },
 };
 
-/// What is known of one conversation.
 #[derive(Debug, Default)]
 pub(super) struct AcpConversation {
     calls: HashMap<String, ToolCall>,
-    /// What the agent says about each call beyond that.
+    /// What the agent reports about each call beyond the [`ToolCall`].
     details: HashMap<String, ToolCallDetails>,
-    /// The last note of each kind, so that only news is passed on.
+    /// The last note of each kind, so that only changes are forwarded.
     notes: HashMap<String, String>,
-    /// What the conversation has cost so far, as the agent says.
+    /// The cost of the conversation so far, as the agent reports it.
     cost: Option<f64>,
-    /// What of the conversation was told with the turns so far.
+    /// The usage that was already attributed to earlier turns.
     pub(super) tally: ConversationUsage,
-    /// The tokens of this turn so far, of an agent that tells them as it goes.
+    /// The tokens of this turn so far, for agents that report them during the turn.
     in_turn: Option<u64>,
 }
 
 impl AcpConversation {
-    /// A conversation that has used so much already.
+    /// Continues a conversation that has used this much already.
     pub(super) fn new(tally: ConversationUsage) -> Self {
         Self { tally, ..Self::default() }
     }
 
-    /// What an update means, if it means something new.
+    /// Translates an update. None if it says nothing new.
     pub(super) fn update(&mut self, update: &Value) -> Option<AgentUpdate> {
         let kind = update["sessionUpdate"].as_str().unwrap_or("unknown");
         match s::SessionUpdate::deserialize(update) {
@@ -73,7 +72,7 @@ impl AcpConversation {
                 self.count(&value["_meta"]["usage"]);
                 Some(text_of(&chunk.content)).filter(|text| !text.is_empty()).map(AgentUpdate::Thought)
             }
-            // What we said ourselves.
+            // The prompt that creel sent.
             s::SessionUpdate::UserMessageChunk(_) => None,
             s::SessionUpdate::ToolCall(call) => self.called(call),
             s::SessionUpdate::ToolCallUpdate(call) => self.progressed(call),
@@ -102,7 +101,7 @@ impl AcpConversation {
         }
     }
 
-    /// Some agents tell what each request to their model used, and nothing at the end.
+    /// Some agents report the usage of each model request, and nothing at the end.
     fn count(&mut self, usage: &Value) {
         let number = |name: &str| usage[name].as_u64();
         let both = || Some(number("inputTokens")?.saturating_add(number("outputTokens").unwrap_or(0)));
@@ -164,22 +163,21 @@ impl AcpConversation {
         (self.calls.get(&id).cloned().unwrap_or_default(), self.details.get(&id).cloned().unwrap_or_default())
     }
 
-    /// Whether a call was made.
     pub(super) fn has_calls(&self) -> bool {
         !self.calls.is_empty()
     }
 
-    /// A new turn: calls of the last one get no more news.
+    /// Begins a turn: calls of the last one get no more updates.
     pub(super) fn next_turn(&mut self) {
         self.calls.clear();
         self.details.clear();
         self.in_turn = None;
     }
 
-    /// What the turn used, also of an agent that said so before its end.
+    /// The usage of the turn, including what the agent reported before its end.
     pub(super) fn spent(&mut self, response: &s::PromptResponse, about: UsageScope) -> TurnUsage {
         let told = tokens_told(response).or(self.in_turn);
-        // An agent may have begun to count anew when it was started again.
+        // The agent's counter can have restarted together with its process.
         let tokens = match about {
             UsageScope::Turn => told,
             UsageScope::Conversation => told.map(|all| all.checked_sub(self.tally.tokens).unwrap_or(all)),
@@ -203,7 +201,7 @@ fn learn_details(details: &mut ToolCallDetails, fields: &s::ToolCallUpdateFields
     details.shortened |= fields.title.as_ref().is_some_and(|title| title.len() > NOTE_MAX);
     if let Some(input) = &fields.raw_input {
         details.learn_input(input);
-        // The limit applies to the input as it is shown, which has more spaces.
+        // The limit applies to the input as shown, which has more spaces.
         details.shortened |= format!("{input:#}").len() > INPUT_MAX;
     }
 }
@@ -242,8 +240,8 @@ fn take_in(call: &mut ToolCall, fields: s::ToolCallUpdateFields, meta: Option<&s
     }
 }
 
-/// What a call is made with. A change is shown as one, and a command stands in the title: that is what a person is asked
-/// about.
+/// Sets the arguments of a call. A diff is shown as a diff, and a command is part of the title, because the user
+/// decides by them.
 fn arguments(call: &mut ToolCall, mut input: Value) {
     if let Some(fields) = input.as_object_mut() {
         if let Some(diff) = fields.get("diff").and_then(Value::as_str) {
@@ -296,7 +294,7 @@ fn entry(entry: &s::PlanEntry) -> PlanEntry {
     PlanEntry { content: limited(&entry.content, NOTE_MAX), status }
 }
 
-/// What some agents say while they try to reach their model again and again.
+/// The error that some agents report while they retry a request to their model.
 fn trouble(update: &Value) -> Option<String> {
     let mut errors = update["_meta"].as_object()?.values().filter_map(|theirs| theirs.get("error"));
     let said = |error: &Value| {
@@ -336,14 +334,13 @@ fn tool_status(status: s::ToolCallStatus) -> ToolStatus {
     }
 }
 
-/// The answers that an agent offers.
 pub(super) fn options(options: Vec<s::PermissionOption>) -> Vec<PermissionOption> {
     let one = |option: s::PermissionOption| {
         let kind = match option.kind {
             s::PermissionOptionKind::AllowOnce => PermissionOptionKind::AllowOnce,
             s::PermissionOptionKind::AllowAlways => PermissionOptionKind::AllowAlways,
             s::PermissionOptionKind::RejectAlways => PermissionOptionKind::RejectAlways,
-            // Of a kind that we do not know it is only known that it is not a plain yes.
+            // An unknown kind is certainly not a plain yes.
             _ => PermissionOptionKind::RejectOnce,
         };
         PermissionOption { id: option.option_id.to_string(), name: option.name, kind }
@@ -351,7 +348,6 @@ pub(super) fn options(options: Vec<s::PermissionOption>) -> Vec<PermissionOption
     options.into_iter().map(one).collect()
 }
 
-/// Why the agent stopped.
 pub(super) fn stop_reason(reason: s::StopReason) -> StopReason {
     match reason {
         s::StopReason::MaxTokens => StopReason::MaxTokens,
@@ -362,7 +358,7 @@ pub(super) fn stop_reason(reason: s::StopReason) -> StopReason {
     }
 }
 
-/// The tokens of the turn: as the protocol has it, or where some agents put it instead.
+/// The tokens of the turn: from the protocol's field, or from the fields that some agents use instead.
 fn tokens_told(response: &s::PromptResponse) -> Option<u64> {
     let elsewhere = response.meta.as_ref().and_then(|meta| meta.get("quota")).map(|quota| &quota["token_count"]);
     let count = |name: &str| elsewhere.and_then(|count| count[name].as_u64());

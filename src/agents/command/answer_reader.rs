@@ -1,11 +1,11 @@
-//! What a command prints, and how it is read.
+//! Reads the output of an agent's command.
 //!
-//! Owns the reading of a format. Does not judge an answer (see [`super`]), and does not know its limits: see
+//! Owns the decoding of a format. Does not judge an answer (see [`super`]), and does not know its limits: see
 //! [`super::answer_stream`].
 //!
 //! # Invariants
-//! - A line that cannot be read is left out, counted and told. It is never passed on as text: it could hold a promise that
-//!   the agent did not make.
+//! - An unreadable line is dropped, counted and reported. It is never forwarded as text: it could contain a promise
+//!   that the agent did not make.
 
 use tokio_util::sync::CancellationToken;
 
@@ -29,12 +29,12 @@ use crate::{
     },
 };
 
-/// How much of standard error explains a failure.
+/// Bytes of standard error that are stored to explain a failure.
 const ERROR_END: usize = 2 * 1024;
-/// How many lines at the end of an answer can be an error instead of an answer.
+/// How many lines at the end of an answer can be an error.
 const ANSWER_LINES: usize = 3;
 
-/// Takes the output of the process. It must not wait, so it puts pieces aside for [`AnswerReceiver`].
+/// Receives the output of the process. It must not block, so it queues chunks for the [`AnswerReceiver`].
 pub(super) struct AnswerReader {
     reader: OutputDecoder,
     voice: AnswerStream,
@@ -43,15 +43,13 @@ pub(super) struct AnswerReader {
     stop: CancellationToken,
 }
 
-/// How the output is read.
 pub(super) enum OutputDecoder {
     Text(PlainTextFilter),
     Json(Box<JsonLineDecoder>),
 }
 
-/// JSON lines, and who understands them.
 pub(super) struct JsonLineDecoder {
-    /// What a terminal adds to them is taken away first.
+    /// Removes terminal sequences first, if the command runs on a terminal.
     plain: Option<PlainTextFilter>,
     lines: LineSplitter,
     translator: Box<dyn StreamTranslator>,
@@ -59,17 +57,15 @@ pub(super) struct JsonLineDecoder {
     counts: LineCounts,
 }
 
-/// What became of the lines.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct LineCounts {
     pub(super) understood: usize,
     pub(super) plain: usize,
-    /// Those that cannot be read, and how the first begins.
+    /// How many lines were unreadable, and the beginning of the first one.
     unreadable: usize,
     first: String,
 }
 
-/// What is known when the output is over.
 pub(super) struct OutputSummary {
     /// The end of standard error.
     pub(super) errors: String,
@@ -79,7 +75,6 @@ pub(super) struct OutputSummary {
     pub(super) stream: Option<JsonStreamSummary>,
 }
 
-/// What is known of JSON lines when they are over.
 pub(super) struct JsonStreamSummary {
     pub(super) end: StreamEnd,
     pub(super) conversation: Option<String>,
@@ -88,8 +83,9 @@ pub(super) struct JsonStreamSummary {
 }
 
 impl OutputSummary {
-    /// What the agent said of what went wrong: in its lines, else on standard error, else at the end of its answer. The
-    /// answer comes first if it ends in an error and standard error holds only warnings and progress.
+    /// The agent's words about a failure: from its JSON lines, otherwise from standard error, otherwise from the end of
+    /// its answer. The answer comes first if it ends in an error and standard error contains only warnings and
+    /// progress.
     pub(super) fn words(&self) -> String {
         if let Some(told) = self.told() {
             return told.to_owned();
@@ -99,14 +95,14 @@ impl OutputSummary {
         if self.errors.trim().is_empty() {
             self.last.clone()
         } else if is_noise && looks_like_failure(&answer) {
-            // The noise stays: it can say when a limit resets.
+            // Keep the noise too: it can say when a limit resets.
             format!("{answer}\n{}", self.errors)
         } else {
             self.errors.clone()
         }
     }
 
-    /// Everything in which the agent can have complained about its server.
+    /// Everything in which the agent can have reported server errors.
     pub(super) fn complaints(&self) -> String {
         [&self.answer_end(), &self.errors, self.told().unwrap_or_default()].join("\n")
     }
@@ -118,7 +114,7 @@ impl OutputSummary {
         })
     }
 
-    /// The last lines of the answer: what stands before them is the agent's work and can be about any error.
+    /// The last lines of the answer. Text before them is the agent's work and can be about any error.
     fn answer_end(&self) -> String {
         let mut lines: Vec<&str> =
             self.last.lines().rev().filter(|line| !line.trim().is_empty()).take(ANSWER_LINES).collect();
@@ -148,7 +144,6 @@ impl OutputDecoder {
 }
 
 impl AnswerReader {
-    /// The taker of the output, and where it puts the pieces.
     pub(super) fn new(
         reader: OutputDecoder,
         place: &AgentWorkspace,
@@ -159,7 +154,7 @@ impl AnswerReader {
         (Self { reader, voice, errors: TailBuffer::new(ERROR_END), stop }, pieces)
     }
 
-    /// Says the end of a long answer, and tells what is missing.
+    /// Forwards the end of a long answer, and collects what is known about the output.
     pub(super) fn finish(self) -> OutputSummary {
         let Self { reader, mut voice, errors, .. } = self;
         let stream = match reader {
@@ -257,7 +252,7 @@ impl LineCounts {
         match translate::parse(line) {
             Some(value) if translator.line(&value, told).is_some() => self.understood += 1,
             Some(_) => tracing::debug!(line = &line[..line.floor_char_boundary(200)], "a line of an unknown kind"),
-            // Half an object is no text that an agent wrote.
+            // Half a JSON object is not text that an agent wrote.
             None if line.trim_start().starts_with('{') => {
                 self.cannot_read(&line[..line.floor_char_boundary(80)]);
             }

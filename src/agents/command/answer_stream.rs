@@ -1,12 +1,12 @@
-//! An answer on its way to those who listen.
+//! Forwards an answer to the session.
 //!
-//! Owns the limits of an answer, and in which pieces it goes out. Does not know where it comes from: see
+//! Owns the limits of an answer, and the chunks in which it is forwarded. Does not know where it comes from: see
 //! [`super::answer_reader`].
 //!
 //! # Invariants
-//! - At most [`SAID_MAX`] of an answer is passed on as it comes; of a longer one the rest goes to a file, and only its
-//!   end is passed on.
-//! - What is not text waits in a queue of at most [`BACKLOG_MAX`]; what does not fit into it is left out, and counted.
+//! - At most [`SAID_MAX`] of an answer is forwarded as it comes. All of a longer answer goes to a file, and its end is
+//!   forwarded.
+//! - Updates other than text wait in a queue of at most [`BACKLOG_MAX`]. Further ones are dropped and counted.
 
 use std::{
     path::PathBuf,
@@ -31,33 +31,32 @@ use crate::{
     },
 };
 
-/// How much of an answer is passed on as it comes.
+/// Bytes of an answer that are forwarded as they come.
 pub const SAID_MAX: usize = 1024 * 1024;
-/// How much of the end of a longer answer is passed on.
+/// Bytes at the end of a longer answer that are forwarded.
 const SAID_END: usize = 16 * 1024;
-/// How much of the end of an answer is looked at.
+/// Bytes at the end of an answer that are searched for errors.
 const LAST: usize = 64 * 1024;
-/// How many updates can wait for those who listen.
+/// How many updates can wait for the session.
 const BACKLOG_MAX: usize = 1000;
-/// Text is passed on when there is so much of it …
+/// Text is forwarded once there are this many bytes …
 const PIECE: usize = 4 * 1024;
-/// … or when it is so old, or at the end of a line.
+/// … or once it is this old, or at the end of a line.
 const PIECE_AGE: Duration = Duration::from_millis(50);
 
-/// What goes from the process to those who listen.
 enum AnswerEvent {
     Started(ProcessGroup),
     Bytes(Vec<u8>),
     Update(AgentUpdate),
 }
 
-/// Puts aside what is to be passed on. It must not wait: the process is held meanwhile.
+/// Queues what is to be forwarded. It must not block, because the process waits meanwhile.
 pub(super) struct AnswerStream {
     pieces: UnboundedSender<AnswerEvent>,
     backlog: Arc<AtomicUsize>,
-    /// How many updates were left out.
+    /// How many updates were dropped.
     dropped: usize,
-    /// What was put aside, until it is known whether a file is needed.
+    /// The beginning of the answer, until it is clear whether a file is needed.
     begun: Vec<u8>,
     total: u64,
     end: TailBuffer,
@@ -70,7 +69,6 @@ pub(super) struct AnswerStream {
 }
 
 impl AnswerStream {
-    /// A voice that has not said anything, and where it puts the pieces.
     pub(super) fn new(place: &AgentWorkspace, turn: TurnId) -> (Self, AnswerReceiver) {
         let (pieces, waiting) = unbounded_channel();
         let backlog = Arc::new(AtomicUsize::new(0));
@@ -95,14 +93,13 @@ impl AnswerStream {
         self.send(AnswerEvent::Started(group));
     }
 
-    /// The end of what was said.
+    /// The end of the answer.
     pub(super) fn last(&self) -> Vec<u8> {
         let mut last = self.last.bytes();
         last.drain(..output::torn_start(&last));
         last
     }
 
-    /// Passes on what the agent did.
     pub(super) fn tell(&mut self, update: AgentUpdate) {
         if let AgentUpdate::Said(text) = update {
             self.say(text.as_bytes());
@@ -117,7 +114,6 @@ impl AnswerStream {
         }
     }
 
-    /// Passes on text.
     pub(super) fn say(&mut self, bytes: &[u8]) {
         // The text before and after a tool call are two messages.
         if std::mem::take(&mut self.acted) && self.total > 0 {
@@ -142,11 +138,11 @@ impl AnswerStream {
     }
 
     fn send(&self, piece: AnswerEvent) {
-        // Nobody listens only when the turn is being dropped.
+        // The receiver is gone only if the turn is being dropped.
         let _ = self.pieces.send(piece);
     }
 
-    /// Says the end of a long answer, and tells what is missing.
+    /// Forwards the end of a long answer. Returns warnings about what is missing.
     pub(super) fn finish(self) -> Vec<String> {
         let missing = self.total - (self.begun.len() + self.end.len()) as u64;
         let whole = self.spool.as_ref().and_then(SpoolFile::whole_is_in);
@@ -171,14 +167,13 @@ impl AnswerStream {
     }
 }
 
-/// What was put aside.
 pub(super) struct AnswerReceiver {
     waiting: UnboundedReceiver<AnswerEvent>,
     backlog: Arc<AtomicUsize>,
 }
 
 impl AnswerReceiver {
-    /// Passes all of it on, text in pieces that are neither tiny nor late, until there is no more.
+    /// Forwards everything until the stream ends, text in chunks that are neither tiny nor late.
     pub(super) async fn pass_on(mut self, updates: &mut dyn AgentObserver) {
         let mut held: Vec<u8> = Vec::new();
         let mut since = Instant::now();
@@ -190,7 +185,7 @@ impl AnswerReceiver {
             } else {
                 let whole = held.len() - output::torn_end(&held);
                 say(held.drain(..whole), updates).await;
-                // The half of a character that is left waits for the other half, however long that takes.
+                // An incomplete character waits for the rest, however long that takes.
                 since = Instant::now();
                 continue;
             };
@@ -217,7 +212,7 @@ impl AnswerReceiver {
     }
 }
 
-/// How much of this can go out now: whole lines, or a piece.
+/// How many bytes to forward now: whole lines, or a full chunk.
 fn ready(held: &[u8]) -> Option<usize> {
     let piece = &held[..held.len().min(PIECE)];
     match piece.iter().rposition(|b| *b == b'\n') {

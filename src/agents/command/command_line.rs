@@ -1,8 +1,7 @@
-//! A command line, and how it gets the prompt.
+//! A command line, and how it receives the prompt.
 //!
 //! # Invariants
-//! - The prompt and the name of the conversation are data: standard input or one argument, and never part of the command
-//!   text.
+//! - The prompt and the conversation id are data: standard input or one argument, never part of the command text.
 
 use std::collections::BTreeMap;
 
@@ -12,36 +11,33 @@ use crate::{
     process::{environment::VARIABLE_MAX, pty},
 };
 
-/// The name that stands for the prompt.
+/// The placeholder for the prompt.
 const PROMPT: &str = "prompt";
-/// The name that stands for what the agent calls the conversation.
+/// The placeholder for the agent's id of the conversation.
 const CONVERSATION: &str = "conversation";
 
-/// Where in a conversation a command line is used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum TurnPosition {
     First,
     Later,
 }
 
-/// What the standard streams of the command are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum StandardStreams {
     Pipes,
     Terminal,
 }
 
-/// A command line that was checked.
 #[derive(Debug, Clone)]
 pub(super) struct CommandLine {
-    /// As it stands in the config.
+    /// As written in the config.
     pub(super) written: String,
     /// For the shell.
     pub(super) expanded: String,
-    /// Whether it can only be used when the conversation has a name.
+    /// Whether it needs the conversation's id.
     pub(super) needs_conversation: bool,
     prompt_as: PromptPassing,
-    /// Whether it looks at the prompt's variable, by name or by ours.
+    /// Whether it uses the prompt's variable, through the placeholder or directly.
     needs_prompt: bool,
 }
 
@@ -71,13 +67,13 @@ impl CommandLine {
         })
     }
 
-    /// The same with the options that pass the session's tools. Messages still show the command as it was written.
+    /// Adds the options that pass the session's tools. Messages still show the command as written.
     pub(super) fn with_tools(self, tools: Option<&ToolOptions>) -> Result<Self, AgentError> {
         let Some(tools) = tools else { return Ok(self) };
         Ok(Self { expanded: tools.added_to(&self.written)?, ..self })
     }
 
-    /// Adds the variables that the command line refers to.
+    /// Adds the variables that the command line uses.
     pub(super) fn fill_in(
         &self,
         env: &mut BTreeMap<String, String>,
@@ -100,7 +96,7 @@ impl CommandLine {
         Ok(())
     }
 
-    /// What the command can read.
+    /// The standard input of the command.
     pub(super) fn input(&self, request: &TurnRequest, streams: StandardStreams) -> Result<Vec<u8>, TurnFailure> {
         match (self.prompt_as, streams) {
             (PromptPassing::Argument, _) => Ok(Vec::new()),

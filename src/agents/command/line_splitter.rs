@@ -1,22 +1,21 @@
-//! Whole lines out of pieces.
+//! Splits chunks into whole lines.
 //!
 //! # Invariants
-//! - At most [`LINE_MAX`] of a line is held. Of a longer one only the beginning and the length are told.
+//! - At most [`LINE_MAX`] of a line is stored. For a longer line, only its beginning and its length are returned.
 
-/// How long a line can be. Whole files and pictures stand in one.
+/// The longest line in bytes. A line can contain whole files and pictures.
 const LINE_MAX: usize = 8 * 1024 * 1024;
-/// How much of a longer one is told.
+/// Bytes of a longer line that are returned.
 const BEGINNING: usize = 80;
 
-/// Cuts pieces into lines.
 #[derive(Debug, Default)]
 pub(super) struct LineSplitter {
     held: Vec<u8>,
-    /// How long the current line is, held or not.
+    /// The length of the current line, including bytes that were not stored.
     length: usize,
 }
 
-/// A line, without its end.
+/// Without its newline.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum SplitLine<'a> {
     Whole(&'a [u8]),
@@ -24,7 +23,7 @@ pub(super) enum SplitLine<'a> {
 }
 
 impl LineSplitter {
-    /// Takes a piece, and gives each line that ends in it.
+    /// Calls `each` for every line that ends in this chunk.
     pub(super) fn push(&mut self, piece: &[u8], mut each: impl FnMut(SplitLine<'_>)) {
         let mut parts = piece.split(|byte| *byte == b'\n');
         let last = parts.next_back().unwrap_or_default();
@@ -41,7 +40,7 @@ impl LineSplitter {
         self.hold(last);
     }
 
-    /// What came after the last line end, if anything did.
+    /// The text after the last newline, if any.
     pub(super) fn rest(&self) -> Option<SplitLine<'_>> {
         (self.length > 0).then(|| self.line())
     }

@@ -1,11 +1,12 @@
-//! The lines of Claude Code: `claude -p --output-format stream-json --verbose`. Those of Qwen Code have the same shape.
+//! Translates the output of Claude Code: `claude -p --output-format stream-json --verbose`. Qwen Code uses the same
+//! format.
 //!
-//! One line a block of a message, at the end a `result`. With `--include-partial-messages` each block comes in pieces
-//! first, and then whole.
+//! The stream has one line per block of a message, and a `result` at the end. With `--include-partial-messages` each
+//! block comes in chunks first, and then whole.
 //!
 //! # Invariants
-//! - What came in pieces, and the result that repeats the last message, is said once.
-//! - What a helper of the agent says is no part of the answer: a promise in it is not the agent's.
+//! - Text that came in chunks, and the result that repeats the last message, is forwarded once.
+//! - Text of a subagent is not part of the answer: a promise in it is not the agent's.
 
 use serde_json::Value;
 
@@ -23,13 +24,13 @@ use crate::{
 pub(super) struct ClaudeTranslator {
     before: Option<ReportedUsage>,
     end: StreamEnd,
-    /// How much of the current block was said in pieces.
+    /// How many bytes of the current block came in chunks.
     said: usize,
-    /// Text that is an error, if the result says so.
+    /// Text that is an error if the result says so.
     suspect: Option<String>,
-    /// How many tokens the last request held.
+    /// The tokens of the last request.
     context: u64,
-    /// The tokens of all messages, where they are told.
+    /// The tokens of all messages, if the stream contains them.
     of_messages: u64,
 }
 
@@ -86,7 +87,7 @@ impl ClaudeTranslator {
         }
     }
 
-    /// A piece of a block. Thoughts, and what helpers say, come whole, too, and that is soon enough.
+    /// A chunk of a block. Skips thoughts and text of subagents, which also come whole later.
     fn piece(&mut self, line: &Value, told: &mut TranslatedOutput) -> Option<()> {
         let event = line.get("event")?;
         if !is_own(line) {
@@ -111,7 +112,7 @@ impl ClaudeTranslator {
         self.count(line, told);
         let subtype = text(line, "/subtype").unwrap_or_default();
         let words = text(line, "/result").filter(|words| !words.is_empty());
-        // `is_error` is the truth: an error of the server is a "success" of the program.
+        // Rely on `is_error`: Claude reports a server error with the subtype "success".
         self.end.verdict = if subtype == "error_max_turns" {
             StreamOutcome::Ended(StopReason::MaxTurnRequests)
         } else if line["is_error"] == true || subtype.starts_with("error") {
@@ -140,7 +141,7 @@ impl ClaudeTranslator {
     fn count(&mut self, line: &Value, told: &mut TranslatedOutput) {
         let models: Vec<&Value> =
             line.get("modelUsage").and_then(Value::as_object).into_iter().flat_map(|models| models.values()).collect();
-        // Qwen Code counts what is in a conversation again each time it is taken up, but is right about each message.
+        // Qwen Code counts the whole conversation again each time it is resumed, but its counts per message are right.
         let tokens = if self.of_messages > 0 { self.of_messages } else { counted(&line["usage"]) };
         let cost = line["total_cost_usd"].as_f64();
         self.end.spent = TurnUsage { tokens: (!line["usage"].is_null()).then_some(tokens), cost };
@@ -181,12 +182,12 @@ impl StreamTranslator for ClaudeTranslator {
     }
 }
 
-/// Whether a line is about the agent itself, and not about a helper that it sent.
+/// Whether a line is from the agent itself, not from a subagent.
 fn is_own(line: &Value) -> bool {
     line.get("parent_tool_use_id").is_none_or(Value::is_null)
 }
 
-/// Qwen Code tells an error as an ordinary message first.
+/// Qwen Code sends an error as an ordinary message first.
 fn is_api_error(words: &str) -> bool {
     words.starts_with("[API Error: ") && words.ends_with(']')
 }
@@ -210,7 +211,7 @@ fn answer_tools(line: &Value, told: &mut TranslatedOutput) {
     }
 }
 
-/// Text, or blocks of it.
+/// Accepts text, or blocks of text.
 fn printed(content: &Value) -> Option<String> {
     if let Some(text) = content.as_str() {
         return Some(text.to_owned());
@@ -222,7 +223,7 @@ fn printed(content: &Value) -> Option<String> {
     Some(blocks.collect::<Vec<_>>().join("\n"))
 }
 
-/// What an edit changed, with the lines around it.
+/// The diff of an edit, with its context lines.
 fn patch(result: &Value) -> Option<String> {
     let path = text(result, "/filePath")?;
     let hunk = |hunk: &Value| {
@@ -235,7 +236,7 @@ fn patch(result: &Value) -> Option<String> {
 }
 
 fn counted(usage: &Value) -> u64 {
-    // Some forks tell the sum; theirs counts what was cached as part of the input.
+    // Some forks send the sum, in which cached tokens are part of the input.
     if let Some(total) = usage.get("total_tokens").and_then(Value::as_u64) {
         return total;
     }
@@ -243,8 +244,8 @@ fn counted(usage: &Value) -> u64 {
     sum(keys.iter().map(|key| number(usage, key)))
 }
 
-/// The cost of this turn. A conversation that is taken up again goes on counting, unless the program was used for another
-/// one in between; whether it did shows in the tokens, which are told for the turn, too.
+/// The cost of this turn. A resumed conversation continues the count, unless the program was used for another one in
+/// between. The token counts, which are also known per turn, show which case it is.
 fn cost_of_turn(tokens: u64, now: ReportedUsage, before: Option<ReportedUsage>) -> Option<f64> {
     match before {
         Some(before) if now.tokens >= before.tokens.saturating_add(tokens) => Some((now.cost - before.cost).max(0.0)),
@@ -261,7 +262,7 @@ fn stop_reason(told: Option<&str>) -> StopReason {
     }
 }
 
-/// Where nobody can be asked, such an agent refuses by itself, and its work is often not what was wanted.
+/// When unattended, such an agent denies permissions by itself, and its result is often incomplete.
 fn warn_of_denials(line: &Value, told: &mut TranslatedOutput) {
     let mut tools: Vec<&str> =
         list(line, "/permission_denials").filter_map(|denial| text(denial, "/tool_name")).collect();

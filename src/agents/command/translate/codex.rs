@@ -1,7 +1,7 @@
-//! The lines of Codex: `codex exec --json`.
+//! Translates the output of Codex: `codex exec --json`.
 //!
-//! A thread with items that start and complete, and at the end `turn.completed` or `turn.failed`. An `error` in between
-//! is not the end: it tries again.
+//! The stream is a thread with items that start and complete, and ends with `turn.completed` or `turn.failed`. An
+//! `error` before that is not the end: Codex retries.
 
 use serde_json::Value;
 
@@ -21,8 +21,8 @@ impl CodexTranslator {
         Self { before, end: StreamEnd::default() }
     }
 
-    /// The count goes on over all turns of a thread. Where it stood is not known after creel was started again; then
-    /// nothing is said rather than too much.
+    /// Codex counts over all turns of a thread. After a restart creel does not know the previous count, and reports no
+    /// usage rather than too much.
     fn count(&mut self, line: &Value) {
         let tokens = number(line, "/usage/input_tokens").saturating_add(number(line, "/usage/output_tokens"));
         let spent = self.before.map(|before| tokens.checked_sub(before.tokens).unwrap_or(tokens));
@@ -93,7 +93,7 @@ fn completed(item: &Value, told: &mut TranslatedOutput) -> Option<()> {
     Some(())
 }
 
-/// Items that say nothing before they are completed.
+/// Items that are known, but contain nothing before they are completed.
 fn is_known(item: &Value) -> Option<()> {
     let known = ["agent_message", "reasoning", "error", "todo_list"];
     (call(item).is_some() || known.contains(&text(item, "/type")?)).then_some(())
@@ -165,7 +165,7 @@ fn plan(item: &Value, told: &mut TranslatedOutput) {
     }
 }
 
-/// The command inside `bash -lc '…'`, in which every command is wrapped.
+/// The command inside `bash -lc '…'`, which Codex wraps around every command.
 fn unwrapped(command: &str) -> String {
     let inner = ["-lc ", "-c "].iter().find_map(|option| {
         let (shell, rest) = command.split_once(option)?;

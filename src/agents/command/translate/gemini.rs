@@ -1,6 +1,7 @@
-//! The lines of Gemini CLI: `gemini --output-format stream-json`.
+//! Translates the output of Gemini CLI: `gemini --output-format stream-json`.
 //!
-//! Text in pieces, tool calls with their results, and at the end a `result`. Thoughts and costs are not told.
+//! The stream has text in chunks, tool calls with their results, and a `result` at the end. It contains no thoughts and
+//! no costs.
 
 use serde_json::Value;
 
@@ -17,7 +18,7 @@ pub(super) struct GeminiTranslator {
 
 impl GeminiTranslator {
     fn message(line: &Value, told: &mut TranslatedOutput) -> Option<()> {
-        // The prompt is repeated; it is no part of the answer.
+        // Gemini repeats the prompt, which is not part of the answer.
         if text(line, "/role")? == "assistant" {
             let words = text(line, "/content")?;
             if line["delta"] == true { told.say(words) } else { told.message(words) }

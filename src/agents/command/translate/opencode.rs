@@ -1,7 +1,7 @@
-//! The lines of opencode: `opencode run --format json`.
+//! Translates the output of opencode: `opencode run --format json`.
 //!
-//! Steps, each with whole texts and tools that are over, and what it used. There is no last line: the reason of the last
-//! step says how it ended.
+//! The stream is a list of steps, each with whole texts, finished tool calls and usage. There is no last line: the
+//! reason of the last step says how it ended.
 
 use serde_json::Value;
 
@@ -11,13 +11,13 @@ use crate::{
     engine::conversation::{StopReason, ToolStatus, TurnUsage},
 };
 
-/// So many steps in which nothing was said, done or counted, one after another, will be followed by more.
+/// After this many empty steps in a row, opencode would produce empty steps forever.
 const EMPTY_STEPS: u32 = 10;
 
 #[derive(Default)]
 pub(super) struct OpencodeTranslator {
     end: StreamEnd,
-    /// How many of the last steps came to nothing.
+    /// How many of the last steps were empty.
     empty: u32,
 }
 
@@ -51,7 +51,7 @@ impl OpencodeTranslator {
         if call.diff.is_none() {
             call.diff = text(state, "/metadata/diff").map(str::to_owned);
         }
-        // A command that failed is a tool that worked.
+        // opencode reports a failed command as a completed tool, so check the exit code.
         let exit = state.pointer("/metadata/exit").and_then(Value::as_i64).unwrap_or(0);
         let failed = text(state, "/status") == Some("error") || exit != 0;
         let status = if failed { ToolStatus::Failed } else { ToolStatus::Completed };

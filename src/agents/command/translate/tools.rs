@@ -1,6 +1,6 @@
-//! What the tools of known agents do, by their names and arguments.
+//! Translates the tools of known agents by name and arguments.
 //!
-//! Owns the table of names. It is one for all agents: they borrow each other's tools, and differ in how they write them.
+//! Owns the table of names. All agents share it, because they copy each other's tools and only spell them differently.
 
 use serde_json::Value;
 
@@ -10,7 +10,6 @@ use crate::{
     engine::conversation::{FileLocation, PlanEntry, ToolCall, ToolKind, ToolStatus},
 };
 
-/// A call of a tool.
 pub(super) fn call(id: &str, name: &str, input: &Value) -> ToolCall {
     let kind = kind(name);
     ToolCall {
@@ -27,7 +26,7 @@ pub(super) fn call(id: &str, name: &str, input: &Value) -> ToolCall {
     }
 }
 
-/// What sort of thing a tool does. `WriteFile`, `write_file` and `write-file` are the same.
+/// The kind of a tool. `WriteFile`, `write_file` and `write-file` are the same.
 pub(super) fn kind(name: &str) -> ToolKind {
     let name: String = name.chars().filter(char::is_ascii_alphanumeric).map(|c| c.to_ascii_lowercase()).collect();
     match name.as_str() {
@@ -45,7 +44,7 @@ pub(super) fn kind(name: &str) -> ToolKind {
     }
 }
 
-/// What the agent means to do, if this is how it says so.
+/// The agent's plan, if this input contains one.
 pub(super) fn plan(input: &Value) -> Option<Vec<PlanEntry>> {
     input.get("todos")?.as_array()?;
     let entry = |todo: &Value| {
@@ -84,7 +83,7 @@ fn line(input: &Value) -> Option<u32> {
     input.get("offset").and_then(Value::as_u64).and_then(|line| u32::try_from(line).ok()).filter(|line| *line > 0)
 }
 
-/// What is replaced by what. A whole file that is written says nothing of what it was before, so it is no change to show.
+/// The diff of an edit. None for a whole-file write, which does not contain the old text.
 fn diff(input: &Value) -> Option<String> {
     let path = path(input)?;
     let change = |edit: &Value| {

@@ -1,11 +1,11 @@
-//! What an agent told, on its way out.
+//! Collects what a translator read from an agent's output.
 //!
-//! Owns how messages are kept apart, which tool calls are open, and how much of each is passed on. Does not know any
-//! format: see [`super`].
+//! Owns how messages are separated, which tool calls are open, and the size limits of each. Does not know any format:
+//! see [`super`].
 //!
 //! # Invariants
-//! - Text is passed on as it is; only after a message that has no line end, one is added.
-//! - A tool call begins before it ends, whatever the stream leaves out.
+//! - Text is forwarded unchanged, except that a message without a final newline gets one.
+//! - A tool call begins before it ends, whatever the stream omits.
 
 use std::{collections::HashMap, mem};
 
@@ -17,16 +17,16 @@ use crate::{
     },
 };
 
-/// How many calls can be open at once. Of more, the end is told without what was known of the beginning.
+/// How many calls can be open at once. For further ones, the end is reported without the details of the start.
 const OPEN_MAX: usize = 256;
-/// How many steps a plan, or files a call can have.
+/// How many steps a plan, or files a call, can have.
 const LIST_MAX: usize = 100;
-/// How long a path can be.
+/// In bytes.
 const PATH_MAX: usize = 4 * 1024;
-/// How long a conversation's name can be.
+/// In bytes.
 const NAME_MAX: usize = 200;
 
-/// What an agent told since somebody asked.
+/// The updates since the last [`TranslatedOutput::take`].
 #[derive(Debug)]
 pub(in crate::agents::command) struct TranslatedOutput {
     turn: TurnId,
@@ -38,7 +38,6 @@ pub(in crate::agents::command) struct TranslatedOutput {
     at_line_start: bool,
 }
 
-/// How a tool call ended.
 #[derive(Debug)]
 pub(super) struct ToolCallEnd {
     pub(super) status: ToolStatus,
@@ -47,7 +46,7 @@ pub(super) struct ToolCallEnd {
 }
 
 impl TranslatedOutput {
-    /// Nothing was told yet in this turn; the conversation is known by this name, if by any.
+    /// `conversation` is the agent's id for it, if known.
     pub(in crate::agents::command) fn new(turn: TurnId, conversation: Option<String>) -> Self {
         Self {
             turn,
@@ -60,28 +59,26 @@ impl TranslatedOutput {
         }
     }
 
-    /// What is to be passed on.
     pub(in crate::agents::command) fn take(&mut self) -> Vec<AgentUpdate> {
         mem::take(&mut self.updates)
     }
 
-    /// Why the agent is to be stopped, if it is.
+    /// Why the agent must be stopped, if it must.
     pub(in crate::agents::command) fn hopeless(&self) -> Option<&str> {
         self.hopeless.as_deref()
     }
 
-    /// What the conversation is called, as far as was told.
     pub(in crate::agents::command) fn conversation(self) -> Option<String> {
         self.conversation
     }
 
-    /// A line that is no JSON, as text.
+    /// A line that is not JSON, as text.
     pub(in crate::agents::command) fn plain_line(&mut self, line: &str) {
         self.end_message();
         self.say(&format!("{line}\n"));
     }
 
-    /// Text that goes on.
+    /// A chunk of text.
     pub(super) fn say(&mut self, text: &str) {
         if text.is_empty() {
             return;
@@ -98,12 +95,12 @@ impl TranslatedOutput {
         self.end_message();
     }
 
-    /// The agent itself warns of something.
+    /// A warning from the agent itself.
     pub(super) fn quote(&mut self, words: &str) {
         self.warn(&format!("the agent warns: {words}"));
     }
 
-    /// What is said next is a new message.
+    /// The next text is a new message.
     pub(super) fn end_message(&mut self) {
         if !self.at_line_start {
             self.say("\n");
@@ -120,7 +117,7 @@ impl TranslatedOutput {
         }
     }
 
-    /// A tool call began. What is said after it is a new message.
+    /// A tool call began. Text after it is a new message.
     pub(super) fn began(&mut self, call: ToolCall) {
         self.end_message();
         let call = self.in_turn(call);
@@ -130,7 +127,7 @@ impl TranslatedOutput {
         }
     }
 
-    /// A tool call ended, which had this name when it began.
+    /// A tool call ended. `id` is from its start.
     pub(super) fn ended(&mut self, id: &str, ending: ToolCallEnd) {
         let unknown = || ToolCall { call: id.to_owned(), title: "a tool".into(), ..ToolCall::default() };
         if !self.open.contains_key(&self.name(id)) {
@@ -146,7 +143,7 @@ impl TranslatedOutput {
         self.updates.push(AgentUpdate::ToolUpdated(ended));
     }
 
-    /// A tool call of which only the end is told.
+    /// A tool call of which the stream contains only the end.
     pub(super) fn happened(&mut self, call: ToolCall, ending: ToolCallEnd) {
         let id = call.call.clone();
         self.began(call);
@@ -166,7 +163,7 @@ impl TranslatedOutput {
         self.updates.push(AgentUpdate::Used(context));
     }
 
-    /// Something that the agent does about its own affairs.
+    /// A note about the agent's own state.
     pub(super) fn note(&mut self, what: &str, text: &str) {
         self.updates.push(AgentUpdate::Noted { what: what.to_owned(), text: limited(text, NOTE_MAX) });
     }
@@ -175,7 +172,8 @@ impl TranslatedOutput {
         self.updates.push(AgentUpdate::Warned(limited(text, NOTE_MAX)));
     }
 
-    /// The conversation is called so. The name becomes an argument of a later command, so it must not look like an option.
+    /// Sets the agent's id for the conversation. The id becomes an argument of a later command, so it must not look
+    /// like an option.
     pub(super) fn opened(&mut self, name: &str) {
         let is_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | ':');
         if name.len() > NAME_MAX || !name.starts_with(|c: char| c.is_ascii_alphanumeric()) || !name.chars().all(is_name)
@@ -187,12 +185,12 @@ impl TranslatedOutput {
         }
     }
 
-    /// The agent will never come to an end by itself.
+    /// The agent will never end by itself.
     pub(super) fn give_up(&mut self, why: &str) {
         self.hopeless.get_or_insert_with(|| why.to_owned());
     }
 
-    /// Names of calls are unique in the session, although some programs count from zero in every turn.
+    /// Call ids are unique in the session, although some programs count from zero in every turn.
     fn name(&self, id: &str) -> String {
         format!("turn-{}/{id}", self.turn)
     }
