@@ -1,11 +1,11 @@
-//! From YAML to settings; every message has a place and a way out.
+//! Reads the config from YAML. Every message has a position and says what to do.
 //!
 //! Owns the format of the config, its defaults and its messages. Does not run anything, does not talk to the user, and
-//! does not need an agent: [`Settings::plan`] picks one when a session starts.
+//! does not need an agent: [`Settings::plan`] chooses one when a session starts.
 //!
 //! # Invariants
-//! - All mistakes are told at once, and nothing of a config with a mistake is used.
-//! - One table ([`shape`]) holds every key; the checks, the defaults and the JSON schema follow from it.
+//! - All mistakes are reported at once, and nothing of an invalid config is used.
+//! - One table ([`shape`]) contains every key. The validation, the defaults and the JSON schema follow from it.
 
 mod agents;
 mod automation;
@@ -46,14 +46,13 @@ pub use settings::{
     AgentOverrides, ConfigDocument, PlanDraft, PlanError, Settings, TaskAgents, TaskType, ThemeName, UiSettings,
 };
 
-/// More messages help nobody.
+/// The maximum number of messages to show.
 const SHOWN: usize = 50;
 
-/// Everything that is wrong with a config.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{}", render(.diagnostics))]
 pub struct ConfigErrors {
-    /// The mistakes, by their place.
+    /// Sorted by position.
     pub diagnostics: Vec<Diagnostic>,
 }
 
@@ -63,7 +62,7 @@ impl ConfigErrors {
     }
 }
 
-/// Messages as a person reads them, one below the other.
+/// Formats messages for the user, one below the other.
 pub fn render(diagnostics: &[Diagnostic]) -> String {
     let mut shown: Vec<String> = diagnostics.iter().take(SHOWN).map(ToString::to_string).collect();
     if diagnostics.len() > SHOWN {
@@ -72,17 +71,17 @@ pub fn render(diagnostics: &[Diagnostic]) -> String {
     shown.join("\n")
 }
 
-/// Reads the config at `path`, and the files that it names. `own` is the user's own table of agents, which need not exist.
+/// Reads the config at `path` and the files that it names. `own` is the user's table of agents, which need not exist.
 pub fn load(path: &Path, own: Option<&Path>) -> Result<Settings, ConfigErrors> {
     load::load(path, own)
 }
 
-/// Reads a config from its text, as if it lay at `path`.
+/// Reads a config from its text, as if it were at `path`.
 pub fn parse(text: &str, path: &Path) -> Result<Settings, ConfigErrors> {
     load::parse(text, path, None)
 }
 
-/// What holds where there is no config.
+/// The settings without a config file.
 pub fn without_config(own: Option<&Path>) -> Result<Settings, ConfigErrors> {
     load::defaults_with(own)
 }

@@ -1,5 +1,4 @@
-//! From the entry of an agent to how it is run. The entries of a config and those of the table of known agents are the
-//! same here.
+//! Reads the entry of an agent, from a config or from the table of known agents.
 //!
 //! Owns which keys go together. Does not read scripts (see [`mod@super::load`]) and does not look for programs (see
 //! [`super::known_agents`]).
@@ -15,16 +14,16 @@ use super::{
 };
 use crate::engine::policy::{AgentFacts, AgentSpec, ToolPassing};
 
-/// What an agent's command is told.
+/// The placeholders in an agent's command.
 const TOLD: &[&str] = &["prompt", "session"];
-/// What it is told in the later turns of a conversation.
+/// The placeholders in the command for later turns of a conversation.
 const TOLD_LATER: &[&str] = &["prompt", "session", "conversation"];
 
-/// What its options for the session's tools are told: the server's program and its arguments, as JSON each, both as one list,
-/// and as one command line.
+/// The placeholders in its options for the session's tools: the server's program and its arguments, each as JSON, both
+/// as one list, and as one command line.
 const TOLD_TOOLS: &[&str] = &["session", "mcp_command", "mcp_args", "mcp_list", "mcp_line"];
 
-/// Keys that make sense only with some ways to run an agent.
+/// Keys that are valid only with some launch methods.
 const GOES_WITH: [(&str, &[&str]); 14] = [
     ("continue_command", &["command"]),
     ("format", &["command"]),
@@ -42,35 +41,29 @@ const GOES_WITH: [(&str, &[&str]); 14] = [
     ("tools", &["acp", "command"]),
 ];
 
-/// An entry that says how an agent is run.
 pub(super) struct AgentEntry<'a> {
-    /// The agent.
     pub(super) name: &'a str,
-    /// Where a mistake of the whole entry stands.
+    /// The position for a mistake about the whole entry.
     pub(super) at: SourceSpan,
-    /// The keys of the entry.
     pub(super) fields: ConfigFields<'a>,
-    /// The ways that there are here.
+    /// The launch methods that are valid here.
     pub(super) ways: &'static [&'static str],
 }
 
-/// The command line of an entry.
 pub(super) struct AgentCommand<'a> {
     pub(super) line: &'a str,
-    /// Whether it speaks the protocol.
     pub(super) is_acp: bool,
 }
 
-/// How an agent is run.
 pub(super) enum AgentDescription<'a> {
-    /// As this says.
     Run(AgentSpec),
-    /// From a file that is still to be read.
+    /// A script file that has not been read yet.
     Script(&'a ConfigNode),
 }
 
 impl<'a> AgentEntry<'a> {
-    /// What the entry says. What it does not say of the agent itself is known otherwise, by the agent's program.
+    /// Reads the entry. `otherwise` returns the facts that are known about the agent's program, for keys that the entry
+    /// omits.
     pub(super) fn read(
         &self,
         report: &mut DiagnosticReport,
@@ -102,7 +95,7 @@ impl<'a> AgentEntry<'a> {
         }
     }
 
-    /// The one way that is given.
+    /// The launch method. Exactly one must be configured.
     fn way(&self, report: &mut DiagnosticReport) -> Option<&'static str> {
         let given: Vec<&'static str> =
             self.ways.iter().copied().filter(|way| self.fields.given(way).is_some()).collect();
@@ -137,7 +130,7 @@ impl<'a> AgentEntry<'a> {
     }
 }
 
-/// What an entry says of the agent itself.
+/// The facts about the agent in an entry.
 pub(super) fn facts(report: &mut DiagnosticReport, fields: &ConfigFields<'_>) -> AgentFacts {
     let mut pattern = |key| {
         let pattern = fields.some_text(key)?;
@@ -159,19 +152,19 @@ pub(super) fn facts(report: &mut DiagnosticReport, fields: &ConfigFields<'_>) ->
     AgentFacts { install, login, error_pattern, limit_pattern, usage, mcp, list_tools, tools }
 }
 
-/// The last line says it; those before it draw the place.
+/// The last line is the reason. The lines before it show the position.
 pub(super) fn reason(error: &regex::Error) -> String {
     let text = error.to_string();
     let last = text.lines().last().unwrap_or_default();
     last.strip_prefix("error: ").unwrap_or(last).to_owned()
 }
 
-/// The program that a command line runs: its first word.
+/// The first word of a command line.
 pub fn program_of(command: &str) -> &str {
     command.split_whitespace().next().unwrap_or_default()
 }
 
-/// Names in a sentence that ends with the last one: `a`, `b` and `c`.
+/// Names at the end of a sentence: `a`, `b` and `c`.
 fn all_of(names: &[&str]) -> String {
     match names {
         [] => String::new(),

@@ -1,10 +1,10 @@
-//! From `automation:` to the hooks that run when tasks change.
+//! Reads `automation:` into the hooks that run when tasks change.
 //!
-//! Owns how files and the config change the hooks that are built in, and add others. Does not run anything: see
+//! Owns how files and the config change the built-in hooks and add others. Does not run anything: see
 //! [`crate::engine::tasks::automation`].
 //!
 //! # Invariants
-//! - The hooks are in the order in which they run, and no two have one name.
+//! - The hooks are in the order in which they run, and names are unique.
 
 use super::{
     diagnostic::{SourceSpan, names, nearest, quoted},
@@ -25,7 +25,7 @@ use crate::engine::{
 
 const OWN_PRIORITY: i64 = 100;
 
-/// The built-in hooks, as they are when nothing is said.
+/// The built-in hooks with their defaults.
 pub(super) fn builtin() -> Vec<AutomationHook> {
     let all = BuiltinAutomation::ALL.map(BuiltinAutomation::preset).into_iter();
     all.map(|AutomationPreset { name, priority, events, enabled }| AutomationHook {
@@ -44,7 +44,7 @@ pub(super) fn builtin() -> Vec<AutomationHook> {
     .collect()
 }
 
-/// Adds the hooks that a list describes. What comes back are its entries for hooks that another list describes: see [`change`].
+/// Adds the hooks that a list defines. Returns its entries for hooks that another list defines: see [`change`].
 pub(super) fn describe<'a>(
     report: &mut DiagnosticReport,
     list: Option<&'a ConfigNode>,
@@ -73,7 +73,8 @@ pub(super) fn describe<'a>(
     changes
 }
 
-/// Switches and reorders hooks that are described elsewhere: in the config by the file, and the other way round.
+/// Enables, disables and reorders hooks that are defined elsewhere: the config can change those of the file, and vice
+/// versa.
 pub(super) fn change(report: &mut DiagnosticReport, changes: Vec<&ConfigNode>, hooks: &mut [AutomationHook]) {
     for node in changes {
         let fields = ConfigFields::of(&AUTOMATION_HOOK, Some(node));
@@ -96,7 +97,6 @@ pub(super) fn change(report: &mut DiagnosticReport, changes: Vec<&ConfigNode>, h
     }
 }
 
-/// The hooks in the order in which they run.
 pub(super) fn in_order(mut hooks: Vec<AutomationHook>) -> Vec<AutomationHook> {
     hooks.sort_by_key(|hook| hook.spec.priority);
     hooks
@@ -142,7 +142,7 @@ fn action(
     at: SourceSpan,
 ) -> Option<HookAction> {
     match (known, fields.some_text("command")) {
-        // Such an entry is about a hook that is described elsewhere.
+        // Such an entry is about a hook that is defined elsewhere.
         (None, None) => None,
         (Some(_), Some(_)) => {
             report.error_hint(

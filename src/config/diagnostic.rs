@@ -1,12 +1,12 @@
-//! What is wrong in a config, and where.
+//! Messages about mistakes in a config.
 //!
-//! Owns the form of a message: file, line, column, the line itself, a caret below what is meant, and the way out.
-//! Does not find mistakes: see [`super::validate`] and [`mod@super::load`].
+//! Owns the format of a message: file, line, column, the line itself, a caret below the mistake, and what to do. Does
+//! not find mistakes: see [`super::validate`] and [`mod@super::load`].
 //!
 //! # Invariants
-//! - A place lies inside its source.
-//! - What a message shows of a source holds no control characters: a config cannot write to the terminal.
-//! - It holds no password either, as far as a line tells which of it is one.
+//! - A position is inside its source.
+//! - The excerpt of a source contains no control characters, so a config cannot write to the terminal.
+//! - It also contains no password, as far as a single line shows what is one.
 
 use std::{fmt, sync::Arc};
 
@@ -14,75 +14,66 @@ use unicode_width::UnicodeWidthChar as _;
 
 pub(super) use crate::engine::nearest_name::nearest;
 
-/// No more of a line is shown than this, in columns.
+/// Columns of a line that are shown.
 const SHOWN_COLUMNS: usize = 120;
-/// A tab is shown as this many spaces, so that the caret stands right wherever the terminal has its stops.
+/// A tab is shown as this many spaces, so that the caret is right whatever the terminal's tab stops are.
 const TAB: usize = 4;
-/// No more of somebody's text is quoted than this, in characters.
+/// Characters of a foreign text that are quoted.
 const QUOTED: usize = 60;
 
-/// The text of one file, and what to call it.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct SourceFile {
     /// The path as the user knows it.
     pub name: String,
-    /// What is written there.
     pub text: String,
 }
 
-/// A stretch of a source, in bytes. Cheap, where a [`SourcePosition`] has to count lines.
+/// A byte range of a source. Cheap, unlike a [`SourcePosition`], which has to count lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct SourceSpan {
-    /// The first byte.
     pub offset: usize,
-    /// How many bytes; 0 where only the start is known.
+    /// 0 if only the start is known.
     pub len: usize,
 }
 
-/// A stretch of a source, as a person counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SourcePosition {
-    /// The line, from 1.
+    /// From 1.
     pub line: usize,
-    /// The character in the line, from 1.
+    /// In characters, from 1.
     pub column: usize,
-    /// The byte in the source.
+    /// In bytes.
     pub offset: usize,
-    /// How many bytes are meant; 0 where only the start is known.
+    /// In bytes. 0 if only the start is known.
     pub len: usize,
 }
 
-/// How bad it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Severity {
     /// Nothing runs.
     Error,
-    /// It runs, but perhaps not as meant.
+    /// It runs, but perhaps not as intended.
     Warning,
 }
 
-/// One message about a config.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Diagnostic {
-    /// How bad it is.
     pub severity: Severity,
-    /// The file it is about.
     pub source: Arc<SourceFile>,
-    /// Where in the file, if it is about a part of it.
+    /// None if it is about the whole file.
     pub place: Option<SourcePosition>,
-    /// What is wrong.
     pub message: String,
-    /// What was probably meant, or what to do.
+    /// What the user probably meant, or what to do.
     pub hint: Option<String>,
 }
 
 impl SourceFile {
-    /// A source without the mark that some editors put first.
+    /// Removes a byte order mark.
     pub fn new(name: impl Into<String>, text: &str) -> Self {
         Self { name: name.into(), text: text.strip_prefix('\u{feff}').unwrap_or(text).to_owned() }
     }
 
-    /// The place of a stretch of bytes. What lies outside is drawn in.
+    /// The position of a byte range. A range outside of the source is clamped.
     pub fn place(&self, SourceSpan { offset, len }: SourceSpan) -> SourcePosition {
         let offset = self.text.floor_char_boundary(offset);
         let before = &self.text[..offset];
@@ -96,7 +87,7 @@ impl SourceFile {
         }
     }
 
-    /// Where a line and a column are, both from 1. What lies outside is drawn in.
+    /// The start of a line and column, both from 1. A position outside of the source is clamped.
     pub fn stretch_at(&self, line: usize, column: usize) -> SourceSpan {
         let start = match line {
             0 | 1 => 0,
@@ -108,7 +99,6 @@ impl SourceFile {
         SourceSpan { offset: start + within, len: 0 }
     }
 
-    /// What stands there.
     pub fn slice(&self, at: SourceSpan) -> &str {
         self.text.get(at.offset..at.offset.saturating_add(at.len)).unwrap_or_default()
     }
@@ -121,7 +111,6 @@ impl SourceFile {
 }
 
 impl Diagnostic {
-    /// A mistake.
     pub fn error(source: &Arc<SourceFile>, at: impl Into<Option<SourceSpan>>, message: impl Into<String>) -> Self {
         Self {
             severity: Severity::Error,
@@ -132,18 +121,15 @@ impl Diagnostic {
         }
     }
 
-    /// Something that is allowed, and perhaps not meant.
     pub fn warning(source: &Arc<SourceFile>, at: impl Into<Option<SourceSpan>>, message: impl Into<String>) -> Self {
         Self { severity: Severity::Warning, ..Self::error(source, at, message) }
     }
 
-    /// The same, with a way out.
     #[must_use]
     pub fn hint(self, hint: impl Into<String>) -> Self {
         Self { hint: Some(hint.into()), ..self }
     }
 
-    /// The same, with a way out if there is one.
     #[must_use]
     pub fn maybe_hint(self, hint: Option<String>) -> Self {
         Self { hint, ..self }
@@ -187,13 +173,13 @@ fn write_excerpt(
     hint.map_or(Ok(()), |hint| write!(f, " {hint}"))
 }
 
-/// Parts of keys whose values are not shown, misspelt or not.
+/// Parts of keys whose values are not shown, even if misspelt.
 const SECRETS: [&str; 4] = ["pas", "token", "secret", "pwd"];
-/// A key that is none of them: how many may be used.
+/// A key that contains one of them, but is only a number of tokens.
 const AMOUNT: &str = "tokens";
 
-/// A line with stars in place of what may be a secret: as many bytes, so that places stay where they are. Rather too
-/// much than too little: a secret may hold whatever else means something in YAML.
+/// Replaces possible secrets in a line with as many stars, so that positions stay the same. Hides too much rather than
+/// too little, because a secret can contain any YAML syntax.
 fn masked(line: &str) -> String {
     let keys = line.match_indices(':').map(|(colon, _)| colon);
     let secret =
@@ -203,20 +189,20 @@ fn masked(line: &str) -> String {
     user.map_or_else(|| line.clone(), |(from, to)| starred(&line, from, to))
 }
 
-/// Stars for all but what stands around a value.
+/// Replaces all but spaces and delimiters with stars.
 fn starred(part: &str, from: usize, to: usize) -> String {
     let star =
         |c: char| if c.is_whitespace() || "\"'{},".contains(c) { c.to_string() } else { "*".repeat(c.len_utf8()) };
     format!("{}{}{}", &part[..from], part[from..to].chars().map(star).collect::<String>(), &part[to..])
 }
 
-/// Whether the value of a key is not shown.
+/// Whether the value of a key is hidden.
 pub(super) fn is_secret(key: &str) -> bool {
     let key = key.to_lowercase();
     SECRETS.iter().any(|word| key.contains(word)) && !key.contains(AMOUNT)
 }
 
-/// One line as it is shown, and where the carets go below it.
+/// A line as shown, and the position of the carets below it.
 struct SourceExcerpt {
     line: String,
     indent: usize,
@@ -251,7 +237,7 @@ impl SourceExcerpt {
     }
 }
 
-/// Appends what fits into `room` columns; says whether something was left out.
+/// Appends what fits into `room` columns. Returns whether something was cut.
 fn push_shown(to: &mut String, text: &str, mut room: usize) -> bool {
     for c in text.chars() {
         let Some(left) = room.checked_sub(width(c)) else { return true };
@@ -269,17 +255,17 @@ fn columns(text: &str) -> usize {
     text.chars().map(width).sum()
 }
 
-/// Control characters, and those that turn the direction of writing.
+/// Control characters, and those that change the writing direction.
 fn is_unsafe(c: char) -> bool {
     c.is_control() || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{200e}' | '\u{200f}')
 }
 
-/// How many columns a character takes.
+/// The width of a character in columns.
 fn width(c: char) -> usize {
     if c == '\t' { TAB } else { c.width().unwrap_or(0) }
 }
 
-/// Somebody's text inside a message: in backquotes, on one line, not too long.
+/// Quotes a foreign text in a message: in backquotes, on one line, cut if it is long.
 pub(super) fn quoted(text: &str) -> String {
     let mut shown = String::from("`");
     for (i, c) in text.chars().enumerate() {
@@ -293,7 +279,7 @@ pub(super) fn quoted(text: &str) -> String {
     shown
 }
 
-/// "did you mean", or else what there is.
+/// "did you mean", or a list of the valid names.
 pub(super) fn suggest<'a>(wrong: &str, known: impl IntoIterator<Item = &'a str>, what: &str) -> Option<String> {
     const LISTED: usize = 14;
     let known: Vec<&str> = known.into_iter().collect();
@@ -308,8 +294,8 @@ pub(super) fn names(names: &[&str]) -> String {
     names.iter().map(|name| quoted(name)).collect::<Vec<_>>().join(", ")
 }
 
-/// In the order of the files, then of the places, errors before warnings; each only once, since what an alias
-/// repeats is one mistake.
+/// Sorts by file, then by position, errors before warnings. Removes duplicates, because a mistake that an alias repeats
+/// is one mistake.
 pub(super) fn sort(diagnostics: &mut Vec<Diagnostic>) {
     diagnostics.sort_by(|a, b| (a.place, a.severity, &a.message).cmp(&(b.place, b.severity, &b.message)));
     let mut files: Vec<Arc<SourceFile>> = Vec::new();

@@ -1,7 +1,7 @@
-//! Reading values out of a tree, with the defaults of the table.
+//! Reads values from a tree, with the defaults from the table.
 //!
-//! Owns the meaning of single values, lengths of time among them. Does not report mistakes: a value of the wrong type
-//! reads as its default, since [`super::validate`] has reported it.
+//! Owns the meaning of single values, such as durations. Does not report mistakes: a value of the wrong type reads as
+//! its default, because [`super::validate`] has reported it.
 
 use std::time::Duration;
 
@@ -13,10 +13,9 @@ use super::{
 };
 use crate::engine::time::TimeSpan;
 
-/// No length of time in a config is longer: a year.
+/// The longest duration in a config: a year.
 const LONGEST: Duration = Duration::from_hours(366 * 24);
 
-/// Why something is no length of time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum DurationError {
     WrongType,
@@ -25,7 +24,7 @@ pub(super) enum DurationError {
     TooLong,
 }
 
-/// Seconds, or text with units.
+/// Accepts seconds, or text with units.
 pub(super) fn duration(node: &ConfigNode) -> Result<TimeSpan, DurationError> {
     match &node.kind {
         NodeKind::Int(n) if *n < 0 => Err(DurationError::Negative),
@@ -38,7 +37,7 @@ pub(super) fn duration(node: &ConfigNode) -> Result<TimeSpan, DurationError> {
     }
 }
 
-/// The same, from a command line.
+/// A duration from the command line.
 pub fn duration_of(text: &str) -> Result<TimeSpan, String> {
     from_text(text.trim()).map_err(|_| "a time is in seconds (`30`), or has a unit (`500ms`, `2m`)".to_owned())
 }
@@ -63,7 +62,7 @@ fn from_text(text: &str) -> Result<TimeSpan, DurationError> {
     bounded(signed.unsigned_abs())
 }
 
-/// A wait too short to measure is still a wait: it must not turn into the zero that means something else.
+/// A duration below the resolution is rounded up, because zero has a different meaning.
 fn bounded(duration: Duration) -> Result<TimeSpan, DurationError> {
     if duration > LONGEST {
         return Err(DurationError::TooLong);
@@ -84,18 +83,17 @@ impl<'a> ConfigFields<'a> {
         Self { shape, node }
     }
 
-    /// What is written for a key, unless it is `null`.
+    /// The configured value, unless it is `null`.
     pub(super) fn given(&self, name: &str) -> Option<&'a ConfigNode> {
         debug_assert!(self.shape.field(name).is_some(), "`{name}` is in the table of `{}`", self.shape.name);
         self.node?.get(name).filter(|node| !node.is_null())
     }
 
-    /// The keys below a key.
     pub(super) fn below(&self, name: &str, shape: &'static MapShape) -> Self {
         Self { shape, node: self.given(name) }
     }
 
-    /// What is written, or else the default, read as asked.
+    /// The configured value or the default, converted with `read`.
     fn read<T>(&self, name: &str, read: impl Fn(&ConfigNode) -> Option<T>) -> Option<T> {
         self.given(name).and_then(&read).or_else(|| read(&self.shape.field(name)?.default.node()?))
     }
@@ -142,7 +140,7 @@ impl<'a> ConfigFields<'a> {
         self.text(name).filter(|text| !text.trim().is_empty())
     }
 
-    /// A name, as the value that it stands for.
+    /// Converts a name to its enum value.
     pub(super) fn one_of<T: for<'de> Deserialize<'de>>(&self, name: &str) -> T {
         self.certain(name, as_name)
     }
@@ -159,7 +157,7 @@ fn as_int<T: TryFrom<i128>>(node: &ConfigNode) -> Option<T> {
 /// Any number as a float.
 pub(super) fn as_number(kind: &NodeKind) -> Option<f64> {
     match kind {
-        // What is beyond 32 bits is beyond every range in the table.
+        // Integers beyond 32 bits are outside of every range in the table.
         NodeKind::Int(n) => {
             Some(i32::try_from(*n).map_or(f64::INFINITY.copysign(if *n < 0 { -1.0 } else { 1.0 }), f64::from))
         }
@@ -168,7 +166,7 @@ pub(super) fn as_number(kind: &NodeKind) -> Option<f64> {
     }
 }
 
-/// A name, as the value that it stands for.
+/// Converts a name to its enum value.
 pub(super) fn as_name<T: for<'de> Deserialize<'de>>(node: &ConfigNode) -> Option<T> {
     let deserializer: serde::de::value::StrDeserializer<'_, serde::de::value::Error> = node.text()?.into_deserializer();
     T::deserialize(deserializer).ok()

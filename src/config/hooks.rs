@@ -1,10 +1,10 @@
-//! From the `hooks:` of a config to the hooks of each point.
+//! Reads `hooks:` into the hooks of each point.
 //!
 //! Owns names, order and templates. Does not run anything.
 //!
 //! # Invariants
-//! - The hooks of a point are in the order in which they run, and no two have one name.
-//! - A template names only what its point offers.
+//! - The hooks of a point are in the order in which they run, and names are unique.
+//! - A template uses only names that its point offers.
 
 use std::collections::BTreeMap;
 
@@ -25,25 +25,23 @@ use crate::engine::{
     time::TimeSpan,
 };
 
-/// The hooks that creel brings along.
 pub const BUILTIN_HOOKS: [&str; 4] = ["rebase_on_main", "run_tests", "create_pr", "merge_pr"];
 
-/// A hook, and where its name is written.
+/// A hook and the position of its name.
 struct LocatedHook {
     spec: HookSpec,
     at: SourceSpan,
 }
 
-/// The hooks of the points that are given, and the lines where they are written.
+/// The hooks of the configured points, and their lines in the config.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct HookLists {
-    /// In the order in which they run; an empty list means none.
+    /// In the order in which they run. An empty list means no hooks.
     pub hooks: BTreeMap<HookPoint, Vec<HookSpec>>,
-    /// The line of each, by its name.
+    /// By point and name.
     pub lines: BTreeMap<(HookPoint, String), usize>,
 }
 
-/// The hooks of each point that is given.
 pub(super) fn lower(report: &mut DiagnosticReport, hooks: Option<&ConfigNode>) -> HookLists {
     let mut all = HookLists::default();
     for point in HookPoint::ALL {
@@ -132,7 +130,6 @@ fn builtin(report: &mut DiagnosticReport, point: HookPoint, name: &str, at: Sour
     Some(LocatedHook { spec: HookSpec::merge(), at })
 }
 
-/// A built-in hook that is written as a map.
 fn builtin_with_options(report: &mut DiagnosticReport, point: HookPoint, node: &ConfigNode) -> Option<LocatedHook> {
     let fields = ConfigFields::of(&BUILTIN_HOOK, Some(node));
     let written = fields.given("builtin")?;
@@ -151,7 +148,7 @@ fn builtin_with_options(report: &mut DiagnosticReport, point: HookPoint, node: &
     Some(LocatedHook { spec, at: name_at(&fields, written.at) })
 }
 
-/// Refuses options that the built-in hook would not look at, or that would make it do less than it says.
+/// Refuses options that the built-in hook would ignore, or that would make it do less than its name says.
 fn check_options(report: &mut DiagnosticReport, fields: &ConfigFields<'_>, name: &str) {
     let mut refuse = |key: &str, hint: &str| {
         if let Some(given) = fields.given(key) {
@@ -201,7 +198,7 @@ fn gatekeeper(report: &mut DiagnosticReport, point: HookPoint, node: &ConfigNode
     Some(LocatedHook { spec: spec(&fields, name, action, timeout), at: name_at(&fields, list.at) })
 }
 
-/// The names in a list of agents, which are to be checked later.
+/// Reads a list of agent names. They are checked later, when all agents are known.
 pub(super) fn mention(report: &mut DiagnosticReport, list: &ConfigNode) -> Vec<String> {
     let named: Vec<_> = list.items().iter().filter_map(|item| Some((item.text()?.to_owned(), item.at))).collect();
     report.mentioned.extend(named.iter().cloned());
@@ -253,7 +250,7 @@ fn spec(fields: &ConfigFields<'_>, name: String, action: HookAction, timeout: Ti
     }
 }
 
-/// A hook of `on_gate` only tells people something: it can neither hold the session nor speak to the agent.
+/// A hook at `on_gate` only notifies people. It can neither delay the session nor send anything to the agent.
 fn check_gate_hook(report: &mut DiagnosticReport, spec: &HookSpec, fields: &ConfigFields<'_>) {
     if let (Some(HookFailurePolicy::Block | HookFailurePolicy::Escalate), Some(given)) =
         (spec.on_failure, fields.given("on_failure"))
@@ -269,7 +266,7 @@ fn check_gate_hook(report: &mut DiagnosticReport, spec: &HookSpec, fields: &Conf
     }
 }
 
-/// How a stop hook sends the agent back. Hooks of other points do not.
+/// The retry options of a stop hook. Hooks at other points cannot have them.
 fn retry_options(report: &mut DiagnosticReport, point: HookPoint, fields: &ConfigFields<'_>) -> RetryOptions {
     if point != HookPoint::Stop {
         for key in ["retries", "feedback"] {
@@ -291,7 +288,7 @@ pub(super) fn check_template(report: &mut DiagnosticReport, point: HookPoint, co
     check_placeholders(report, &format!("`{point}`"), offered(point), command, at);
 }
 
-/// Checks the `{{name}}`s of a command: where they stand, and whether there are such names.
+/// Checks the `{{name}}`s of a command: their position, and whether the names exist.
 pub(super) fn check_placeholders(
     report: &mut DiagnosticReport,
     place: &str,
@@ -306,7 +303,7 @@ pub(super) fn check_placeholders(
     check_names(report, place, known, command, at);
 }
 
-/// Checks whether there are values for the `{{name}}`s of a text.
+/// Checks that the `{{name}}`s of a text exist.
 fn check_names(report: &mut DiagnosticReport, place: &str, known: &[&str], command: &str, at: SourceSpan) {
     for placeholder in placeholders(command) {
         if known.contains(&placeholder.name.as_str()) {
@@ -321,8 +318,8 @@ fn check_names(report: &mut DiagnosticReport, place: &str, known: &[&str], comma
     }
 }
 
-/// Where a placeholder is written: the same text, as often from the start of the value as it was in the command. Where
-/// escapes hide it, the whole value.
+/// The position of a placeholder: the same occurrence of the text in the source as in the command. If escapes hide it,
+/// the whole value.
 fn within(report: &DiagnosticReport, command: &str, placeholder: &Placeholder, value: SourceSpan) -> SourceSpan {
     let text = &command[placeholder.range.clone()];
     let nth = command[..placeholder.range.start].matches(text).count();
@@ -332,7 +329,7 @@ fn within(report: &DiagnosticReport, command: &str, placeholder: &Placeholder, v
     }
 }
 
-/// Sorts by priority, and sees to it that names are unique.
+/// Sorts by priority and checks that names are unique.
 fn in_order(report: &mut DiagnosticReport, point: HookPoint, found: Vec<LocatedHook>) -> Vec<LocatedHook> {
     let mut kept: Vec<LocatedHook> = Vec::new();
     for LocatedHook { spec, at } in found {
@@ -356,7 +353,7 @@ fn in_order(report: &mut DiagnosticReport, point: HookPoint, found: Vec<LocatedH
     kept
 }
 
-/// An unknown agent is only a warning where it is not the one that runs.
+/// An unknown agent is only a warning, unless it is the one that runs.
 pub(super) fn check_mentioned(report: &mut DiagnosticReport, known: &[&str]) {
     for (name, at) in std::mem::take(&mut report.mentioned) {
         if known.contains(&name.as_str()) {

@@ -1,10 +1,10 @@
 //! Agents that need no entry in the config.
 //!
-//! Owns the table of them: what creel brings along in `assets/agents.yaml`, changed by a file of the user's in the same
-//! form; and which way to run one is there on this machine. Does not run anything.
+//! Owns the table of them: the built-in one in `assets/agents.yaml`, changed by a user's file in the same format. Also
+//! finds which launch method is installed on this machine. Does not run anything.
 //!
 //! # Invariants
-//! - Only programs in folders with a whole path count as installed: what a project brings along is not what a user
+//! - Only programs in folders with an absolute path count as installed: a program in a project is not one that the user
 //!   installed.
 
 use std::{
@@ -27,65 +27,55 @@ use super::{
 };
 use crate::engine::policy::{AgentFacts, AgentSpec, ToolPassing};
 
-/// The table that creel brings along.
 const BUILT_IN: &str = include_str!("../../assets/agents.yaml");
 
-/// The agents that creel knows, in the order in which they are preferred.
+/// In order of preference.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KnownAgents(Vec<KnownAgent>);
 
-/// One agent that creel knows how to run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KnownAgent {
-    /// What it is called in the config.
+    /// Its name in the config.
     pub name: String,
-    /// What people call it.
+    /// Its name for the user.
     pub title: String,
-    /// Who told of it.
     pub origin: AgentOrigin,
-    /// What holds for all its ways.
+    /// Facts for all its launch methods.
     facts: AgentFacts,
-    /// The ways to run it; the first that is there is taken.
+    /// The first one that is installed is used.
     pub ways: Vec<LaunchMethod>,
 }
 
-/// Who told of an agent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AgentOrigin {
-    /// Creel brings it along.
     BuiltIn,
     /// The user's own table.
     Own,
 }
 
-/// One way to run an agent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LaunchMethod {
-    /// How.
     pub spec: AgentSpec,
     /// The program that has to be installed.
     pub program: String,
-    /// The arguments with which the program tells its version, if it does.
+    /// The arguments that make the program print its version, if it can.
     pub version: Option<String>,
 }
 
 impl LaunchMethod {
-    /// Whether it speaks the protocol.
     pub fn is_acp(&self) -> bool {
         matches!(self.spec, AgentSpec::Acp { .. })
     }
 
-    /// How to install it.
     pub fn install(&self) -> Option<&str> {
         self.spec.facts()?.install.as_deref()
     }
 
-    /// How to log in.
     pub fn login(&self) -> Option<&str> {
         self.spec.facts()?.login.as_deref()
     }
 
-    /// The same, with what somebody says better.
+    /// Overrides its facts with those that `said` contains.
     fn retold(&self, said: &AgentFacts) -> Self {
         let mut way = self.clone();
         match &mut way.spec {
@@ -97,25 +87,24 @@ impl LaunchMethod {
         way
     }
 
-    /// Where its program is.
     pub fn find(&self, path: &OsStr) -> Option<PathBuf> {
         find_program(&self.program, path)
     }
 }
 
 impl KnownAgent {
-    /// The best way that is installed.
+    /// The first launch method that is installed.
     pub fn installed(&self, path: &OsStr) -> Option<&LaunchMethod> {
         self.ways.iter().find(|way| way.find(path).is_some())
     }
 
-    /// The programs that it can be run by, each once.
+    /// Without duplicates.
     pub fn programs(&self) -> Vec<&str> {
         each_once(self.ways.iter().map(|way| way.program.as_str()))
     }
 }
 
-/// How to install one of these, each line once.
+/// The install instructions of these launch methods, without duplicates.
 pub fn how_to_install<'a>(ways: impl Iterator<Item = &'a LaunchMethod>) -> Vec<&'a str> {
     each_once(ways.filter_map(LaunchMethod::install))
 }
@@ -131,7 +120,6 @@ fn each_once<'a>(all: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
 }
 
 impl KnownAgents {
-    /// What creel brings along.
     pub fn built_in() -> Self {
         static TABLE: LazyLock<KnownAgents> = LazyLock::new(|| {
             let mut report = DiagnosticReport::new(Arc::new(SourceFile::new("agents.yaml", BUILT_IN)));
@@ -142,7 +130,7 @@ impl KnownAgents {
         TABLE.clone()
     }
 
-    /// The same with what a user's table says. Theirs come first; what an entry leaves out is as it was.
+    /// Adds the user's table. Its agents come first, and fields that an entry omits are unchanged.
     pub(super) fn with_own(&self, report: &mut DiagnosticReport) -> Self {
         let own = read(report, AgentOrigin::Own, self);
         let others = self.iter().filter(|agent| own.iter().all(|own| own.name != agent.name)).cloned();
@@ -150,29 +138,26 @@ impl KnownAgents {
         Self([own, others].concat())
     }
 
-    /// All of them.
     pub fn iter(&self) -> impl Iterator<Item = &KnownAgent> {
         self.0.iter()
     }
 
-    /// The agent of that name.
     pub fn named(&self, name: &str) -> Option<&KnownAgent> {
         self.iter().find(|agent| agent.name == name)
     }
 
-    /// Their names.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.iter().map(|agent| agent.name.as_str())
     }
 
-    /// The agent to take where none is named: an installed one, and rather one that speaks the protocol.
+    /// The default agent: an installed one, preferably one that speaks the protocol.
     pub fn preferred(&self, path: &OsStr) -> Option<(&KnownAgent, &LaunchMethod)> {
         let installed: Vec<_> = self.iter().filter_map(|agent| Some((agent, agent.installed(path)?))).collect();
         installed.iter().find(|(_, way)| way.is_acp()).or(installed.first()).copied()
     }
 
-    /// What is known of an agent by the command line of a config. Options for its tools are added only to a single command:
-    /// after a pipe or a comment they would go somewhere else.
+    /// The facts about the agent in a config's command line. Tool options are used only for a single command: after a
+    /// pipe or a comment they would end up elsewhere.
     pub(super) fn facts_of(&self, command: &AgentCommand<'_>) -> AgentFacts {
         let program = program_of(command.line);
         let ways = || self.iter().flat_map(|agent| &agent.ways).filter(|way| way.program == program);
@@ -184,13 +169,13 @@ impl KnownAgents {
         facts
     }
 
-    /// What is known of whoever runs this program.
+    /// The launch method that uses this program.
     pub fn by_program(&self, program: &str) -> Option<&LaunchMethod> {
         self.iter().flat_map(|agent| &agent.ways).find(|way| way.program == program)
     }
 }
 
-/// Reads a table. What an entry does not say is taken from `before`.
+/// Reads a table. Fields that an entry omits come from `before`.
 fn read(report: &mut DiagnosticReport, origin: AgentOrigin, before: &KnownAgents) -> Vec<KnownAgent> {
     let root = match node::parse(&Arc::clone(&report.source)) {
         Ok(root) => root,
@@ -253,7 +238,6 @@ fn way(report: &mut DiagnosticReport, name: &str, node: &ConfigNode, common: &Ag
     Some(LaunchMethod { program, version: fields.some_text("version"), spec })
 }
 
-/// Where a program is.
 pub fn find_program(program: &str, path: &OsStr) -> Option<PathBuf> {
     if program.contains('/') {
         return Some(PathBuf::from(program)).filter(|file| file.is_absolute() && is_executable(file));

@@ -1,8 +1,7 @@
-//! From a tree to settings.
+//! Converts a tree to settings.
 //!
-//! Owns what keys mean together, and the files that a config names. Does not check single values: see
-//! [`super::validate`], which has reported them; what it found wrong reads as its default here, so that all mistakes
-//! are told at once.
+//! Owns what keys mean together, and the files that a config names. Does not check single values: [`super::validate`]
+//! has reported those. An invalid value reads as its default here, so that all mistakes are reported at once.
 
 mod tasks;
 
@@ -42,14 +41,14 @@ use crate::{
 const FORMAT: i64 = 1;
 const LONGEST_SESSION: usize = 64;
 
-/// What an empty config says.
+/// The settings of an empty config.
 pub(super) fn defaults() -> Settings {
     let mut loader = ConfigLoader::new(Arc::default(), Path::new(""));
     let settings = loader.settings(None);
     Settings { path: None, documents: Vec::new(), ..settings }
 }
 
-/// What an empty config says to a user who has a table of agents.
+/// The settings of an empty config, with the user's table of agents.
 pub(super) fn defaults_with(own: Option<&Path>) -> Result<Settings, ConfigErrors> {
     let mut loader = ConfigLoader::new(Arc::default(), Path::new(""));
     loader.learn(own);
@@ -57,7 +56,7 @@ pub(super) fn defaults_with(own: Option<&Path>) -> Result<Settings, ConfigErrors
     loader.finish(Settings { path: None, documents: Vec::new(), ..settings })
 }
 
-/// Reads the settings of a config that lies at `path`.
+/// `path` is where the config is.
 pub(super) fn parse(text: &str, path: &Path, own: Option<&Path>) -> Result<Settings, ConfigErrors> {
     let source = Arc::new(SourceFile::new(display(path), text));
     let root = node::parse(&source).map_err(ConfigErrors::one)?;
@@ -73,7 +72,6 @@ pub(super) fn parse(text: &str, path: &Path, own: Option<&Path>) -> Result<Setti
     loader.finish(settings)
 }
 
-/// Reads the config at `path`.
 pub(super) fn load(path: &Path, own: Option<&Path>) -> Result<Settings, ConfigErrors> {
     let text = node::read(path).map_err(|reason| {
         let source = Arc::new(SourceFile::new(display(path), ""));
@@ -86,10 +84,9 @@ fn display(path: &Path) -> String {
     path.to_string_lossy().chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
 }
 
-/// What is known while a config is read.
 struct ConfigLoader {
     report: DiagnosticReport,
-    /// The reports of other files.
+    /// The reports about other files.
     others: Vec<DiagnosticReport>,
     path: PathBuf,
     documents: Vec<ConfigDocument>,
@@ -105,7 +102,7 @@ impl ConfigLoader {
         Self { report: DiagnosticReport::new(source), others: Vec::new(), path: path.to_owned(), documents, known }
     }
 
-    /// Takes in the user's table of agents, if there is one.
+    /// Adds the user's table of agents, if it exists.
     fn learn(&mut self, own: Option<&Path>) {
         let Some(path) = own.filter(|path| path.exists()) else { return };
         let read = node::read(path);
@@ -118,14 +115,14 @@ impl ConfigLoader {
         self.others.push(report);
     }
 
-    /// The settings, unless something is wrong.
+    /// Returns the settings, or the errors if there are any.
     fn finish(self, mut settings: Settings) -> Result<Settings, ConfigErrors> {
         let failed = self.report.has_errors() || self.others.iter().any(DiagnosticReport::has_errors);
         let mut diagnostics = self.report.diagnostics;
         diagnostics.extend(self.others.into_iter().flat_map(|report| report.diagnostics));
         diagnostic::sort(&mut diagnostics);
         if failed {
-            // Mistakes come first; the warnings are still there when they are gone.
+            // Show only errors. The warnings appear once those are fixed.
             diagnostics.retain(|diagnostic| diagnostic.severity == Severity::Error);
             return Err(ConfigErrors { diagnostics });
         }
@@ -195,7 +192,7 @@ impl ConfigLoader {
         Some(text)
     }
 
-    /// Reads a file that the config names; a mistake stands where it is named.
+    /// Reads a file that the config names. A mistake is reported at the position of the name.
     fn read_beside(&mut self, name: &ConfigNode, key: &str) -> Option<(PathBuf, String)> {
         let written = name.text().filter(|text| !text.trim().is_empty())?;
         let path = paths::folder(&self.path).join(written);
@@ -217,7 +214,7 @@ impl ConfigLoader {
         entries.iter().map(|(key, node)| (key.name.clone(), self.agent_spec(key, node))).collect()
     }
 
-    /// Even a wrong entry gives its name away, or else `agent:` would be reported too.
+    /// Even an invalid entry counts as an agent, or `agent:` would be reported too.
     fn agent_spec(&mut self, key: &ConfigKey, node: &ConfigNode) -> AgentSpec {
         let wrong = || AgentSpec::acp("");
         if !matches!(node.kind, NodeKind::Map(_)) {
@@ -237,7 +234,7 @@ impl ConfigLoader {
         }
     }
 
-    /// What the entries of agents say beside how they are run.
+    /// The settings in agents' entries besides their launch methods.
     fn notes(&mut self, root: &ConfigFields<'_>) -> BTreeMap<String, AgentOverrides> {
         let entries = root.given("agents").map(ConfigNode::entries).unwrap_or_default();
         let all = entries.iter().map(|(key, node)| (key.name.clone(), self.agent_notes(node)));
@@ -274,7 +271,7 @@ impl ConfigLoader {
     fn draft(&mut self, root: &ConfigFields<'_>) -> (PlanDraft, BTreeMap<(HookPoint, String), usize>) {
         let gates = root.below("gates", &GATES);
         let HookLists { mut hooks, lines } = hooks::lower(&mut self.report, root.given("hooks"));
-        // An empty list says something only where its absence would mean a hook.
+        // An empty list matters only where a missing list would mean default hooks.
         hooks.retain(|point, hooks: &mut Vec<HookSpec>| !hooks.is_empty() || *point == HookPoint::BeforeSubmit);
         let (limits, fallback) = permissions::limits(&mut self.report, root);
         let draft = PlanDraft {

@@ -1,11 +1,11 @@
-//! What `nats:` says: where the server is, who logs in, what the stream shall be like.
+//! Reads `nats:`: the server, the login and the stream.
 //!
-//! Owns the check of it and the words that may hold a secret. Does not read a secret: that is done when somebody
-//! connects, so that neither a plan nor a record ever has one.
+//! Owns its validation and the texts that can contain a secret. Does not resolve a secret: creel does that when it
+//! connects, so that no plan and no record contains one.
 //!
 //! # Invariants
-//! - A [`Secret`] is not shown: not by `Debug`, not in a message.
-//! - A prefix and a name of a stream are plain: nobody can smuggle a wildcard into a subject.
+//! - A [`Secret`] is never shown, neither by `Debug` nor in a message.
+//! - A prefix and a stream name are plain, so no wildcard can get into a subject.
 
 use std::{
     fmt,
@@ -22,66 +22,54 @@ use super::{
 };
 use crate::engine::time::TimeSpan;
 
-/// A NATS server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NatsConfig {
-    /// Where it is, as written: it can hold a user and a password.
+    /// As written. It can contain a user and a password.
     pub url: Secret,
-    /// Who logs in, if the URL does not say.
     pub login: NatsLogin,
-    /// Whether the connection is encrypted, and how.
     pub tls: NatsTls,
     /// What every subject begins with.
     pub prefix: String,
-    /// The stream that keeps the records.
+    /// The stream for the records.
     pub stream: NatsStreamPlan,
 }
 
-/// Who logs in.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum NatsLogin {
-    /// Whoever the URL says, or nobody.
+    /// As the URL says, or without a login.
     AsTheUrlSays,
-    /// A user.
     User {
-        /// The name.
         user: Secret,
-        /// The password.
         password: Secret,
     },
-    /// Whoever has the token.
     Token(Secret),
-    /// Whoever has the key whose seed is in this file.
+    /// A file with the seed of an NKey.
     Nkey(PathBuf),
-    /// Whoever has the credentials in this file.
+    /// A credentials file.
     Credentials(PathBuf),
 }
 
-/// Whether the connection is encrypted, and how.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct NatsTls {
-    /// Whether it must be.
     pub required: bool,
-    /// Whom to trust beside those that the system trusts.
+    /// Certificates to trust besides those of the system.
     pub ca: Option<PathBuf>,
-    /// This side's certificate and its key.
+    /// The client certificate and its key.
     pub own: Option<(PathBuf, PathBuf)>,
 }
 
-/// What the stream shall be like, if it has to be made.
+/// The settings for a stream that creel has to create.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NatsStreamPlan {
-    /// Its name.
     pub name: String,
-    /// How many copies there are.
     pub replicas: usize,
-    /// How long a record is kept; zero: for ever.
+    /// Zero means forever.
     pub max_age: TimeSpan,
-    /// How large it may be; zero: any size.
+    /// Zero means no limit.
     pub max_bytes: i64,
 }
 
-/// A text that is not shown. `${NAME}` in it is a variable of the environment.
+/// A text that is never shown. `${NAME}` in it is an environment variable.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(String);
 
@@ -91,23 +79,21 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// A variable that a secret needs and that is not set.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("the environment has no variable `{0}`, which `nats:` needs to log in")]
 pub struct MissingVariableError(pub String);
 
 impl Secret {
-    /// A secret as it was written.
     pub fn new(text: impl Into<String>) -> Self {
         Self(text.into())
     }
 
-    /// What it says, with variables filled in.
+    /// The text with its variables replaced.
     pub fn reveal(&self, variable: impl Fn(&str) -> Option<String>) -> Result<String, MissingVariableError> {
         self.reveal_as(str::to_owned, variable)
     }
 
-    /// The same, with what is not a variable read in a way of its own.
+    /// Like [`Self::reveal`], but converts the text outside of variables with `read`.
     pub fn reveal_as(
         &self,
         read: impl Fn(&str) -> String,
@@ -123,7 +109,6 @@ impl Secret {
         Ok(all + &read(rest))
     }
 
-    /// The variables that it needs.
     fn variables(&self) -> Vec<&str> {
         let mut names = Vec::new();
         let mut rest = self.0.as_str();
@@ -134,23 +119,23 @@ impl Secret {
         names
     }
 
-    /// Its pieces between signs that were written, not those that a variable holds.
+    /// Splits the text as written. A separator in a variable's value does not count.
     pub fn split(&self, sign: char) -> impl Iterator<Item = Self> {
         self.0.split(sign).map(|piece| Self::new(piece.trim()))
     }
 
-    /// What was written before and after the first of a text.
+    /// Splits the text as written.
     pub fn split_once(&self, text: &str) -> Option<(Self, Self)> {
         self.0.split_once(text).map(|(before, after)| (Self::new(before), Self::new(after)))
     }
 
-    /// What was written before and after the last of a sign.
+    /// Splits the text as written.
     pub fn rsplit_once(&self, sign: char) -> Option<(Self, Self)> {
         self.0.rsplit_once(sign).map(|(before, after)| (Self::new(before), Self::new(after)))
     }
 }
 
-/// The text before the first `${NAME}`, the name, and the text after.
+/// The text before the first `${NAME}`, the name, and the text after it.
 fn placeholder(text: &str) -> Option<(&str, &str, &str)> {
     let (before, rest) = text.split_once("${")?;
     let (name, after) = rest.split_once('}')?;
@@ -158,7 +143,7 @@ fn placeholder(text: &str) -> Option<(&str, &str, &str)> {
 }
 
 impl NatsConfig {
-    /// A server that was named on a command line; what the config says of the rest, if there is one.
+    /// A server from the command line. Other settings come from the config, if there is one.
     pub fn named(url: &str, config: Option<Self>) -> Result<Self, String> {
         check_url(url)?;
         let rest = config.unwrap_or_else(|| Self {
@@ -172,7 +157,7 @@ impl NatsConfig {
         Ok(Self { url: Secret::new(url), login, ..rest })
     }
 
-    /// The variables that it needs and that `is_set` does not know, each once.
+    /// The variables for which `is_set` is false, without duplicates.
     pub fn missing_variables(&self, is_set: impl Fn(&str) -> bool) -> Vec<&str> {
         let login: &[&Secret] = match &self.login {
             NatsLogin::User { user, password } => &[user, password],
@@ -188,7 +173,7 @@ impl NatsConfig {
         missing
     }
 
-    /// The files that it needs to log in and to encrypt.
+    /// The files for the login and for TLS.
     pub fn files(&self) -> Vec<&Path> {
         let login = match &self.login {
             NatsLogin::Nkey(file) | NatsLogin::Credentials(file) => Some(file),
@@ -198,7 +183,7 @@ impl NatsConfig {
         login.into_iter().chain(&self.tls.ca).chain(own).map(PathBuf::as_path).collect()
     }
 
-    /// Where it is, without who logs in there.
+    /// The URL without the login.
     pub fn shown(&self) -> String {
         let places = self.url.0.split(',').map(|url| {
             let (scheme, rest) = url.trim().split_once("://").unwrap_or(("nats", url.trim()));
@@ -208,12 +193,11 @@ impl NatsConfig {
     }
 }
 
-/// Whether a URL says who logs in.
 pub fn has_login(url: &str) -> bool {
     url.contains('@')
 }
 
-/// What is wrong with a list of URLs, without showing it.
+/// Checks a list of URLs. The message does not show them, because they can contain a secret.
 fn check_url(text: &str) -> Result<(), String> {
     for url in text.split(',').map(str::trim) {
         let (scheme, rest) = url.split_once("://").unwrap_or(("nats", url));
@@ -237,7 +221,6 @@ fn check_url(text: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// What `nats:` says.
 pub(super) fn lower(report: &mut DiagnosticReport, given: &ConfigNode, config: &std::path::Path) -> Option<NatsConfig> {
     let nats = ConfigFields::of(&NATS, Some(given));
     let beside = |key: &str| nats.some_text(key).map(|file| paths::folder(config).join(file));
@@ -290,7 +273,7 @@ fn check_variables(text: &str) -> Result<(), &'static str> {
     Ok(())
 }
 
-/// Nothing that means something in a subject may get into one.
+/// A prefix or a name must not contain characters with a meaning in subjects.
 fn check_names(report: &mut DiagnosticReport, nats: &ConfigFields<'_>) {
     let plain =
         |text: &str| !text.is_empty() && text.chars().all(|c| c.is_ascii_alphanumeric() || c == '-' || c == '_');
@@ -312,7 +295,7 @@ fn shown(node: &ConfigNode) -> String {
     quoted(node.text().unwrap_or_default())
 }
 
-/// There is one way to log in.
+/// Allows only one kind of login.
 fn check_login(report: &mut DiagnosticReport, nats: &ConfigFields<'_>) {
     let in_url = nats.given("url").filter(|url| url.text().is_some_and(has_login));
     let ways = ["user", "token", "nkey", "credentials"].into_iter().filter_map(|key| Some((key, nats.given(key)?)));

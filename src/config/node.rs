@@ -1,10 +1,10 @@
-//! YAML, and so JSON, as a tree in which everything knows its place.
+//! YAML, and therefore JSON, as a tree with source positions.
 //!
 //! Owns reading files and the syntax. Does not know what a key means: see [`super::shape`].
 //!
 //! # Invariants
-//! - Reading is bounded: by the size of the file, and by what aliases can unfold to.
-//! - A tree's places lie inside its source.
+//! - Reading is bounded by the size of the file and by the expansion of aliases.
+//! - The positions of a tree are inside its source.
 
 use std::{
     fmt, fs,
@@ -18,51 +18,41 @@ use serde_yaml::{Location, Spanned};
 
 use super::diagnostic::{Diagnostic, SourceFile, SourceSpan, quoted};
 
-/// No file of a config is larger.
+/// The maximum size of a config file.
 pub const MAX_BYTES: u64 = 1 << 20;
 const MAX_NODES: usize = 20_000;
 const MAX_ALIASES: usize = 500;
 const MAX_DEPTH: usize = 32;
 
-/// One value, and where it stands.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ConfigNode {
-    /// Where it stands.
     pub at: SourceSpan,
-    /// What it is.
     pub kind: NodeKind,
 }
 
-/// What a value is.
 #[derive(Debug, Clone, PartialEq)]
 pub enum NodeKind {
     /// Nothing, or `null`.
     Null,
     /// `true` or `false`, and nothing else.
     Bool(bool),
-    /// A whole number.
     Int(i128),
-    /// Any other number.
     Float(f64),
-    /// Text.
     Text(String),
-    /// A list.
     List(Vec<ConfigNode>),
-    /// Keys and their values, in the order in which they are written.
+    /// In the order in which they are written.
     Map(Vec<(ConfigKey, ConfigNode)>),
 }
 
-/// The key of a map, and where it stands.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ConfigKey {
-    /// Where it stands.
     pub at: SourceSpan,
-    /// As it is written.
+    /// As written.
     pub name: String,
 }
 
 impl NodeKind {
-    /// What a person calls it.
+    /// For messages to the user.
     pub const fn describe(&self) -> &'static str {
         match self {
             Self::Null => "nothing",
@@ -76,32 +66,31 @@ impl NodeKind {
 }
 
 impl ConfigNode {
-    /// The value of a key, in any of the spellings that are accepted.
+    /// Accepts any valid spelling of the key.
     pub fn get(&self, name: &str) -> Option<&Self> {
         self.entries().iter().find(|(key, _)| is_spelling(&key.name, name)).map(|(_, node)| node)
     }
 
-    /// The keys and values of a map; of anything else none.
+    /// Empty for anything but a map.
     pub fn entries(&self) -> &[(ConfigKey, Self)] {
         if let NodeKind::Map(entries) = &self.kind { entries } else { &[] }
     }
 
-    /// The items of a list; of anything else none.
+    /// Empty for anything but a list.
     pub fn items(&self) -> &[Self] {
         if let NodeKind::List(items) = &self.kind { items } else { &[] }
     }
 
-    /// The text, if it is one.
     pub fn text(&self) -> Option<&str> {
         if let NodeKind::Text(text) = &self.kind { Some(text) } else { None }
     }
 
-    /// Whether it is `null`, which says the same as leaving the key out.
+    /// `null` means the same as a missing key.
     pub fn is_null(&self) -> bool {
         self.kind == NodeKind::Null
     }
 
-    /// The same without places.
+    /// Without positions.
     pub fn to_json(&self) -> serde_json::Value {
         use serde_json::{Number, Value};
         match &self.kind {
@@ -138,7 +127,7 @@ fn capital(word: &str) -> String {
     letters.next().map_or_else(String::new, |first| first.to_ascii_uppercase().to_string() + letters.as_str())
 }
 
-/// Reads a file of a config, or says why not; the reason follows the file's name in a message.
+/// Reads a config file. The error follows the file's name in a message.
 pub fn read(path: &Path) -> Result<String, String> {
     let bytes = read_bounded(path)?;
     String::from_utf8(bytes).map_err(|error| {
@@ -158,7 +147,7 @@ fn read_bounded(path: &Path) -> Result<Vec<u8>, String> {
     if size.len() > MAX_BYTES {
         return Err(too_large(size.len()));
     }
-    // A pipe or a growing file does not tell its size.
+    // The size of a pipe or a growing file is unknown.
     let mut bytes = Vec::new();
     file.take(MAX_BYTES + 1).read_to_end(&mut bytes).map_err(unreadable)?;
     if bytes.len() as u64 > MAX_BYTES { Err("is larger than 1 MiB".to_owned()) } else { Ok(bytes) }
@@ -168,7 +157,7 @@ fn too_large(bytes: u64) -> String {
     format!("is too large: {}.{} MiB, and at most 1 MiB is read", bytes >> 20, ((bytes & 0xf_ffff) * 10) >> 20)
 }
 
-/// Reads the tree of a source. An empty source is `null`.
+/// Parses a source. An empty source is `null`.
 pub fn parse(source: &Arc<SourceFile>) -> Result<ConfigNode, Diagnostic> {
     let options = serde_yaml::options! {
         budget: serde_yaml::budget! {
@@ -246,13 +235,13 @@ fn over_budget(breach: &serde_yaml::budget::BudgetBreach) -> (String, Option<&'s
     (message, Some("is this the right file?"))
 }
 
-/// The parser ends its messages with a place; ours stands in front.
+/// Removes the position at the end of the parser's message, because creel prints its own in front.
 fn without_place(message: &str) -> String {
     let message = message.split(" at line ").next().unwrap_or(message);
     message.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
 }
 
-/// The tree as the parser gives it.
+/// The tree as the parser returns it.
 struct RawNode(Spanned<RawNodeKind>);
 
 enum RawNodeKind {
@@ -275,7 +264,7 @@ impl RawNode {
                     .collect(),
             ),
         };
-        // Where the value is written, not where an alias names it: that is what a person has to change.
+        // Use the position of the value, not of an alias to it: the user has to change the value.
         ConfigNode { at: stretch_of(source, self.0.defined), kind }
     }
 }

@@ -1,10 +1,10 @@
-//! Where configs and creel's own files are.
+//! The paths of configs and of creel's own files.
 
 use std::path::{Path, PathBuf};
 
 use etcetera::BaseStrategy as _;
 
-/// The names of a config, the first that is there counts.
+/// The file names of a config. The first that exists counts.
 pub const NAMES: [&str; 4] = ["creel.yaml", "creel.yml", "creel.json", ".creel/config.yaml"];
 
 /// The config of a folder: in it, or in the nearest parent that has one.
@@ -26,17 +26,17 @@ pub fn folder(config: &Path) -> PathBuf {
     }
 }
 
-/// Where a user keeps what creel should look like. Follows `XDG_CONFIG_HOME`.
+/// The user's settings for creel. Follows `XDG_CONFIG_HOME`.
 pub fn config_dir() -> Option<PathBuf> {
     Some(etcetera::base_strategy::choose_base_strategy().ok()?.config_dir().join("creel"))
 }
 
-/// Where a user keeps agents of their own.
+/// The user's own table of agents.
 pub fn agents_file() -> Option<PathBuf> {
     config_dir().map(|dir| dir.join("agents.yaml"))
 }
 
-/// Where creel keeps what outlives a session: what is trusted, and logs. Follows `XDG_STATE_HOME`.
+/// Data that outlives a session: trusted configs, and logs. Follows `XDG_STATE_HOME`.
 pub fn state_dir() -> Option<PathBuf> {
     etcetera::base_strategy::choose_base_strategy().ok()?.state_dir().map(|dir| dir.join("creel"))
 }

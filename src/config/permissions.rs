@@ -1,9 +1,9 @@
-//! What an agent may do, and what a session may use: from `permissions:` and `budget:`.
+//! Reads `permissions:`, `protect:`, `limits:` and `budget:`.
 //!
-//! Owns the patterns of files. Does not judge requests: see [`crate::engine::session`].
+//! Owns file patterns. Does not judge requests: see [`crate::engine::session`].
 //!
 //! # Invariants
-//! - A pattern that could never fit a file is a mistake: a rule that protects nothing must not look like one that does.
+//! - A pattern that can never match a file is a mistake: a rule that protects nothing must not look like one that does.
 
 use fast_glob::ErrorKind;
 
@@ -20,7 +20,7 @@ use crate::engine::{
     policy::{Budget, LimitsPlan, PermissionPolicy, PermissionRule},
 };
 
-/// The rules, in the order in which they are tried.
+/// In the order in which they are tried.
 pub(super) fn permissions(report: &mut DiagnosticReport, list: Option<&ConfigNode>) -> Vec<PermissionRule> {
     let mut rules: Vec<PermissionRule> = Vec::new();
     for node in list.map(ConfigNode::items).unwrap_or_default() {
@@ -38,7 +38,7 @@ pub(super) fn permissions(report: &mut DiagnosticReport, list: Option<&ConfigNod
     rules
 }
 
-/// The patterns of paths that no turn may change.
+/// The patterns of paths that no turn can change.
 pub(super) fn protect(report: &mut DiagnosticReport, list: Option<&ConfigNode>) -> Vec<String> {
     let mut patterns = Vec::new();
     for node in list.map(ConfigNode::items).unwrap_or_default() {
@@ -53,11 +53,11 @@ pub(super) fn protect(report: &mut DiagnosticReport, list: Option<&ConfigNode>) 
     patterns
 }
 
-/// One value, or the values of a list.
+/// Accepts one value or a list.
 fn one_or_more<'a>(report: &mut DiagnosticReport, given: Option<&'a ConfigNode>, name: &str) -> Vec<&'a ConfigNode> {
     let Some(node) = given else { return Vec::new() };
     match &node.kind {
-        // To leave the key out says the opposite, and the two must not be mixed up.
+        // A missing key means the opposite (everything), so an empty list is an error.
         NodeKind::List(items) if items.is_empty() => {
             let hint = "leave it out if the rule is about all of them".to_owned();
             report.error_hint(node.at, format!("`{name}` is an empty list, which fits nothing"), hint);
@@ -69,7 +69,7 @@ fn one_or_more<'a>(report: &mut DiagnosticReport, given: Option<&'a ConfigNode>,
     }
 }
 
-/// A pattern as it is matched: against names relative to the project, or whole names of files outside.
+/// Normalizes a pattern. It is matched against paths relative to the project, or absolute paths of files outside.
 fn pattern(report: &mut DiagnosticReport, node: &ConfigNode) -> Option<String> {
     let written = node.text().filter(|text| !text.trim().is_empty())?;
     let plain = written.trim_start_matches('!');
@@ -115,12 +115,12 @@ fn reason(kind: ErrorKind) -> (&'static str, &'static str) {
     }
 }
 
-/// The commands of the user that agents and hooks may give as well.
+/// The user's commands that agents and hooks can give too.
 pub(super) fn agent_may(root: &ConfigFields<'_>) -> Vec<UserCommand> {
     root.given("agent_may").map(ConfigNode::items).unwrap_or_default().iter().filter_map(as_name).collect()
 }
 
-/// What follows when an agent reaches a usage limit, and the names of the agents that take over.
+/// What happens at a usage limit, and the names of the fallback agents.
 pub(super) fn limits(report: &mut DiagnosticReport, root: &ConfigFields<'_>) -> (LimitsPlan, Vec<String>) {
     let limits = root.below("limits", &LIMITS);
     let fallback = limits.given("fallback").map(|list| hooks::mention(report, list)).unwrap_or_default();
@@ -128,7 +128,6 @@ pub(super) fn limits(report: &mut DiagnosticReport, root: &ConfigFields<'_>) -> 
     (LimitsPlan { on_usage_limit, max_wait, fallback: Vec::new() }, fallback)
 }
 
-/// What the session may use.
 pub(super) fn budget(root: &ConfigFields<'_>) -> Budget {
     let budget = root.below("budget", &BUDGET);
     Budget {

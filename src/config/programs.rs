@@ -1,11 +1,11 @@
-//! Which programs a shell command needs, and whether they are there.
+//! Finds the programs that a shell command needs and that are missing.
 //!
-//! Owns a cautious reading of command lines: creel warns about a missing program before anything runs, and a false alarm
-//! is worse than none. Does not run anything.
+//! Owns a cautious parser for command lines: creel warns about a missing program before anything runs, and a false
+//! alarm is worse than no warning. Does not run anything.
 //!
 //! # Invariants
-//! - A program is named only if the command fails without it. Everything that this reading does not understand (compound
-//!   commands, functions, substitutions, a changed `PATH`) is left out.
+//! - A program is reported only if the command fails without it. Everything that the parser does not understand
+//!   (compound commands, functions, substitutions, a changed `PATH`) is skipped.
 
 mod shell_tokens;
 
@@ -26,34 +26,24 @@ const BUILTINS: &[&str] = &[
     "popd", "pwd", "read", "readonly", "set", "shift", "shopt", "times", "trap", "true", "ulimit", "umask", "unset",
     "wait", "declare", "typeset",
 ];
-/// Commands that ask whether something holds: what follows `&&` may not be needed.
+/// Commands that test a condition: a program after their `&&` might not be needed.
 const CONDITIONS: &[&str] = &["[", "[[", "test", "command", "type", "which", "hash"];
-/// Words after which the rest of a command is not understood here.
+/// Words after which the parser does not understand the rest of a command.
 const UNCLEAR: &[&str] = &[
     ".", "source", "eval", "alias", "unalias", "enable", "if", "then", "else", "elif", "fi", "for", "while", "until",
     "do", "done", "case", "esac", "select", "function", "!", "{", "}", "coproc", "builtin",
 ];
 /// Commands after which nothing else of the command runs.
 const ENDS: &[&str] = &["exit", "return", "break", "continue"];
-/// How much of a script is read to find its interpreter.
+/// Bytes of a script that are read to find its interpreter.
 const FIRST_LINE: u64 = 256;
 
-/// A program that a command needs and cannot run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum MissingProgram {
-    /// No folder of `PATH` has it.
     NotOnPath(String),
-    /// There is no such file.
     NoFile(String),
-    /// The file may not be executed.
     NotExecutable(String),
-    /// It is a script, and its interpreter does not exist.
-    NoInterpreter {
-        /// The script.
-        script: String,
-        /// The interpreter that its first line names.
-        interpreter: String,
-    },
+    NoInterpreter { script: String, interpreter: String },
 }
 
 impl fmt::Display for MissingProgram {
@@ -69,7 +59,7 @@ impl fmt::Display for MissingProgram {
     }
 }
 
-/// The programs that a command needs and that cannot be run from `folder`.
+/// The programs that a command needs and that cannot run from `folder`.
 pub fn missing(command: &str, folder: &Path, path: &OsStr) -> Vec<MissingProgram> {
     let mut missing: Vec<MissingProgram> =
         needed(command).iter().filter_map(|program| problem(program, folder, path)).collect();
@@ -105,7 +95,7 @@ fn on_path(program: &str, folder: &Path, path: &OsStr) -> Option<PathBuf> {
     env::split_paths(path).map(|entry| folder.join(entry).join(program)).find(|file| is_executable(file))
 }
 
-/// The program that runs a script: that of its first line, or the one that `env` has to find.
+/// The interpreter in a script's first line, or the program that `env` has to find.
 fn interpreter(file: &Path) -> Option<String> {
     let mut first = Vec::new();
     fs::File::open(file).ok()?.take(FIRST_LINE).read_to_end(&mut first).ok()?;
@@ -116,21 +106,21 @@ fn interpreter(file: &Path) -> Option<String> {
     let is_env = Path::new(program).file_name().is_some_and(|name| name == "env");
     match words.next() {
         Some(wanted) if is_env && is_executable(Path::new(program)) => {
-            // Options and variables of `env` are rare, and not understood here.
+            // Options and variables of `env` are rare and not supported here.
             (!wanted.starts_with('-') && !wanted.contains('=')).then(|| wanted.to_owned())
         }
         Some(_) | None => Some(program.to_owned()),
     }
 }
 
-/// Whether this is a single command, to which further options can be added at the end.
+/// Whether this is a single command, so that options can be added at its end.
 pub fn is_one_command(command: &str) -> bool {
     let is_argument = |token: &ShellToken| matches!(token, ShellToken::Word(word) if word.text != "--");
     let tokens = tokens(command);
     !tokens.is_empty() && !command.contains('#') && tokens.iter().all(is_argument)
 }
 
-/// The programs that a command starts in any case, in order.
+/// The programs that a command certainly starts, in order.
 pub fn needed(command: &str) -> Vec<String> {
     let mut reading = CommandScan::default();
     let tokens = tokens(command);
@@ -142,11 +132,10 @@ pub fn needed(command: &str) -> Vec<String> {
     reading.found
 }
 
-/// Whether what follows is understood.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ScanControl {
     Continue,
-    /// The rest of this list is not certain to run.
+    /// The rest of this list might not run.
     SkipList,
     Stop,
 }
@@ -154,12 +143,12 @@ enum ScanControl {
 #[derive(Debug, Default)]
 struct CommandScan {
     found: Vec<String>,
-    /// Whether the command has left its folder, so that a relative file is not where it seems to be.
+    /// Whether the command changed its folder, so that relative paths cannot be checked.
     moved: bool,
 }
 
 impl CommandScan {
-    /// Reads commands that `&&`, `||` and `|` join.
+    /// Reads commands that are joined with `&&`, `||` and `|`.
     fn list(&mut self, list: &[ShellToken]) -> ScanControl {
         let clear = !list.contains(&ShellToken::Unclear);
         if has_alternative(list) {
@@ -196,7 +185,7 @@ impl CommandScan {
     }
 
     fn program<'a>(&mut self, first: &ShellWord, mut rest: impl Iterator<Item = &'a ShellWord>) -> ScanControl {
-        // An expansion can be anything, and fails or works without us.
+        // An expansion can be any program, so it is not checked.
         let Some(name) = first.literal() else { return ScanControl::Continue };
         if !first.quoted && UNCLEAR.contains(&name) {
             return ScanControl::Stop;
@@ -229,7 +218,7 @@ impl CommandScan {
     }
 }
 
-/// Whether a list has a command that takes over when another one fails: `rg x || grep x` works without `rg`.
+/// Whether a command takes over when another one fails: `rg x || grep x` works without `rg`.
 fn has_alternative(list: &[ShellToken]) -> bool {
     let mut parts = list.split(|token| *token == ShellToken::Operator(ShellOperator::Or));
     let gives_up = |part: &[ShellToken]| match part.first() {

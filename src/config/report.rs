@@ -1,6 +1,6 @@
-//! The messages about one file, while it is being read.
+//! Collects the messages about one file while it is read.
 //!
-//! Owns collecting: nothing stops at the first mistake. Does not know what a mistake is.
+//! Reading does not stop at the first mistake.
 
 use std::sync::Arc;
 
@@ -9,15 +9,14 @@ use super::{
     node::ConfigNode,
 };
 
-/// More mistakes than this in one file are not worth the time to find their places.
+/// The maximum number of mistakes in one file. Finding the positions of more would be too slow.
 const MOST: usize = 200;
 
-/// The messages about one file.
 #[derive(Debug)]
 pub(super) struct DiagnosticReport {
     pub(super) source: Arc<SourceFile>,
     pub(super) diagnostics: Vec<Diagnostic>,
-    /// Agents that are named somewhere, to be checked when all are known.
+    /// Agents that are named somewhere. They are checked when all agents are known.
     pub(super) mentioned: Vec<(String, SourceSpan)>,
     errors: usize,
 }
@@ -42,7 +41,7 @@ impl DiagnosticReport {
         self.diagnostics.push(Diagnostic::warning(&self.source, at, message));
     }
 
-    /// Where a byte of a text is written; where escapes hide it, the whole text.
+    /// The position of a byte of a text. If escapes hide it, the whole value.
     pub(super) fn within(&self, node: &ConfigNode, text: &str, index: usize) -> SourceSpan {
         match self.source.slice(node.at).find(text) {
             Some(start) => SourceSpan { offset: node.at.offset + start + index, len: 1 },

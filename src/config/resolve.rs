@@ -1,10 +1,11 @@
-//! What holds for one session: the config, narrowed down by the type of its task and by its agent.
+//! Resolves the config for one session, by the type of its task and by its agent.
 //!
-//! Owns the order in which they count. Does not read anything: see [`mod@super::load`].
+//! Owns their precedence. Does not read anything: see [`mod@super::load`].
 //!
 //! # Invariants
-//! - Each point is decided by itself: the agent's list, else the task type's, else the project's, else the usual one.
-//! - The merge is the last hook of its point, whoever wrote the list.
+//! - Each hook point is resolved separately: the agent's list, otherwise the task type's, otherwise the project's,
+//!   otherwise the default.
+//! - The merge is the last hook of its point, wherever the list comes from.
 
 use std::{collections::BTreeMap, env, ffi::OsStr, iter};
 
@@ -19,52 +20,43 @@ use crate::engine::{
     policy::{AgentSpec, FallbackAgent, Gatekeeper, HookAction, HookSpec, LimitsPlan, SessionPlan, not_allowed},
 };
 
-/// What a session is wanted for. What the command line says goes before what the config says.
+/// The options of one session. The command line overrides the config.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct PlanRequest<'a> {
-    /// The agent.
     pub agent: Option<&'a str>,
-    /// The type of the task.
     pub task_type: Option<&'a str>,
-    /// How many iterations there may be.
     pub max_iterations: Option<u32>,
 }
 
-/// Who says that a hook runs.
+/// Where a hook is configured.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum HookOrigin {
-    /// The entry of the agent.
     Agent(String),
-    /// The type of the task.
     TaskType(String),
-    /// The project's own hooks.
     Project,
-    /// Nobody: it is usual.
+    /// A default hook, which the config does not contain.
     Usual,
 }
 
-/// A hook, and where it comes from.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ResolvedHook {
-    /// The hook.
     pub spec: HookSpec,
-    /// Who says so.
     pub origin: HookOrigin,
-    /// The line in the config, unless it is usual.
+    /// The line in the config. None for a default hook.
     pub line: Option<usize>,
 }
 
 impl Settings {
-    /// The plan of a session: what the config says, with an agent that can be run.
+    /// The plan of a session, with an agent that can run on this machine.
     pub fn plan(&self, wanted: PlanRequest<'_>) -> Result<SessionPlan, PlanError> {
         self.plan_with(wanted, &env::var_os("PATH").unwrap_or_default())
     }
 
-    /// The same, with programs looked for in these folders.
+    /// Searches programs in these folders.
     pub(super) fn plan_with(&self, wanted: PlanRequest<'_>, path: &OsStr) -> Result<SessionPlan, PlanError> {
         let named = wanted.task_type.map(|name| Ok::<_, PlanError>((name, self.task_type(name)?))).transpose()?;
         let allowed = named.and_then(|(_, of_type)| of_type.implementers());
-        // `--agent A,B`: B takes over where A may not work.
+        // `--agent A,B`: B takes over while A cannot work.
         let mut asked = wanted.agent.into_iter().flat_map(|names| names.split(',')).map(str::trim);
         let own = asked.next();
         let fallback: Vec<&str> = asked.collect();
@@ -87,7 +79,6 @@ impl Settings {
         Ok(plan)
     }
 
-    /// How to run an agent on this machine, by its name.
     pub fn agent_named(&self, name: &str) -> Result<AgentSpec, PlanError> {
         self.pick(Some(name), &env::var_os("PATH").unwrap_or_default()).map(|(_, spec)| spec)
     }
@@ -96,13 +87,14 @@ impl Settings {
         self.pick(Some(name), path).map(|(name, spec)| FallbackAgent { name, spec })
     }
 
-    /// The agents of the config that take over. Those that are not installed are left out: they may be on another machine.
+    /// The fallback agents of the config. Skips those that are not installed, because they can be meant for another
+    /// machine.
     fn fallbacks(&self, agent: &str, path: &OsStr) -> Vec<FallbackAgent> {
         let others = self.draft.fallback.iter().filter(|name| *name != agent);
         others.filter_map(|name| self.fallback_agent(name, path).ok()).collect()
     }
 
-    /// The plan of a session whose agent leads itself.
+    /// The plan of a session with a self-driven agent.
     pub fn plan_outside(&self) -> SessionPlan {
         let path = env::var_os("PATH").unwrap_or_default();
         self.plan_of(PlanRequest::default(), ("outside".into(), AgentSpec::Outside), &path)
@@ -156,7 +148,7 @@ impl Settings {
         }
     }
 
-    /// The files that it was read from, by their whole names.
+    /// The absolute paths of all config files.
     fn config_files(&self) -> Vec<String> {
         let Some(path) = &self.path else { return Vec::new() };
         let path = path.canonicalize().unwrap_or_else(|_| path.clone());
@@ -167,7 +159,7 @@ impl Settings {
         files.map(|file| file.to_string_lossy().into_owned()).collect()
     }
 
-    /// What runs at each point, and who says so, for a type of task and an agent.
+    /// The hooks of each point and their origin, for a task type and an agent.
     pub fn hooks_for(&self, task_type: Option<&str>, agent: Option<&str>) -> BTreeMap<HookPoint, Vec<ResolvedHook>> {
         let of_agent = agent.and_then(|name| Some((name, &self.notes.get(name)?.hooks)));
         let of_type = task_type.and_then(|name| Some((name, &self.task_types.get(name)?.hooks)));
@@ -182,7 +174,7 @@ impl Settings {
         chosen.collect()
     }
 
-    /// The hooks of a point by the first that has something to say about it.
+    /// The hooks of a point from the first layer that has a list for it.
     fn choose(&self, point: HookPoint, layers: &[(HookOrigin, &HookLists)]) -> Option<Vec<ResolvedHook>> {
         let usual = self.draft.submit.usual.get(&point);
         let as_usual = |spec: &HookSpec| ResolvedHook { spec: spec.clone(), origin: HookOrigin::Usual, line: None };
@@ -208,14 +200,14 @@ impl Settings {
         })
     }
 
-    /// Who may work on which type, where not everybody may.
+    /// The agents that can work on each task type. Without an entry, all agents can.
     fn restricted(&self) -> BTreeMap<String, Vec<String>> {
         let types = self.task_types.iter();
         types.filter_map(|(name, of_type)| Some((name.clone(), of_type.implementers()?.to_vec()))).collect()
     }
 
-    /// How to run those who review. A name that is no agent stands for a sort of review, which a gatekeeper of the task's
-    /// type does. Whoever cannot be run is left out: the review itself will say so.
+    /// How to run the reviewing agents. A name that is not an agent is a kind of review, which a gatekeeper of the task
+    /// type does. Skips agents that cannot run: the review itself reports that.
     fn gatekeepers(
         &self,
         chosen: &BTreeMap<HookPoint, Vec<ResolvedHook>>,
@@ -238,7 +230,7 @@ impl Settings {
     }
 }
 
-/// The hooks that are written down somewhere; those that are usual need no mention.
+/// The configured hooks. Points with default hooks only are omitted.
 fn given(chosen: BTreeMap<HookPoint, Vec<ResolvedHook>>) -> BTreeMap<HookPoint, Vec<HookSpec>> {
     let written =
         |list: &[ResolvedHook]| list.is_empty() || list.iter().any(|chosen| chosen.origin != HookOrigin::Usual);
@@ -247,7 +239,7 @@ fn given(chosen: BTreeMap<HookPoint, Vec<ResolvedHook>>) -> BTreeMap<HookPoint, 
 }
 
 impl HookOrigin {
-    /// As a person says it.
+    /// For the user.
     pub fn describe(&self) -> String {
         match self {
             Self::Agent(name) => format!("agent {}", quoted(name)),

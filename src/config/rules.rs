@@ -1,10 +1,11 @@
-//! From `stop.rules` to what is checked after each iteration.
+//! Reads `stop.rules` into the checks after each iteration.
 //!
-//! Owns patterns, names, and which files a rule may look at. Does not check anything itself: see [`crate::hooks`].
+//! Owns patterns, names, and which files a rule can read. Does not check anything itself: see [`crate::hooks`].
 //!
 //! # Invariants
-//! - A rule that could never be judged is a mistake: its pattern compiles, its report has a format, its files have names.
-//! - No path of a rule leads out of the project, as far as it can be told from its name.
+//! - A rule that can never be checked is a mistake: its pattern compiles, its report has a format, its files have
+//!   names.
+//! - No path of a rule leads out of the project, as far as its name shows.
 
 use std::{collections::BTreeMap, path::Path};
 
@@ -24,7 +25,7 @@ use crate::engine::{
     stop::rule::OFFERED,
 };
 
-/// The rules, in the order in which they are checked.
+/// In the order in which they are checked.
 pub(super) fn lower(report: &mut DiagnosticReport, list: Option<&ConfigNode>) -> Vec<RuleSpec> {
     let items = list.map(ConfigNode::items).unwrap_or_default();
     check_names(report, items);
@@ -77,7 +78,7 @@ fn command(report: &mut DiagnosticReport, fields: &ConfigFields<'_>) -> Option<R
     Some(RuleCheck::Command { command, expected_exit, folder, env })
 }
 
-/// What is given under one of two names that mean the same, and under which.
+/// The value under one of two names with the same meaning, and which name it was.
 fn either<'a>(
     report: &mut DiagnosticReport,
     fields: &ConfigFields<'a>,
@@ -127,7 +128,7 @@ fn pattern(report: &mut DiagnosticReport, fields: &ConfigFields<'_>) -> Option<R
     Some(RuleCheck::ContentPattern { pattern, target, must_match: fields.bool("must_match") })
 }
 
-/// Which byte of a pattern an error is about: it draws a pattern of one line with a caret below.
+/// The byte of a pattern that an error points to. The error shows a one-line pattern with a caret below.
 fn caret(error: &regex::Error, pattern: &str) -> Option<usize> {
     let text = error.to_string();
     let mut lines = text.lines();
@@ -161,7 +162,7 @@ fn coverage(report: &mut DiagnosticReport, fields: &ConfigFields<'_>, at: Source
     Some(RuleCheck::Coverage { file, format: format?, minimum: fields.maybe_number("minimum")? })
 }
 
-/// The format of a report, as its name tells it.
+/// Guesses the format of a report from its file name.
 fn guess(file: &str) -> Option<CoverageFormat> {
     let lower = file.to_lowercase();
     let path = Path::new(&lower);
@@ -174,7 +175,7 @@ fn guess(file: &str) -> Option<CoverageFormat> {
     }
 }
 
-/// A path in the project's folder, as it is written there.
+/// A path inside the project's folder, as written.
 fn inside(report: &mut DiagnosticReport, node: &ConfigNode) -> Option<String> {
     let written = node.text().filter(|text| !text.trim().is_empty())?;
     let hint = if written.starts_with('/') {

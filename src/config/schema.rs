@@ -1,6 +1,4 @@
-//! The table of keys as a JSON schema, for editors.
-//!
-//! Owns the translation. Does not know any key by itself: see [`super::shape`].
+//! Converts the table of keys to a JSON schema, for editors.
 
 use std::collections::BTreeMap;
 
@@ -32,7 +30,7 @@ fn object(shape: &'static MapShape, defs: &mut SchemaDefs) -> Value {
     for field in shape.fields {
         properties.insert(field.name.to_owned(), property(field, defs));
         for spelling in [camel(field.name), pascal(field.name)] {
-            // Editors should offer one spelling; the others are only accepted.
+            // Editors should suggest one spelling. The others are only accepted.
             let same = json!({ "$ref": format!("{}/properties/{}", pointer(shape), field.name), "deprecated": true });
             properties.entry(spelling).or_insert(same);
         }

@@ -1,10 +1,10 @@
-//! What a config says, once it is known to be right.
+//! The settings of a valid config.
 //!
-//! Owns the settings and the choice of the agent. Does not read anything (see [`mod@super::load`]), and does not say what
-//! holds for one session (see [`super::resolve`]).
+//! Owns the settings and the choice of the agent. Does not read anything (see [`mod@super::load`]), and does not
+//! resolve them for one session (see [`super::resolve`]).
 //!
 //! # Invariants
-//! - Settings exist without an agent, so that a config can be checked where none is installed.
+//! - Settings exist without an agent, so that a config can be checked where no agent is installed.
 
 use std::{collections::BTreeMap, ffi::OsStr, path::PathBuf};
 
@@ -27,40 +27,33 @@ use crate::engine::{
     time::TimeSpan,
 };
 
-/// Everything that a config says.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Settings {
-    /// The config's file.
+    /// None without a config file.
     pub path: Option<PathBuf>,
-    /// The session's name, if it is given.
     pub session: Option<String>,
-    /// What the agent is asked to do, from the config or from the file that it names.
+    /// From the config, or from the file that it names.
     pub prompt: Option<String>,
-    /// The agent's name, if it is given.
     pub agent: Option<String>,
-    /// The agents that the config describes.
+    /// The agents under `agents:`.
     pub agents: BTreeMap<String, AgentSpec>,
     /// The agents that need no entry.
     pub known: KnownAgents,
-    /// The rules of the session, without the agent.
+    /// The session's plan without the agent.
     pub draft: PlanDraft,
-    /// Hooks, agents and limits by the type of a task.
     pub task_types: BTreeMap<String, TaskType>,
-    /// What the entries of agents say beside how they are run, where they say something.
+    /// By agent. Entries without overrides are omitted.
     pub notes: BTreeMap<String, AgentOverrides>,
-    /// The lines of the project's hooks.
+    /// The lines of the project's hooks in the config.
     pub lines: BTreeMap<(HookPoint, String), usize>,
-    /// A NATS server.
     pub nats: Option<NatsConfig>,
-    /// How the screen looks.
     pub ui: UiSettings,
-    /// Every file that decides what runs, for trust.
+    /// Every file that affects which commands run. Trust covers their contents.
     pub documents: Vec<ConfigDocument>,
-    /// What is allowed, and perhaps not meant.
     pub warnings: Vec<Diagnostic>,
 }
 
-/// A [`Plan`](crate::engine::policy::SessionPlan) without its agent. The fields are the plan's.
+/// A [`Plan`](crate::engine::policy::SessionPlan) without its agent. It has the same fields.
 #[derive(Debug, Clone, PartialEq, serde::Serialize)]
 pub struct PlanDraft {
     pub max_iterations: u32,
@@ -87,136 +80,115 @@ pub struct PlanDraft {
     pub submit: SubmitPlan,
 }
 
-/// What the entry of an agent says beside how it is run.
+/// The settings in an agent's entry besides its launch method.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct AgentOverrides {
-    /// The hooks of each point that the agent replaces; an empty list means none.
+    /// The points that the agent overrides. An empty list means no hooks.
     pub hooks: HookLists,
-    /// What it is told when it reviews.
+    /// The prompt for its reviews.
     pub prompt: Option<String>,
 }
 
-/// A file whose content decides what runs.
+/// A file whose content affects which commands run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ConfigDocument {
-    /// Its name, relative to the config's folder where it was written so.
+    /// Relative to the config's folder if it was written that way.
     pub name: String,
-    /// What it says.
     pub text: String,
 }
 
-/// What holds for tasks of one type.
+/// The settings for tasks of one type.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TaskType {
-    /// The hooks of each point that the type replaces; an empty list means none.
+    /// The points that the type overrides. An empty list means no hooks.
     pub hooks: HookLists,
-    /// Who may work on it; everybody if absent.
+    /// None means any agent.
     pub agents: Option<TaskAgents>,
-    /// Who is asked whether the work is complete, if not those of the project.
+    /// None means those of the project.
     pub stop_hooks: Option<Vec<StopHook>>,
-    /// What follows when an iteration settles, where the type has stop hooks of its own.
+    /// Only if the type has its own stop hooks.
     pub settled: Option<SettledPolicy>,
-    /// The rules of the stop decision, if not those of the project.
+    /// None means those of the project.
     pub rules: Option<Vec<RuleSpec>>,
-    /// How many iterations there may be.
     pub max_iterations: Option<u32>,
-    /// How often a blocked stop is sent back.
     pub max_hook_retries: Option<u32>,
-    /// How often the agent may repair what blocked a submit or a merge.
+    /// How often the agent can repair what blocked a submit or a merge.
     pub remediation_attempts: Option<u32>,
-    /// How long one turn may take.
     pub turn_timeout: Option<TimeSpan>,
 }
 
 impl TaskType {
-    /// Who may do the work, if not everybody may.
+    /// The agents that can do the work. None means any agent.
     pub fn implementers(&self) -> Option<&[String]> {
         self.agents.as_ref().map(|agents| agents.implementer.as_slice()).filter(|names| !names.is_empty())
     }
 }
 
-/// Who may work on a type of task.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct TaskAgents {
-    /// Who does the work.
     pub implementer: Vec<String>,
-    /// Who reviews it.
     pub gatekeeper: Vec<String>,
 }
 
-/// How the screen looks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct UiSettings {
-    /// The colours.
     pub theme: ThemeName,
-    /// Whether the mouse does something.
     pub mouse: bool,
-    /// Whether the terminal is told when a person is needed.
+    /// Whether creel notifies the terminal when the session needs the user.
     pub notify: bool,
 }
 
-/// The colours.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ThemeName {
-    /// As the terminal has it.
+    /// Asks the terminal.
     #[default]
     Auto,
-    /// For a dark background.
     Dark,
-    /// For a light background.
     Light,
-    /// For weak eyes and bright rooms.
     HighContrast,
 }
 
-/// Why there is no agent to run.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PlanError {
-    /// Nobody has that name.
     #[error("there is no agent {}\n  {hint}", quoted(.name))]
     UnknownAgent {
-        /// The name that was asked for.
         name: String,
-        /// What was probably meant.
+        /// What the user probably meant, or what to do.
         hint: String,
     },
-    /// No type of task has that name.
     #[error("there is no task type {}\n  {hint}", quoted(.name))]
     UnknownType {
-        /// The name that was asked for.
         name: String,
-        /// What was probably meant.
+        /// What the user probably meant, or what to do.
         hint: String,
     },
-    /// The agent is not for this type of task.
+    /// The agent is not allowed for this task type.
     #[error("{0}\n  take one of them with `--agent NAME`, or change `task_types:`")]
     NotAllowed(String),
-    /// It is known, but not there.
     #[error(
         "the agent `{name}` is not installed: there is no {} on PATH{}\n  or describe one under `agents:`, take another \
          with `--agent NAME`, or look around with `creel demo`",
         either(.programs), ways_out(.install)
     )]
     NotInstalled {
-        /// The agent.
         name: String,
-        /// What is missing; one of them would do.
+        /// The missing programs. One of them is enough.
         programs: Vec<String>,
-        /// How to install it; one of them would do.
+        /// The ways to install it. One of them is enough.
         install: Vec<String>,
     },
-    /// None was named, and none was found.
+    /// The user named no agent, and none was found.
     #[error("{found}\n  {hint}")]
     NoAgent {
-        /// What there was to choose from.
+        /// The agents that were available to choose from.
         found: String,
-        /// The ways out.
+        /// What the user can do.
         hint: String,
     },
 }
 
-/// What a person can do about an unknown agent.
+/// What the user can do about an unknown agent.
 pub(super) const DESCRIBE: &str = "describe it under `agents:`; `creel agents` lists those that need no entry";
 
 /// `a`, `b` or `c`.
@@ -239,7 +211,7 @@ fn ways_out(install: &[String]) -> String {
 }
 
 impl Default for Settings {
-    /// What an empty config says.
+    /// The settings of an empty config.
     fn default() -> Self {
         super::load::defaults()
     }
@@ -301,7 +273,6 @@ fn not_installed(agent: &KnownAgent) -> PlanError {
     }
 }
 
-/// Every name that an agent can be called by.
 pub(super) fn agent_names<'a>(
     mine: impl Iterator<Item = &'a String>,
     known: &'a KnownAgents,

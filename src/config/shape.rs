@@ -1,10 +1,10 @@
-//! Every key of the config: its name, its type, its default and one sentence about it.
+//! Every key of the config: its name, its type, its default and a description.
 //!
 //! Owns the one table. Validation, the JSON schema, the defaults and the test of `config.example.yaml` all read it.
 //! Does not know what keys mean together: see [`mod@super::load`].
 //!
 //! # Invariants
-//! - A key that is not in the table is a mistake; a key that is in it is checked, described and has a default or none.
+//! - A key that is not in the table is a mistake. A key in the table is validated and documented.
 
 mod agents;
 mod automation;
@@ -33,132 +33,104 @@ use super::{
     node::{ConfigNode, NodeKind},
 };
 
-/// What a value may be.
 #[derive(Debug, Clone, Copy)]
 pub enum ValueType {
-    /// `true` or `false`.
     Bool,
-    /// A whole number, both ends included.
+    /// The range includes both ends.
     Integer(i64, i64),
-    /// A number, both ends included.
+    /// The range includes both ends.
     Number(f64, f64),
-    /// A length of time.
     Duration(ZeroDuration),
-    /// Text.
     Text,
     /// Text that is not blank.
     SomeText,
-    /// One of some names.
     OneOf(&'static [&'static str]),
-    /// A list of values of one type.
     List(&'static ValueType),
-    /// Names of one's own, each with a value of one type.
+    /// A map with arbitrary keys and values of one type.
     Map(&'static ValueType),
-    /// Known keys.
+    /// A map with known keys.
     Object(&'static MapShape),
-    /// The first whose condition holds.
+    /// The first alternative that matches.
     Either(&'static [(AlternativeMatch, ValueType)]),
-    /// Whatever it is, it is kept for later.
+    /// Not validated.
     Anything,
 }
 
-/// Whether a length of time may be zero.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ZeroDuration {
-    /// It may, and its description says what that means.
+    /// The key's description says what zero means.
     Allowed,
-    /// It makes no sense.
     Refused,
 }
 
-/// How to tell which alternative is meant.
+/// How to choose an alternative.
 #[derive(Debug, Clone, Copy)]
 pub enum AlternativeMatch {
-    /// It is `true` or `false`.
     Bool,
-    /// It is text.
     Text,
-    /// It is a number.
     Number,
-    /// It is a list.
     List,
-    /// It is a map with one of these keys.
+    /// A map with one of these keys.
     With(&'static [&'static str]),
-    /// It is a map in which a key has this value.
+    /// A map in which a key has this value.
     Where(&'static str, &'static str),
-    /// It is a map.
     Map,
 }
 
-/// What a key is worth when it is not given.
+/// The value of a key that the config omits.
 #[derive(Debug, Clone, Copy)]
 pub enum DefaultValue {
-    /// Nothing.
     Absent,
-    /// It must be given.
     Required,
-    /// `null`, which says so aloud.
+    /// An explicit `null`.
     Null,
-    /// A boolean.
     Bool(bool),
-    /// A whole number.
     Int(i64),
-    /// Any number.
     Float(f64),
-    /// Text.
     Text(&'static str),
-    /// A list of names.
     Names(&'static [&'static str]),
-    /// A map without keys.
     EmptyMap,
-    /// What the keys below it are worth.
+    /// The defaults of the keys below it.
     OfItsKeys,
 }
 
-/// One key.
 #[derive(Debug, Clone, Copy)]
 pub struct FieldShape {
-    /// In `snake_case`; other spellings are accepted.
+    /// In `snake_case`. Other spellings are accepted too.
     pub name: &'static str,
     /// One sentence.
     pub doc: &'static str,
-    /// What it may be.
     pub ty: ValueType,
-    /// What it is worth when it is not given.
     pub default: DefaultValue,
 }
 
-/// Whether keys that are not in the table are mistakes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum KeyPolicy {
-    /// They are.
+    /// Unknown keys are mistakes.
     Known,
-    /// They are kept for later.
+    /// Unknown keys are accepted and stored.
     Free,
 }
 
-/// The keys of a map.
 #[derive(Debug, Clone, Copy)]
 pub struct MapShape {
     /// Its name in the JSON schema.
     pub name: &'static str,
-    /// What one of its keys is called in a message.
+    /// The word for one of its keys in messages.
     pub noun: &'static str,
-    /// Whether there may be others.
     pub keys: KeyPolicy,
-    /// The keys.
     pub fields: &'static [FieldShape],
 }
 
 impl MapShape {
-    /// The key of that name, in any spelling.
+    /// Accepts any spelling.
     pub fn field(&self, written: &str) -> Option<&'static FieldShape> {
         self.fields.iter().find(|field| super::node::is_spelling(written, field.name))
     }
 }
 
 impl DefaultValue {
-    /// The default as if it had been written, at the start of the source.
+    /// The default as if it were written at the start of the source.
     pub fn node(self) -> Option<ConfigNode> {
         let text = |text: &str| NodeKind::Text(text.to_owned());
         let node = |kind| ConfigNode { at: super::diagnostic::SourceSpan::default(), kind };
@@ -177,7 +149,6 @@ impl DefaultValue {
 }
 
 impl AlternativeMatch {
-    /// Whether the condition holds.
     pub fn holds(self, node: &ConfigNode) -> bool {
         match self {
             Self::Bool => matches!(node.kind, NodeKind::Bool(_)),
@@ -192,7 +163,7 @@ impl AlternativeMatch {
 }
 
 impl ValueType {
-    /// What a person calls it, after "must be".
+    /// For messages, after "must be".
     pub fn describe(&self) -> String {
         match self {
             Self::Bool => "`true` or `false`".to_owned(),

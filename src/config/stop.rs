@@ -1,9 +1,9 @@
-//! From `stop.hooks` to the hooks that decide whether the session is complete.
+//! Reads `stop.hooks` into the hooks that decide whether the session is complete.
 //!
-//! Owns what the keys of a stop hook mean together, and their names. Does not ask anybody: see [`crate::engine::stop`].
+//! Owns what the keys of a stop hook mean together, and the names. Does not run the hooks: see [`crate::engine::stop`].
 //!
 //! # Invariants
-//! - Every hook has a name of its own, parts of groups included: its answer is kept under it.
+//! - Every hook has a unique name, including the parts of groups: its answer is stored under that name.
 
 use std::collections::BTreeMap;
 
@@ -21,7 +21,7 @@ use crate::engine::{
     stop::{StopAction, StopResult},
 };
 
-/// Reads the stop hooks of a list; `rules` are the names that conditions can speak of.
+/// `rules` are the names that conditions can use.
 pub(super) fn hooks(report: &mut DiagnosticReport, items: &[ConfigNode], rules: &[&str]) -> Vec<StopHook> {
     let mut reader = StopHookReader { report, rules, taken: Vec::new() };
     items.iter().filter_map(|node| reader.hook(node)).collect()
@@ -30,7 +30,7 @@ pub(super) fn hooks(report: &mut DiagnosticReport, items: &[ConfigNode], rules: 
 struct StopHookReader<'a> {
     report: &'a mut DiagnosticReport,
     rules: &'a [&'a str],
-    /// The names that are given.
+    /// The names in use.
     taken: Vec<String>,
 }
 
@@ -82,7 +82,7 @@ impl StopHookReader<'_> {
         ))
     }
 
-    /// The given name, which nobody else may have; or one that is made, with a number where it is taken.
+    /// The configured name, which must be unique, or a generated one, with a number if it is in use.
     fn name(&mut self, given: Option<String>, unnamed: &str, node: &ConfigNode) -> Option<String> {
         let name = match given {
             Some(given) if self.taken.contains(&given) => {
@@ -121,7 +121,7 @@ impl StopHookReader<'_> {
         StopHookCondition { from, to, files, rules: said, labels }
     }
 
-    /// `5`, `3..5`, `3..` or `..5`.
+    /// Parses `5`, `3..5`, `3..` or `..5`.
     fn iterations(&mut self, given: Option<&ConfigNode>) -> (Option<u32>, Option<u32>) {
         let Some(node) = given else { return (None, None) };
         let text = match &node.kind {

@@ -1,11 +1,11 @@
-//! Which configs may run what they name.
+//! Which configs are trusted to run their commands.
 //!
-//! A config in a project that was just cloned runs nothing. What a person has allowed is kept whole, outside the
-//! project: the next run compares every byte, so that no change slips through, and no digest has to be trusted.
+//! A config in a freshly cloned project runs nothing. creel stores the full content that the user trusted outside of
+//! the project, and the next run compares every byte. So no change goes unnoticed, and no digest has to be trusted.
 //!
 //! # Invariants
-//! - Trust is for a place and a content. Change either, and it has to be given again.
-//! - Whoever changes what is kept has it alone: sessions that start at the same time lose nothing of each other's.
+//! - Trust is for a path and a content. If either changes, the user is asked again.
+//! - Changes to the store are exclusive: sessions that start at the same time lose nothing.
 
 use std::{
     fs,
@@ -31,35 +31,30 @@ use crate::{
     },
 };
 
-/// How many contents are remembered for one place, so that switching branches does not ask again.
+/// How many contents to remember for one path, so that switching branches does not ask again.
 const REMEMBERED: usize = 20;
 
-/// What was allowed, kept in a folder of the user's.
 #[derive(Debug, Clone)]
 pub struct TrustStore {
     folder: PathBuf,
 }
 
-/// Everything that was allowed for one place.
 #[derive(Debug, Serialize, Deserialize)]
 struct TrustEntry {
-    /// As [`text`] tells it.
+    /// As [`text`] returns it.
     place: String,
     contents: Vec<Vec<(String, String)>>,
 }
 
 impl TrustStore {
-    /// The store in this folder.
     pub fn new(state_dir: &Path) -> Self {
         Self { folder: state_dir.join("trust") }
     }
 
-    /// Whether this content was allowed for this place.
     pub fn trusts(&self, place: &Path, documents: &[ConfigDocument]) -> bool {
         self.read(place).is_some_and(|entry| entry.contents.contains(&content(documents)))
     }
 
-    /// Allows it.
     pub fn trust(&self, place: &Path, documents: &[ConfigDocument]) -> io::Result<()> {
         let _alone = self.lock()?;
         let mut entry = self.read(place).unwrap_or_else(|| TrustEntry { place: text(place), contents: Vec::new() });
@@ -71,7 +66,7 @@ impl TrustStore {
         write(&self.file(place), &entry)
     }
 
-    /// Takes back whatever was allowed for this place; tells whether there was anything.
+    /// Returns whether there was anything to remove.
     pub fn untrust(&self, place: &Path) -> io::Result<bool> {
         let _alone = self.lock()?;
         if self.read(place).is_none() {
@@ -80,7 +75,7 @@ impl TrustStore {
         fs::remove_file(self.file(place)).map(|()| true)
     }
 
-    /// Waits until nobody else changes anything. Held until it is dropped.
+    /// Waits for exclusive access, until the returned file is dropped.
     fn lock(&self) -> io::Result<fs::File> {
         fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.folder)?;
         let mut options = fs::OpenOptions::new();
@@ -92,7 +87,7 @@ impl TrustStore {
     fn file(&self, place: &Path) -> PathBuf {
         let mut hasher = DefaultHasher::new();
         place.hash(&mut hasher);
-        // Only a name: two places that share it overwrite each other, and are asked about again.
+        // The hash is only a file name. Two paths with the same hash overwrite each other, and creel asks again.
         self.folder.join(format!("{:016x}.json", hasher.finish()))
     }
 
@@ -112,7 +107,7 @@ fn write(file: &Path, entry: &TrustEntry) -> io::Result<()> {
     fs::rename(draft, file)
 }
 
-/// A place as text, another for each. One that is not text is told by its bytes; no path that is text begins like that.
+/// A unique text for a path. A path that is not UTF-8 is escaped; no other path begins with that prefix.
 fn text(place: &Path) -> String {
     let escaped = || format!("bytes:{}", place.as_os_str().as_bytes().escape_ascii());
     place.to_str().map_or_else(escaped, ToOwned::to_owned)
@@ -122,13 +117,13 @@ fn content(documents: &[ConfigDocument]) -> Vec<(String, String)> {
     documents.iter().map(|document| (document.name.clone(), document.text.clone())).collect()
 }
 
-/// The document that stands for the plan of a session: a journal can come with a clone, too.
+/// A document for a session's plan, because a journal can come with a clone too.
 pub fn plan_document(plan: &SessionPlan) -> ConfigDocument {
     let text = serde_json::to_string(plan).expect("a plan has no keys that are not text");
     ConfigDocument { name: "plan".into(), text }
 }
 
-/// Everything that a plan would run, as a person can read it; the agent only if the config describes it.
+/// Every command of a plan, for the user to read. Includes the agent only if the config defines it.
 pub fn commands(plan: &SessionPlan, agent_is_described: bool) -> Vec<String> {
     let mut commands: Vec<String> = Vec::new();
     for (point, hooks) in &plan.hooks {
@@ -167,7 +162,6 @@ pub fn commands(plan: &SessionPlan, agent_is_described: bool) -> Vec<String> {
     commands
 }
 
-/// What is run of an agent.
 fn agent(spec: &AgentSpec) -> Vec<String> {
     match spec {
         AgentSpec::Command { command, continue_command, .. } => {
@@ -180,7 +174,7 @@ fn agent(spec: &AgentSpec) -> Vec<String> {
     }
 }
 
-/// The command of a rule, with where it runs and what is set for it: a variable can change what a command does.
+/// A rule's command with its folder and variables, because a variable can change what a command does.
 fn rule(rule: &RuleSpec) -> Option<String> {
     let RuleCheck::Command { command, folder, env, .. } = &rule.check else { return None };
     let set: String = env.iter().map(|(name, value)| format!("{name}={value} ")).collect();
@@ -188,13 +182,13 @@ fn rule(rule: &RuleSpec) -> Option<String> {
     Some(format!("rule {}: {set}{command}{place}", rule.name))
 }
 
-/// The commands of a stop hook, those of its parts included.
+/// Includes the parts of a group.
 fn asked(hook: &StopHook) -> Vec<&str> {
     let own = if let StopHookKind::Command { command, .. } = &hook.judge { Some(command.as_str()) } else { None };
     own.into_iter().chain(hook.parts().iter().flat_map(asked)).collect()
 }
 
-/// What submitting runs beside the hooks that are written down.
+/// The commands of submitting that are not in a configured hook.
 fn of_submit(plan: &SessionPlan) -> Vec<String> {
     let submit = &plan.submit;
     let unwritten =

@@ -1,7 +1,7 @@
-//! Holds a tree against the table of keys.
+//! Checks a tree against the table of keys.
 //!
-//! Owns every mistake that one value can make by itself: unknown keys, wrong types, names and numbers out of range.
-//! Does not judge values together: see [`mod@super::load`].
+//! Owns every mistake in a single value: unknown keys, wrong types, names and numbers out of range. Does not check
+//! values together: see [`mod@super::load`].
 
 use super::{
     diagnostic::{is_secret, names, nearest, quoted, suggest},
@@ -31,7 +31,7 @@ pub(super) fn shape(report: &mut DiagnosticReport, shape: &'static MapShape, nod
         }
     }
     for field in shape.fields.iter().filter(|field| matches!(field.default, DefaultValue::Required)) {
-        // What was probably meant is not also missing.
+        // A misspelt key is not reported as missing too.
         if node.get(field.name).is_none_or(ConfigNode::is_null) && !misspelt.contains(&field.name) {
             missing(report, shape, field, node);
         }
@@ -39,7 +39,7 @@ pub(super) fn shape(report: &mut DiagnosticReport, shape: &'static MapShape, nod
 }
 
 fn missing(report: &mut DiagnosticReport, shape: &MapShape, field: &FieldShape, node: &ConfigNode) {
-    // A key without a value is a better place than the map around it.
+    // A key without a value is a better position than the map around it.
     let at = node.entries().iter().find(|(key, _)| shape.field(&key.name).is_some_and(|f| f.name == field.name));
     let at = at.map_or(node.at, |(key, _)| key.at);
     report.error_hint(at, format!("`{}` is missing", field.name), as_hint(field.doc));
@@ -60,7 +60,7 @@ fn unknown_key(report: &mut DiagnosticReport, shape: &MapShape, key: &ConfigKey)
     report.error_hint(key.at, format!("unknown {} {}", shape.noun, quoted(&key.name)), hint);
 }
 
-/// Checks one value; `name` is what messages call it.
+/// Checks one value. `name` is for messages.
 pub(super) fn check(report: &mut DiagnosticReport, ty: &ValueType, node: &ConfigNode, name: &str) {
     match (ty, &node.kind) {
         (ValueType::Anything, _) | (ValueType::Bool, NodeKind::Bool(_)) | (ValueType::Text, NodeKind::Text(_)) => {}

@@ -1,10 +1,10 @@
-//! From `workflows:` to steps that automation can start.
+//! Reads `workflows:` into steps that automation can start.
 //!
-//! Owns what the keys of a step mean together, and the way from step to step. Does not run anything: see
+//! Owns what the keys of a step mean together, and the order of steps. Does not run anything: see
 //! [`crate::engine::tasks::workflow`].
 //!
 //! # Invariants
-//! - Every way through a workflow comes to an end: no step follows itself, however far around.
+//! - Every path through a workflow ends: no step follows itself, directly or through others.
 
 use std::collections::BTreeMap;
 
@@ -24,7 +24,6 @@ use crate::engine::{
     tasks::workflow::FIELDS,
 };
 
-/// Reads all workflows.
 pub(super) fn lower(report: &mut DiagnosticReport, given: Option<&ConfigNode>) -> BTreeMap<String, Workflow> {
     let entries = given.map(ConfigNode::entries).unwrap_or_default();
     entries.iter().map(|(key, node)| (key.name.clone(), workflow(report, &key.name, node))).collect()
@@ -42,16 +41,16 @@ fn workflow(report: &mut DiagnosticReport, name: &str, node: &ConfigNode) -> Wor
     Workflow { description, steps }
 }
 
-/// What the steps of a workflow are called that have no name, with a number.
+/// The prefix for steps without a name. A number follows.
 const UNNAMED: &str = "step";
 
-/// The name of a step; one without a name is called by its place among those around it.
+/// A step without a name is numbered within its list.
 fn name_of(node: &ConfigNode, around: &str, nth: usize) -> String {
     let given = node.get("name").or_else(|| node.get("id")).and_then(ConfigNode::text);
     given.map_or_else(|| format!("{around}_{}", nth + 1), str::to_owned)
 }
 
-/// Every step and part with its name. Two that would share a variable are as bad as two of one name.
+/// Every step and part with its name. Two names that would share a variable are reported like duplicates.
 fn name_all<'a>(report: &mut DiagnosticReport, items: &'a [ConfigNode]) -> Vec<(&'a ConfigNode, String)> {
     let mut named: Vec<(&ConfigNode, String)> = Vec::new();
     for (n, item) in items.iter().enumerate() {
@@ -74,10 +73,8 @@ fn name_all<'a>(report: &mut DiagnosticReport, items: &'a [ConfigNode]) -> Vec<(
     named
 }
 
-/// Reads the steps of one workflow.
 struct WorkflowReader<'a> {
     workflow: &'a str,
-    /// The names of all steps.
     known: &'a [&'a str],
 }
 
@@ -173,7 +170,7 @@ impl WorkflowReader<'_> {
         })
     }
 
-    /// The names that stand for something in this workflow.
+    /// The placeholders that are valid in this workflow.
     fn offered(&self) -> Vec<String> {
         let steps = self.known.iter().flat_map(|step| FIELDS.map(|field| format!("steps.{step}.{field}")));
         let plain = template::offered(HookPoint::Automation).iter().chain(&["context"]).map(|&name| name.to_owned());
@@ -185,7 +182,7 @@ impl WorkflowReader<'_> {
         node.map_or(Value::Null, ConfigNode::to_json)
     }
 
-    /// Every text below a node names only steps that there are.
+    /// Checks that every text below a node uses existing steps only.
     fn check_texts(&self, report: &mut DiagnosticReport, node: Option<&ConfigNode>) {
         let Some(node) = node else { return };
         match &node.kind {
@@ -224,7 +221,7 @@ fn needed<'a>(report: &mut DiagnosticReport, node: &'a ConfigNode, key: &str, ki
     given
 }
 
-/// Unknown steps and loops, each where it is written.
+/// Reports unknown steps and loops, each at its position.
 fn check_way(report: &mut DiagnosticReport, items: &[ConfigNode], steps: &[WorkflowStep]) {
     let known: Vec<&str> = steps.iter().map(|step| step.name.as_str()).collect();
     for (item, step) in items.iter().zip(steps) {
@@ -244,7 +241,7 @@ fn check_way(report: &mut DiagnosticReport, items: &[ConfigNode], steps: &[Workf
     }
 }
 
-/// Steps that lead back to the first of them, if there are any.
+/// Finds steps that lead back to the first of them.
 fn circle(steps: &[WorkflowStep]) -> Option<Vec<usize>> {
     let following = |at: usize| {
         let to = move |next: &StepTransition| match next {
@@ -256,7 +253,7 @@ fn circle(steps: &[WorkflowStep]) -> Option<Vec<usize>> {
     };
     let mut ended = vec![false; steps.len()];
     for from in 0..steps.len() {
-        // The way from here, each step with what is still to be tried after it.
+        // The current path, with the successors of each step that are still to be tried.
         let mut way: Vec<(usize, Vec<usize>)> = vec![(from, following(from).collect())];
         while let Some((here, rest)) = way.last_mut() {
             let Some(next) = rest.pop() else {

@@ -1,4 +1,4 @@
-//! From a tree to what is said about tasks: their types, and what happens by itself when they change.
+//! Reads task types and automation.
 //!
 //! Owns the files of automation hooks. Does not check single values: see [`super::super::validate`].
 
@@ -30,7 +30,7 @@ impl ConfigLoader {
         let in_file = others.as_mut().zip(root.as_ref());
         let list = in_file.map(|(report, root)| automation::describe(report, root.get("hooks"), &mut hooks));
         let own = automation::describe(&mut self.report, fields.given("hooks"), &mut hooks);
-        // Each list may switch and reorder what the other one describes.
+        // Each list can change hooks that the other one defines.
         if let (Some(report), Some(list)) = (&mut others, list) {
             automation::change(report, list, &mut hooks);
         }
@@ -39,7 +39,7 @@ impl ConfigLoader {
         automation::in_order(hooks)
     }
 
-    /// Reads a file of automation hooks, with a report of its own.
+    /// Reads a file of automation hooks, with its own report.
     fn automation_file(&mut self, file: &ConfigNode) -> Option<(DiagnosticReport, ConfigNode)> {
         let (path, text) = self.read_beside(file, "automation file")?;
         self.documents.push(ConfigDocument { name: file.text().unwrap_or_default().to_owned(), text: text.clone() });
@@ -66,7 +66,7 @@ impl ConfigLoader {
         given.iter().map(|(key, node)| (key.name.clone(), self.task_type(node, rules, settled))).collect()
     }
 
-    /// `common` are the rules of the project, which count where the type has none of its own.
+    /// `common` are the project's rules, which apply if the type has none.
     fn task_type(&mut self, node: &ConfigNode, common: &[RuleSpec], settled: Option<SettledPolicy>) -> TaskType {
         let fields = ConfigFields::of(&TASK_TYPE, Some(node));
         let deciding = fields.below("stop", &TYPE_STOP);

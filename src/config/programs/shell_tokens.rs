@@ -1,15 +1,14 @@
-//! The words and operators of a command line, as far as they can be read without a shell.
+//! Splits a command line into words and operators, as far as that is possible without a shell.
 
-/// A piece of a command line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum ShellToken {
     Word(ShellWord),
     Operator(ShellOperator),
-    /// Something that only a shell understands; nothing after it is read.
+    /// Syntax that only a shell understands. Nothing after it is read.
     Unclear,
 }
 
-/// What stands between two commands.
+/// The operator between two commands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ShellOperator {
     /// `;`, `&` or the end of a line.
@@ -23,16 +22,16 @@ pub(super) enum ShellOperator {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct ShellWord {
     pub(super) text: String,
-    /// Whether any of it was quoted.
+    /// Whether any part of it was quoted.
     pub(super) quoted: bool,
-    /// The variable that it assigns, where it stands before a command.
+    /// The variable that it assigns, if it is an assignment before a command.
     pub(super) assigns: Option<String>,
-    /// Whether the shell puts something else in its place.
+    /// Whether the shell expands it.
     expands: bool,
 }
 
 impl ShellWord {
-    /// The text, if it is what the program gets.
+    /// The text, if the program receives exactly this.
     pub(super) fn literal(&self) -> Option<&str> {
         let is_pattern = self.text.contains(['*', '?']) || (self.text.contains('[') && !self.text.starts_with('['));
         let changes = self.expands || (!self.quoted && (is_pattern || self.text.starts_with('~')));
@@ -40,7 +39,7 @@ impl ShellWord {
     }
 }
 
-/// Reads a command line up to what is not understood.
+/// Reads a command line up to the first syntax that is not understood.
 pub(super) fn tokens(command: &str) -> Vec<ShellToken> {
     let mut reader = ShellTokenReader { rest: command, tokens: Vec::new(), word: None };
     if reader.read().is_none() {
@@ -58,7 +57,7 @@ struct ShellTokenReader<'a> {
 }
 
 impl ShellTokenReader<'_> {
-    /// Nothing, if the rest is not understood.
+    /// None if the rest is not understood.
     fn read(&mut self) -> Option<()> {
         while let Some(c) = self.take() {
             match c {
@@ -123,7 +122,7 @@ impl ShellTokenReader<'_> {
         self.rest = &self.rest[end..];
     }
 
-    /// Leaves out a redirection with its file. The text of a here-document is not a command.
+    /// Skips a redirection and its file. The text of a here-document is not a command.
     fn redirection(&mut self) -> Option<()> {
         if self.word.as_ref().is_some_and(|word| !word.quoted && word.text.chars().all(|c| c.is_ascii_digit())) {
             self.word = None;
@@ -182,7 +181,7 @@ impl ShellTokenReader<'_> {
         }
     }
 
-    /// `$NAME` and `${NAME…}`; what runs a command is not understood.
+    /// Reads `$NAME` and `${NAME…}`. None for a command substitution.
     fn expansion(&mut self) -> Option<()> {
         self.word().expands = true;
         if self.rest.starts_with('(') {

@@ -1,4 +1,4 @@
-//! The keys of agents: those of a config, and those of the table of known ones.
+//! The keys of agents, in a config and in the table of known agents.
 
 use super::{DefaultValue, FieldShape, KeyPolicy, MapShape, ValueType, hooks::HOOKS};
 
@@ -100,7 +100,7 @@ const LOGIN: FieldShape = FieldShape {
     default: DefaultValue::Absent,
 };
 
-/// How to run an agent: one of `acp`, `command` and `script`.
+/// Exactly one of `acp`, `command` and `script` is required.
 pub static AGENT: MapShape = MapShape {
     name: "agent",
     noun: "key",
@@ -143,7 +143,7 @@ pub static AGENT: MapShape = MapShape {
     ],
 };
 
-/// What is known of an agent. The facts hold for all its ways, unless one says otherwise.
+/// The facts apply to all launch methods, unless one overrides them.
 pub static KNOWN_AGENT: MapShape = MapShape {
     name: "known_agent",
     noun: "key",
@@ -172,7 +172,7 @@ pub static KNOWN_AGENT: MapShape = MapShape {
     ],
 };
 
-/// One way to run a known agent: `acp` or `command`.
+/// Either `acp` or `command`.
 pub static WAY: MapShape = MapShape {
     name: "way",
     noun: "key",

@@ -1,4 +1,4 @@
-//! The keys of automation, in the config and in a file of its own.
+//! The keys of automation, in the config and in its own file.
 
 use super::{AlternativeMatch, DefaultValue, FieldShape, KeyPolicy, MapShape, ValueType, ZeroDuration};
 
@@ -13,7 +13,6 @@ const EVENTS: &[&str] = &[
     "dependency_satisfied",
 ];
 
-/// What happens by itself when tasks change.
 pub static AUTOMATION: MapShape = MapShape {
     name: "automation",
     noun: "key",
@@ -43,7 +42,6 @@ pub static AUTOMATION: MapShape = MapShape {
     ],
 };
 
-/// One automation hook.
 pub static AUTOMATION_HOOK: MapShape = MapShape {
     name: "automation_hook",
     noun: "key",

@@ -2,7 +2,6 @@
 
 use super::{AlternativeMatch, DefaultValue, FieldShape, KeyPolicy, MapShape, ValueType, ZeroDuration};
 
-/// What may stand in the list of a point.
 const HOOK: ValueType = ValueType::Either(&[
     (AlternativeMatch::Text, ValueType::SomeText),
     (AlternativeMatch::With(&["builtin"]), ValueType::Object(&BUILTIN_HOOK)),
@@ -15,7 +14,6 @@ const fn point(name: &'static str, doc: &'static str) -> FieldShape {
     FieldShape { name, doc, ty: ValueType::List(&HOOK), default: DefaultValue::Names(&[]) }
 }
 
-/// The points of the lifecycle.
 pub static HOOKS: MapShape = MapShape {
     name: "hooks",
     noun: "hook point",
@@ -64,7 +62,6 @@ const ON_FAILURE: FieldShape = FieldShape {
     default: DefaultValue::Absent,
 };
 
-/// A hook that runs a command.
 pub static COMMAND_HOOK: MapShape = MapShape {
     name: "command_hook",
     noun: "key",
@@ -114,7 +111,6 @@ pub static COMMAND_HOOK: MapShape = MapShape {
     ],
 };
 
-/// A hook that creel brings along, with options.
 pub static BUILTIN_HOOK: MapShape = MapShape {
     name: "builtin_hook",
     noun: "key",
@@ -157,7 +153,6 @@ pub static BUILTIN_HOOK: MapShape = MapShape {
     ],
 };
 
-/// A hook in which agents review the change.
 pub static GATEKEEPER_HOOK: MapShape = MapShape {
     name: "gatekeeper_hook",
     noun: "key",
@@ -182,7 +177,7 @@ pub static GATEKEEPER_HOOK: MapShape = MapShape {
     ],
 };
 
-/// A group of hooks as Claude Code writes them.
+/// A group of hooks in Claude Code's format.
 pub static MATCHER_GROUP: MapShape = MapShape {
     name: "matcher_group",
     noun: "key",

@@ -2,7 +2,6 @@
 
 use super::{AlternativeMatch, DefaultValue, FieldShape, KeyPolicy, MapShape, ValueType, ZeroDuration};
 
-/// A NATS server.
 pub static NATS: MapShape = MapShape {
     name: "nats",
     noun: "key",
@@ -86,7 +85,6 @@ pub static NATS: MapShape = MapShape {
     ],
 };
 
-/// An encrypted connection.
 pub static NATS_TLS: MapShape = MapShape {
     name: "nats_tls",
     noun: "key",

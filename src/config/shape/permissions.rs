@@ -1,4 +1,4 @@
-//! The keys of what an agent may do, and of what a session may use.
+//! The keys of permissions, budgets and usage limits.
 
 use super::{AlternativeMatch, DefaultValue, FieldShape, KeyPolicy, MapShape, ValueType, ZeroDuration};
 
@@ -15,7 +15,6 @@ const KIND: ValueType = ValueType::OneOf(&[
     "other",
 ]);
 
-/// What is said beforehand about some of the things that an agent asks for.
 pub static PERMISSION: MapShape = MapShape {
     name: "permission",
     noun: "key",
@@ -45,11 +44,10 @@ pub static PERMISSION: MapShape = MapShape {
     ],
 };
 
-/// A command that only the user gives, unless the config says otherwise.
+/// A command that is reserved for the user, unless the config allows it to agents and hooks.
 pub const USER_COMMAND: ValueType =
     ValueType::OneOf(&["pause", "unpause", "message", "cancel", "stop", "pending", "gate", "hooks", "submit", "merge"]);
 
-/// What a session may use before a person is asked.
 pub static BUDGET: MapShape = MapShape {
     name: "budget",
     noun: "limit",
@@ -76,7 +74,6 @@ pub static BUDGET: MapShape = MapShape {
     ],
 };
 
-/// What follows when an agent reaches a usage limit.
 pub static LIMITS: MapShape = MapShape {
     name: "limits",
     noun: "key",

@@ -1,4 +1,4 @@
-//! The keys at the top of the config, and those of its plain parts.
+//! The keys at the top of the config, and those of its simple sections.
 
 use super::{
     DefaultValue, FieldShape, KeyPolicy, MapShape, ValueType, ZeroDuration,
@@ -13,7 +13,6 @@ use super::{
 };
 use crate::config::shape::permissions::{BUDGET, LIMITS, PERMISSION, USER_COMMAND};
 
-/// The whole config.
 pub static ROOT: MapShape = MapShape {
     name: "config",
     noun: "key",
@@ -203,7 +202,6 @@ pub static ROOT: MapShape = MapShape {
     ],
 };
 
-/// How long to wait before a retry.
 pub static RETRY: MapShape = MapShape {
     name: "retry",
     noun: "key",
@@ -242,7 +240,6 @@ pub static RETRY: MapShape = MapShape {
     ],
 };
 
-/// Where a person is asked.
 pub static GATES: MapShape = MapShape {
     name: "gates",
     noun: "gate",
@@ -275,7 +272,6 @@ pub static GATES: MapShape = MapShape {
     ],
 };
 
-/// What decides whether the session is complete.
 pub static STOP: MapShape = MapShape {
     name: "stop",
     noun: "key",
@@ -322,7 +318,6 @@ pub static STOP: MapShape = MapShape {
     ],
 };
 
-/// How the screen looks.
 pub static UI: MapShape = MapShape {
     name: "ui",
     noun: "key",

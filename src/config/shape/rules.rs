@@ -2,13 +2,12 @@
 
 use super::{AlternativeMatch, DefaultValue, FieldShape, KeyPolicy, MapShape, ValueType, ZeroDuration};
 
-/// What may stand in a list of rules.
 pub static RULE: ValueType = ValueType::Either(&[
     (AlternativeMatch::Where("type", "command"), ValueType::Object(&COMMAND_RULE)),
     (AlternativeMatch::Where("type", "content_pattern"), ValueType::Object(&PATTERN_RULE)),
     (AlternativeMatch::Where("type", "file_existence"), ValueType::Object(&FILES_RULE)),
     (AlternativeMatch::Where("type", "coverage"), ValueType::Object(&COVERAGE_RULE)),
-    // Only to say which types there are.
+    // Lists the valid types for the error message.
     (AlternativeMatch::Map, ValueType::Object(&ANY_RULE)),
 ]);
 
@@ -41,7 +40,6 @@ const RULE_ENABLED: FieldShape = FieldShape {
 static ANY_RULE: MapShape =
     MapShape { name: "rule", noun: "key", keys: KeyPolicy::Free, fields: &[RULE_NAME, RULE_TYPE] };
 
-/// A command that must exit with a certain code.
 pub static COMMAND_RULE: MapShape = MapShape {
     name: "command_rule",
     noun: "key",
@@ -84,7 +82,6 @@ pub static COMMAND_RULE: MapShape = MapShape {
     ],
 };
 
-/// A pattern that a text must hold, or must not.
 pub static PATTERN_RULE: MapShape = MapShape {
     name: "content_pattern_rule",
     noun: "key",
@@ -115,7 +112,6 @@ pub static PATTERN_RULE: MapShape = MapShape {
     ],
 };
 
-/// Files that must be there.
 pub static FILES_RULE: MapShape = MapShape {
     name: "file_existence_rule",
     noun: "key",
@@ -140,7 +136,6 @@ pub static FILES_RULE: MapShape = MapShape {
     ],
 };
 
-/// The least share of lines that tests must reach.
 pub static COVERAGE_RULE: MapShape = MapShape {
     name: "coverage_rule",
     noun: "key",

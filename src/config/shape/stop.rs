@@ -2,7 +2,6 @@
 
 use super::{AlternativeMatch, DefaultValue, FieldShape, KeyPolicy, MapShape, ValueType, ZeroDuration};
 
-/// What may stand in `stop.hooks`.
 pub static STOP_HOOK: ValueType = ValueType::Either(&[
     (AlternativeMatch::Text, ValueType::OneOf(PRESETS)),
     (AlternativeMatch::With(&["command"]), ValueType::Object(&STOP_COMMAND)),
@@ -33,7 +32,6 @@ const ENABLED: FieldShape = FieldShape {
     default: DefaultValue::Bool(true),
 };
 
-/// A preset with conditions.
 pub static STOP_PRESET: MapShape = MapShape {
     name: "stop_preset",
     noun: "key",
@@ -51,7 +49,6 @@ pub static STOP_PRESET: MapShape = MapShape {
     ],
 };
 
-/// A command that decides.
 pub static STOP_COMMAND: MapShape = MapShape {
     name: "stop_command",
     noun: "key",
@@ -75,7 +72,6 @@ pub static STOP_COMMAND: MapShape = MapShape {
     ],
 };
 
-/// The same decision each time.
 pub static STOP_ACTION: MapShape = MapShape {
     name: "stop_action",
     noun: "key",
@@ -111,7 +107,6 @@ pub static STOP_ACTION: MapShape = MapShape {
     ],
 };
 
-/// Hooks that must agree.
 pub static STOP_ALL: MapShape = MapShape {
     name: "stop_all",
     noun: "key",
@@ -129,7 +124,6 @@ pub static STOP_ALL: MapShape = MapShape {
     ],
 };
 
-/// Hooks of which one is enough.
 pub static STOP_ANY: MapShape = MapShape {
     name: "stop_any",
     noun: "key",
@@ -149,7 +143,6 @@ pub static STOP_ANY: MapShape = MapShape {
 
 const TEXTS: ValueType = ValueType::List(&ValueType::SomeText);
 
-/// When a hook is asked.
 pub static STOP_WHEN: MapShape = MapShape {
     name: "stop_when",
     noun: "condition",

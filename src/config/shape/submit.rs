@@ -1,4 +1,4 @@
-//! The keys of submitting and merging, and of the types of tasks.
+//! The keys of submitting and merging, and of task types.
 
 use super::{
     AlternativeMatch, DefaultValue, FieldShape, KeyPolicy, MapShape, ValueType, ZeroDuration, hooks::HOOKS,
@@ -7,13 +7,12 @@ use super::{
 
 const NAMES: ValueType = ValueType::List(&ValueType::SomeText);
 
-/// What `submit` may be: a word on when, or all that there is to say.
+/// Either a boolean that only sets `on_complete`, or all options.
 pub const SUBMIT_KEY: ValueType = ValueType::Either(&[
     (AlternativeMatch::Bool, ValueType::Bool),
     (AlternativeMatch::Map, ValueType::Object(&SUBMIT)),
 ]);
 
-/// How the work is submitted and merged.
 pub static SUBMIT: MapShape = MapShape {
     name: "submit",
     noun: "key",
@@ -52,7 +51,6 @@ pub static SUBMIT: MapShape = MapShape {
     ],
 };
 
-/// What differs for tasks of one type.
 pub static TASK_TYPE: MapShape = MapShape {
     name: "task_type",
     noun: "key",
@@ -116,7 +114,6 @@ static TASK_AGENTS: MapShape = MapShape {
     ],
 };
 
-/// What decides whether work of a type is complete.
 pub static TYPE_STOP: MapShape = MapShape {
     name: "type_stop",
     noun: "key",

@@ -2,7 +2,6 @@
 
 use super::{AlternativeMatch, DefaultValue, FieldShape, KeyPolicy, MapShape, ValueType, ZeroDuration};
 
-/// The steps of a workflow.
 pub static WORKFLOW: MapShape = MapShape {
     name: "workflow",
     noun: "key",
@@ -84,7 +83,6 @@ const CONTAINS: FieldShape = FieldShape {
     default: DefaultValue::Absent,
 };
 
-/// One step.
 pub static STEP: MapShape = MapShape {
     name: "workflow_step",
     noun: "key",
@@ -128,7 +126,7 @@ pub static STEP: MapShape = MapShape {
     ],
 };
 
-/// One of the steps that run at once.
+/// A step that runs in parallel with others.
 pub static PART: MapShape = MapShape {
     name: "parallel_step",
     noun: "key",
