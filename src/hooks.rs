@@ -1,11 +1,11 @@
 //! Runs hooks: one job in, one result out.
 //!
-//! Owns what a hook is told (environment, standard input, the command with its names filled in) and what is made of
-//! what it printed. Does not decide when a hook runs or what its result means: see [`crate::engine`].
+//! Owns the input of a hook (environment, standard input, the expanded command) and the parsing of its output. Does not
+//! decide when a hook runs or what its result means: see [`crate::engine`].
 //!
 //! # Invariants
-//! - Whatever a hook does, there is a result, and never an error.
-//! - A hook hears only what its point offers, and nothing of an outer session.
+//! - Whatever a hook does, there is a result, never an error.
+//! - A hook receives only the values that its point offers, and none from an outer session.
 
 use std::{
     path::{Path, PathBuf},
@@ -41,22 +41,17 @@ pub mod rules;
 
 use builtin::BuiltinJob;
 
-/// Where a session's hooks run.
 #[derive(Debug, Clone)]
 pub struct HookWorkspace {
-    /// The project's folder.
     pub cwd: PathBuf,
-    /// The session's folder; the output goes into `outputs` inside it.
+    /// Output goes into `outputs` inside it.
     pub session_dir: PathBuf,
-    /// What tells this session from all others.
     pub session_id: String,
-    /// The journal's file.
     pub journal: PathBuf,
-    /// What the session's processes are marked with. Each run adds its number.
+    /// The mark of the session's processes. Each run adds its number.
     pub mark: String,
 }
 
-/// Runs a hook once.
 pub async fn run_hook(
     job: &HookJob,
     place: &HookWorkspace,
@@ -100,15 +95,14 @@ pub async fn run_hook(
     }
 }
 
-/// How a command ended and what it printed.
 struct HookCommandResult {
     end: RunEnd,
     captured: CapturedOutput,
-    /// The file with all of it, relative to the session's folder.
+    /// The file with all of the output, relative to the session's folder.
     file: Option<String>,
 }
 
-/// Runs a command, keeps what it prints, and passes it on.
+/// Runs a command, stores its output, and forwards it.
 async fn run(
     spec: ProcessSpec,
     run: RunId,
@@ -128,7 +122,7 @@ async fn run(
     HookCommandResult { end, captured, file }
 }
 
-/// Keeps the output and passes it on.
+/// Stores the output and forwards it.
 struct OutputTee<'a> {
     capture: OutputCapture,
     watch: &'a mut dyn ProcessObserver,
@@ -141,7 +135,7 @@ impl<'a> OutputTee<'a> {
         Self { capture: OutputCapture::new(limit, Some(file), process::output::FILE_CAP), watch }
     }
 
-    /// What was printed, and the file with all of it, if there is one.
+    /// The output, and the file with all of it, if there is one.
     fn finish(self, run: RunId) -> (CapturedOutput, Option<String>) {
         let captured = self.capture.finish();
         if let Some(note) = &captured.file_note {
@@ -181,11 +175,11 @@ fn spec(job: &HookJob, place: &HookWorkspace) -> Result<ProcessSpec, String> {
     })
 }
 
-/// What a command is told of the session, and where in it.
+/// The facts about the session for a command.
 struct HookCommandContext<'a> {
     point: &'a str,
     hook: &'a str,
-    /// The names that it may hear.
+    /// The names that it can use.
     offered: &'a [&'a str],
     facts: &'a HookFacts,
 }
@@ -200,7 +194,7 @@ impl HookCommandContext<'_> {
         told.chain(project(&place.session_dir)).collect()
     }
 
-    /// One JSON object on one line, so that `read` in a shell gets it too.
+    /// One JSON object on one line, so that `read` in a shell can read it.
     fn standard_input(&self, place: &HookWorkspace) -> Vec<u8> {
         let facts = self.facts;
         let attempt = facts.attempt.unwrap_or(0);
@@ -235,7 +229,7 @@ impl HookCommandContext<'_> {
     }
 }
 
-/// What a hook of `on_gate` reads about the gate.
+/// The gate's fields in the standard input of an `on_gate` hook.
 fn gate_fields(gate: &GateFacts) -> [(&'static str, Value); 9] {
     [
         ("gate", json!(gate.gate)),
@@ -250,7 +244,6 @@ fn gate_fields(gate: &GateFacts) -> [(&'static str, Value); 9] {
     ]
 }
 
-/// The value of a name, where there is one.
 fn value(facts: &HookFacts, name: &str) -> Option<String> {
     match name {
         "session" => Some(facts.session.clone()),

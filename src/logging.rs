@@ -1,17 +1,17 @@
-//! The log: for whoever looks for a fault of creel itself. What happens in a session is in its journal.
+//! The log, for debugging creel itself. The events of a session are in its journal.
 
 use std::{fs::DirBuilder, os::unix::fs::DirBuilderExt as _, path::Path};
 
 use tracing_appender::non_blocking::WorkerGuard;
 use tracing_subscriber::EnvFilter;
 
-/// Only for the owner: an agent may print secrets.
+/// Owner only, because an agent can print secrets.
 const PRIVATE: u32 = 0o700;
 
-/// Writes the log into a file of this folder, if that can be; `CREEL_LOG` says how much (`info` if unsaid).
+/// Writes a log file in this folder, if possible. `CREEL_LOG` sets the level (default: `info`).
 pub fn start(state_dir: &Path) -> Option<WorkerGuard> {
     let folder = state_dir.join("log");
-    // The appender complains on standard error if it has to make the folder itself.
+    // The appender would print an error if it had to create the folder itself.
     DirBuilder::new().recursive(true).mode(PRIVATE).create(&folder).ok()?;
     let file = tracing_appender::rolling::Builder::new()
         .rotation(tracing_appender::rolling::Rotation::DAILY)

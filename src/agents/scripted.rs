@@ -42,7 +42,7 @@ pub fn validate(script: &str) -> Result<(), String> {
     parse(script).map(drop)
 }
 
-/// The commands in a script, for the user who decides whether to trust it.
+/// The commands in a script, shown before the user decides whether to trust it.
 pub fn commands(script: &str) -> Vec<String> {
     let Ok(script) = parse(script) else { return Vec::new() };
     let turns = script.turns.iter().chain([&script.otherwise]);

@@ -1,12 +1,12 @@
-//! The hooks that creel brings along for submitting and merging: one job in, one result out.
+//! The built-in hooks for submitting and merging: one job in, one result out.
 //!
-//! Owns what they have in common: how they end, and what is said of it. What each one does is in a file of its own.
+//! Owns what they share: how they end and how that is reported. Each hook has a file of its own.
 //!
 //! # Invariants
-//! - No commit is lost: whatever fails, and wherever creel is killed, the branch is where it was or where the finished
-//!   hook put it, and no rebase of ours is left in progress. See [`undo_rebase`].
-//! - What a person began (a rebase, a merge, changes that are not committed) is never touched.
-//! - No value becomes a part of a command line: names and texts are arguments, files or variables.
+//! - No commit is lost: whatever fails, and whenever creel is killed, the branch is where it was or where the finished
+//!   hook put it, and no rebase of creel's is left in progress. See [`undo_rebase`].
+//! - creel never touches what the user began: a rebase, a merge, or uncommitted changes.
+//! - No value becomes part of a command line: names and texts are arguments, files or variables.
 
 use std::time::Instant;
 
@@ -44,21 +44,17 @@ mod undo_rebase;
 pub use crate::hooks::builtin::branch_status::{SubmittableWork, work_to_submit};
 pub use crate::hooks::builtin::undo_rebase::recover;
 
-/// What prints the change for gatekeepers. No hook of a config has this name.
+/// The name of the hook that prints the change for gatekeepers. A config cannot use it.
 pub const CHANGE: &str = "the change";
 
-/// What a built-in hook is asked to do.
 #[derive(Debug, Clone, Copy)]
 pub struct BuiltinJob<'a> {
-    /// The hook, and what it is told.
     pub job: &'a HookJob,
-    /// Where it runs.
     pub place: &'a HookWorkspace,
-    /// What is set on top of our own environment.
+    /// Added to creel's own environment.
     pub env: &'a [(String, String)],
 }
 
-/// Runs the built-in hook of this name.
 pub async fn run(
     name: &str,
     errand: BuiltinJob<'_>,
@@ -96,12 +92,12 @@ pub async fn run(
     }
 }
 
-/// What a hook is about that was asked for without saying it.
+/// The facts for a hook that runs without a submission.
 fn unsaid(job: &HookJob) -> SubmissionFacts {
     SubmissionFacts { task: job.facts.task.clone(), ..SubmissionFacts::default() }
 }
 
-/// What a hook is about, with the options that its config gives it.
+/// Overrides the facts with the options from the hook's config.
 fn with_options(submission: SubmissionFacts, action: &HookAction) -> SubmissionFacts {
     let HookAction::Builtin(call) = action else { return submission };
     let BuiltinOptions { command, base_branch, remote } = call.options.clone();
@@ -113,24 +109,22 @@ fn with_options(submission: SubmissionFacts, action: &HookAction) -> SubmissionF
     }
 }
 
-/// How a built-in hook ended that was not stopped.
 #[derive(Debug, Default)]
 struct BuiltinSuccess {
     skipped: bool,
     message: String,
     pull_request: Option<String>,
     merged: Option<String>,
-    /// The commit that it read, which is all that it did.
+    /// Set if the hook only read this commit.
     read: Option<String>,
 }
 
-/// Why a built-in hook did not come to its end.
 #[derive(Debug)]
 struct BuiltinError {
     end: RunEnd,
     message: String,
     remediation: Option<String>,
-    /// The end of what was printed by the program that was ended.
+    /// The end of the output of the program that was ended.
     printed: String,
 }
 
@@ -145,17 +139,17 @@ impl BuiltinSuccess {
 }
 
 impl BuiltinError {
-    /// Something is in the way, and only a person can do something about it.
+    /// Only a person can fix this.
     fn failed(message: impl Into<String>) -> Self {
         Self { end: RunEnd::Exit(1), message: message.into(), remediation: None, printed: String::new() }
     }
 
-    /// An agent can do something about it, namely this.
+    /// Adds a prompt with which an agent can fix this.
     fn repaired_by(self, prompt: impl Into<String>) -> Self {
         Self { remediation: Some(prompt.into()), ..self }
     }
 
-    /// The same, and something more is to be known.
+    /// Adds to the message.
     fn and(self, more: &str) -> Self {
         Self { message: format!("{}; {more}", self.message), ..self }
     }
@@ -163,13 +157,13 @@ impl BuiltinError {
 
 fn said(ended: Result<BuiltinSuccess, BuiltinError>) -> (RunEnd, Option<BuiltinOutcome>) {
     match ended {
-        // What it printed is all that there is to say.
+        // The hook's output is its whole result.
         Ok(BuiltinSuccess { message, read: None, .. }) if message.is_empty() => (RunEnd::Exit(0), None),
         Ok(BuiltinSuccess { skipped, message, pull_request, merged, read }) => {
             let status = if skipped { BuiltinStatus::Skip } else { BuiltinStatus::Success };
             (RunEnd::Exit(0), Some(BuiltinOutcome { status, message, remediation: None, pull_request, merged, read }))
         }
-        // It is run again, or not wanted any more.
+        // The hook runs again, or is no longer needed.
         Err(BuiltinError { end: RunEnd::Cut, .. }) => (RunEnd::Cut, None),
         Err(BuiltinError { end, message, remediation, .. }) => {
             let status = BuiltinStatus::Failure;

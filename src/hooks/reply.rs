@@ -1,11 +1,11 @@
-//! Reads the JSON that a hook may answer with: the format of Claude Code and codemie hooks.
+//! Reads the JSON reply of a hook, in the format of Claude Code and codemie hooks.
 //!
 //! Owns what counts as a reply. Does not decide what follows from one: see `crate::engine::hooks::verdict`.
 //!
 //! # Invariants
 //! - A JSON object with at least one key that creel knows is a reply. Everything else is ordinary output.
-//! - No decision is lost: a reply that is too long or incomplete, or whose decision creel does not know, is never taken for
-//!   ordinary output, which would pass. It is unreadable, and says what is wrong and what is accepted.
+//! - No decision is lost: a reply that is too long or incomplete, or has an unknown decision, never counts as ordinary
+//!   output, which would pass. It is unreadable, and the message says what is wrong and what is accepted.
 
 use serde_json::{Map, Value};
 
@@ -18,10 +18,10 @@ use crate::{
     },
 };
 
-/// How much of a wrong value a message repeats.
+/// Characters of a wrong value that a message repeats.
 const SHOWN: usize = 60;
 
-/// The reply in what a hook printed, if it is one.
+/// The reply in a hook's output, if there is one.
 pub fn parse(stdout: &ReplyText) -> Option<HookReply> {
     let text = match stdout {
         ReplyText::Whole(text) => text.trim(),
@@ -68,7 +68,7 @@ fn too_long() -> String {
     format!("its JSON reply is too long: at most {} KiB are read", ANSWER / 1024)
 }
 
-/// Whether text that is not valid JSON was meant as a reply that decides. Text that only begins with a brace is harmless.
+/// Whether invalid JSON was intended as a reply with a decision. Text that only begins with a brace is harmless.
 fn has_a_decision(text: &str) -> bool {
     ["\"decision\"", "\"continue\""]
         .iter()
@@ -90,7 +90,6 @@ fn decision(value: Option<&Value>) -> Result<Option<HookDecision>, String> {
     known.map(Some).ok_or_else(|| wrong("decision", value, "allow, approve, deny or block"))
 }
 
-/// Whether `continue` is false.
 fn stops(value: Option<&Value>) -> Result<bool, String> {
     match value {
         None | Some(Value::Null) => Ok(false),
@@ -110,7 +109,7 @@ fn wrong(key: &str, value: Option<&Value>, accepted: &str) -> String {
     format!("its JSON reply has the {key} {shown}, which creel does not know; use {accepted}")
 }
 
-/// The first of these that is text and says something.
+/// The first of these keys with text that is not blank.
 fn text_of(object: &Map<String, Value>, keys: &[&str]) -> Option<String> {
     keys.iter().find_map(|key| object.get(*key)?.as_str().filter(|s| !s.trim().is_empty()).map(str::to_owned))
 }

@@ -1,11 +1,11 @@
 //! Checks the rules of the stop decision: one job in, one result out.
 //!
-//! Owns how each sort of rule is judged, and the words for it, which are for the agent: short, exact, and with what to do.
-//! Does not decide what follows from them: see [`crate::engine::stop`].
+//! Owns how each kind of rule is checked, and the messages about it. The messages are for the agent: short, exact, and
+//! with what to do. Does not decide what follows from them: see [`crate::engine::stop`].
 //!
 //! # Invariants
-//! - Whatever a rule meets, there is a result. What cannot be judged has not passed.
-//! - No file outside the project is looked at, and none that is larger than its cap.
+//! - Every rule has a result, whatever happens. A rule that cannot be checked has not passed.
+//! - No file outside the project is read, and none above its size limit.
 
 mod coverage;
 mod files;
@@ -30,15 +30,14 @@ use crate::{
     },
 };
 
-/// How much of a command's output goes with the message: the agent can read the file for the rest.
+/// Bytes of a command's output in the message. The agent can read the rest in the file.
 const OUTPUT_SHOWN: usize = 4 * 1024;
-/// How much of a name, a command or a line is repeated in a message, in characters.
+/// Characters of a name, a command or a line in a message.
 const NAME_SHOWN: usize = 120;
 
-/// What holds, or what does not and what to do about it.
+/// What passed, or what failed and how to fix it.
 type RuleFinding = Result<String, String>;
 
-/// Checks a rule once.
 pub async fn check(
     job: RuleJob,
     place: &HookWorkspace,
@@ -55,7 +54,7 @@ pub async fn check(
     result
 }
 
-/// Checks what needs no process. A file that the system is slow to read holds nobody.
+/// Checks a rule that needs no process, on another thread. A slow disk cannot block the session.
 async fn look(job: RuleJob, place: &HookWorkspace, cancel: &CancellationToken) -> RuleCheckResult {
     let (root, timeout) = (place.cwd.clone(), job.rule.timeout);
     let too_late = async {
@@ -120,7 +119,7 @@ async fn command(
     RuleCheckResult { passed, end: Some(end), file, ..RuleCheckResult::not_judged(message) }
 }
 
-/// How a command ended, against how it should have.
+/// Compares a command's exit with the expected one.
 fn ended(end: &RunEnd, expected: i32, timeout: TimeSpan) -> String {
     match end {
         RunEnd::Exit(code) if *code == expected => format!("exit {code}"),
@@ -149,7 +148,7 @@ fn spec(job: &RuleJob, place: &HookWorkspace) -> Result<ProcessSpec, String> {
             .map_err(|why| barred(folder, &why, "make the folder"))?,
     };
     let about = HookCommandContext { point: "rule", hook: &job.rule.name, offered: OFFERED, facts: &job.facts };
-    // What is told of the session comes last: nothing that is configured hides it.
+    // The session's variables come last, so that configured ones cannot replace them.
     let env = env.iter().map(|(name, value)| (name.clone(), value.clone())).chain(about.environment(place)).collect();
     Ok(ProcessSpec {
         command: template::expand(command).map_err(|e| e.to_string())?,
@@ -162,7 +161,7 @@ fn spec(job: &RuleJob, place: &HookWorkspace) -> Result<ProcessSpec, String> {
     })
 }
 
-/// Why a file cannot be looked at, and what to do if it is not there.
+/// Why a file cannot be read, and what to do if it is missing.
 fn barred(path: &str, why: &OpenError, if_missing: &str) -> String {
     let path = shown(path);
     match why {
@@ -174,7 +173,7 @@ fn barred(path: &str, why: &OpenError, if_missing: &str) -> String {
     }
 }
 
-/// As much of a text as a message repeats: its first line, limited.
+/// The first line of a text, shortened for a message.
 fn shown(text: &str) -> String {
     let line = text.trim().lines().next().unwrap_or_default();
     let short = line.char_indices().nth(NAME_SHOWN).map_or(line, |(end, _)| &line[..end]);

@@ -1,39 +1,36 @@
-//! The branch that the work goes to.
+//! Finds the base branch.
 //!
 //! # Invariants
-//! - The config decides, otherwise the remote's current answer. Local information counts only if the remote gives no
-//!   answer, and then creel says which branch it took and why.
+//! - The config decides, otherwise the remote's current answer. Local information counts only if the remote does not
+//!   answer, and then creel prints which branch it chose and why.
 
 use std::time::{Duration, Instant};
 
 use super::{BuiltinError, program::ProgramRunner};
 use crate::{engine::hooks::verdict::RunEnd, hooks::builtin::quoting::named};
 
-/// How long the remote may take to name its default branch.
+/// How long the remote gets to report its default branch.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// The names that are tried if nothing else is known, in this order.
+/// The names to try if nothing else is known, in this order.
 const USUAL: [&str; 3] = ["main", "master", "trunk"];
 
-/// Whether the remote is asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum AskRemote {
     Yes,
-    /// Not over the network: local information has to be enough.
+    /// Without the network: local information has to be enough.
     No,
 }
 
-/// The branch that the work goes to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct BaseBranch {
     pub(super) name: String,
-    /// Why it is this one, where the remote should have said so and did not.
+    /// Why this branch was chosen, if the remote should have answered and did not.
     pub(super) note: Option<String>,
 }
 
-/// What the remote says about its default branch.
 enum RemoteHead {
     Branch(String),
-    /// Nothing, for this reason.
+    /// The reason why it is unknown.
     Unknown(String),
 }
 
@@ -65,14 +62,14 @@ impl BaseBranch {
     }
 }
 
-/// `main`, `master` or `trunk`, as a sentence needs it.
+/// `main`, `master` or `trunk`, for a sentence.
 fn usual(word: &str) -> String {
     let [first, second, third] = USUAL;
     format!("`{first}`, `{second}` {word} `{third}`")
 }
 
 async fn configured(runner: &ProgramRunner, wanted: &str, remote: Option<&str>) -> Result<String, BuiltinError> {
-    // `origin/main` is `main` on `origin`.
+    // `origin/main` means `main` on `origin`.
     let name = remote.and_then(|remote| wanted.strip_prefix(remote)?.strip_prefix('/')).unwrap_or(wanted);
     if is_branch_name(runner, name).await? {
         return Ok(name.to_owned());
@@ -106,7 +103,7 @@ async fn remote_head(runner: &ProgramRunner, remote: &str) -> Result<RemoteHead,
     }
 }
 
-/// The branch that is known here, and why it is this one.
+/// The base branch from local information, and the reason for it.
 async fn known_here(runner: &ProgramRunner, remote: Option<&str>) -> Result<Option<(String, String)>, BuiltinError> {
     if let Some(remote) = remote {
         let prefix = format!("refs/remotes/{remote}/");

@@ -1,7 +1,7 @@
-//! Where the work stands: the branch, where it goes to, and what is in the way.
+//! The state of the work: its branch, its base branch, and what blocks it.
 //!
 //! # Invariants
-//! - Looking changes nothing, but for a rebase of ours that a killed creel left behind: that is undone first.
+//! - It changes nothing, except that it first undoes a rebase that a killed creel left behind.
 
 use std::path::{Path, PathBuf};
 
@@ -20,36 +20,30 @@ use crate::{
     },
 };
 
-/// The work and where it goes to.
 #[derive(Debug, Clone)]
 pub(super) struct BranchStatus {
     pub(super) git_dir: PathBuf,
-    /// The branch that is checked out, without `refs/heads/`.
+    /// Without `refs/heads/`.
     pub(super) branch: String,
-    /// Its commit.
+    /// The commit of the branch.
     pub(super) head: String,
-    /// The branch that the work goes to.
     pub(super) base: String,
-    /// Where to, if not to this repository alone.
+    /// None if the work stays in this repository.
     pub(super) remote: Option<String>,
 }
 
-/// Whether there is something to submit.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SubmittableWork {
-    /// This many commits, and whether there are changes that are not committed.
     There {
         /// Commits that the base branch does not have.
         commits: usize,
-        /// Whether something is not committed.
         uncommitted: bool,
     },
     /// No commits and no changes.
     Nothing,
 }
 
-/// Whether there is something to submit, as far as this can be said without the network; an error is what is in the
-/// way.
+/// Whether there is something to submit, as far as local information shows. An error says what blocks it.
 pub async fn work_to_submit(folder: &Path, submission: &SubmissionFacts) -> Result<SubmittableWork, String> {
     let runner = undo_rebase::runner_in(folder);
     look(&runner, submission).await.map_err(|halt| halt.message)
@@ -72,7 +66,7 @@ async fn look(runner: &ProgramRunner, submission: &SubmissionFacts) -> Result<Su
 }
 
 impl BranchStatus {
-    /// Finds out for a hook, which prints why the base branch is what it is, where the remote did not say so.
+    /// For a hook: prints why this base branch was chosen, if the remote did not answer.
     pub(super) async fn of(worker: &mut BuiltinRun<'_>) -> Result<Self, BuiltinError> {
         let (standing, note) = Self::find(&worker.runner, worker.submission, AskRemote::Yes).await?;
         if let Some(note) = note {
@@ -81,13 +75,13 @@ impl BranchStatus {
         Ok(standing)
     }
 
-    /// The same for a hook that prints nothing but its result.
+    /// For a hook that prints only its result.
     pub(super) async fn silently(runner: &ProgramRunner, submission: &SubmissionFacts) -> Result<Self, BuiltinError> {
         Ok(Self::find(runner, submission, AskRemote::Yes).await?.0)
     }
 
-    /// Finds out, and refuses if something is in progress, or if there is no branch of its own. Also returns why the
-    /// base branch is what it is, if the user has to know that.
+    /// Fails if an operation is in progress, or if no branch is checked out. Also returns why the base branch was
+    /// chosen, if the user needs to know.
     async fn find(
         runner: &ProgramRunner,
         submission: &SubmissionFacts,
@@ -118,7 +112,7 @@ impl BranchStatus {
         Ok((Self { git_dir, branch, head, base, remote }, note))
     }
 
-    /// The base branch as it was last seen.
+    /// The base branch as last fetched.
     pub(super) fn base_ref(&self) -> String {
         match &self.remote {
             Some(remote) => format!("refs/remotes/{remote}/{}", self.base),
@@ -126,12 +120,12 @@ impl BranchStatus {
         }
     }
 
-    /// How a person calls the base branch: `origin/main`.
+    /// The base branch for the user: `origin/main`.
     pub(super) fn base_name(&self) -> String {
         self.remote.as_ref().map_or_else(|| self.base.clone(), |remote| format!("{remote}/{}", self.base))
     }
 
-    /// Refuses work on the base branch itself.
+    /// Fails if the work is on the base branch itself.
     pub(super) fn on_its_own_branch(&self, session: &str) -> Result<(), BuiltinError> {
         if self.branch != self.base {
             return Ok(());
@@ -150,7 +144,7 @@ impl BranchStatus {
         )))
     }
 
-    /// Refuses commits that no reviewer has seen.
+    /// Fails if the branch has moved since its review.
     pub(super) fn as_reviewed(&self, submission: &SubmissionFacts) -> Result<(), BuiltinError> {
         let Some(seen) = submission.reviewed.as_deref().filter(|seen| *seen != self.head) else { return Ok(()) };
         Err(BuiltinError::failed(format!(
@@ -163,7 +157,7 @@ impl BranchStatus {
         )))
     }
 
-    /// Gets the base branch from the remote, if there is one, and says at which commit it is.
+    /// Fetches the base branch if there is a remote, and returns its commit.
     pub(super) async fn fetch_base(&self, worker: &mut BuiltinRun<'_>) -> Result<String, BuiltinError> {
         if let Some(remote) = &self.remote {
             let refspec = format!("+refs/heads/{}:{}", self.base, self.base_ref());
@@ -192,7 +186,7 @@ impl BranchStatus {
         )
     }
 
-    /// Refuses where files that git knows have changes: they would be mixed up with what is done.
+    /// Fails if tracked files have changes, which would be mixed up with the work.
     pub(super) fn refuse_changes(&self, changes: &UncommittedChanges, what: &str) -> Result<(), BuiltinError> {
         if changes.tracked.is_empty() {
             return Ok(());
@@ -211,14 +205,14 @@ impl UncommittedChanges {
         self.tracked.is_empty() && self.untracked.is_empty()
     }
 
-    /// A sentence about what is left out, if something is.
+    /// A sentence about uncommitted files, if any.
     pub(super) fn left_out(&self) -> String {
         let all: Vec<String> = self.tracked.iter().chain(&self.untracked).cloned().collect();
         if all.is_empty() { String::new() } else { format!("; not committed and so not part of it: {}", some(&all)) }
     }
 }
 
-/// What an agent is told about changes that are in the way.
+/// The agent's prompt for uncommitted changes.
 pub(super) fn commit_prompt(branch: &str, changes: &UncommittedChanges) -> String {
     let all: Vec<String> = changes.tracked.iter().chain(&changes.untracked).cloned().collect();
     format!(
@@ -232,7 +226,7 @@ pub(super) fn commit_prompt(branch: &str, changes: &UncommittedChanges) -> Strin
     )
 }
 
-/// The remote that the branch follows, if it follows one.
+/// The remote that the current branch tracks, if any.
 async fn followed(runner: &ProgramRunner) -> Result<Option<String>, BuiltinError> {
     let branch = runner.git_says(&["branch", "--show-current"]).await?;
     let key = format!("branch.{}.remote", branch.trim());
@@ -240,7 +234,7 @@ async fn followed(runner: &ProgramRunner) -> Result<Option<String>, BuiltinError
     Ok(Some(said.trim().to_owned()).filter(|name| !name.is_empty() && !branch.trim().is_empty()))
 }
 
-/// The remote that is meant; none if the repository has none.
+/// The remote to use. None if the repository has none.
 async fn remote(runner: &ProgramRunner, wanted: Option<&str>) -> Result<Option<String>, BuiltinError> {
     let said = runner.git_says(&["remote"]).await?;
     let all: Vec<&str> = said.lines().collect();

@@ -1,7 +1,7 @@
-//! What a built-in hook works with: its errand, its programs, and the screen.
+//! What a built-in hook works with: its job, its programs and its output.
 //!
 //! # Invariants
-//! - What changes something, or talks to the network, is shown: the command, and what it prints.
+//! - Commands that change something or use the network are shown, with their output.
 
 use std::time::{Duration, Instant};
 
@@ -20,7 +20,6 @@ use crate::{
     process::run::{OutputStream, ProcessObserver as _},
 };
 
-/// One built-in hook at work.
 pub(super) struct BuiltinRun<'a> {
     pub(super) errand: BuiltinJob<'a>,
     pub(super) submission: &'a SubmissionFacts,
@@ -46,13 +45,13 @@ impl<'a> BuiltinRun<'a> {
         Self { errand, submission, runner, output }
     }
 
-    /// Runs a program that is shown.
+    /// Runs a program, and shows its command line and output.
     pub(super) async fn show(&mut self, call: &ProgramCall) -> Result<ProgramResult, BuiltinError> {
         self.print(&format!("$ {}\n", call.line()));
         self.pass_on(call).await
     }
 
-    /// The same, with nothing but what it prints.
+    /// Runs a program, and shows its output only.
     pub(super) async fn pass_on(&mut self, call: &ProgramCall) -> Result<ProgramResult, BuiltinError> {
         self.runner.run(call, Some(&mut self.output)).await
     }
@@ -61,7 +60,7 @@ impl<'a> BuiltinRun<'a> {
         self.output.output(OutputStream::Stdout, text.as_bytes());
     }
 
-    /// Runs a command line of the person's own.
+    /// Runs the user's own command line.
     pub(super) async fn show_line(
         &mut self,
         line: &str,
@@ -71,7 +70,7 @@ impl<'a> BuiltinRun<'a> {
         self.runner.run_line(line, env, &mut self.output).await
     }
 
-    /// Says how it ended: a failure where complaints go.
+    /// Prints the outcome: a failure to standard error.
     pub(super) fn say(&mut self, outcome: &BuiltinOutcome) {
         let stream = match outcome.status {
             BuiltinStatus::Success | BuiltinStatus::Skip => OutputStream::Stdout,

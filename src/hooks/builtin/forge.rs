@@ -1,13 +1,13 @@
-//! Pull requests, by the words of `gh`.
+//! Pull requests through `gh`.
 //!
-//! Owns how `gh` is asked and what its answers mean. Does not decide when something is made or merged.
+//! Owns the calls of `gh` and the meaning of its answers. Does not decide when to create or merge a pull request.
 //!
-//! A pull request is looked for by the name of its branch in a list, not by `gh pr view BRANCH`: that takes the branch `12`
-//! for the number of a pull request, and finds those of others whose branch has the same name.
+//! It finds a pull request by its branch in a list, not with `gh pr view BRANCH`: that would treat the branch `12` as
+//! the number of a pull request, and also find those of forks whose branch has the same name.
 //!
 //! # Invariants
-//! - A value that is not ours stands behind `--option=`, so that it cannot be taken for an option.
-//! - A pull request from another repository, or to another branch, is never taken for ours.
+//! - A foreign value follows `--option=`, so that it cannot look like an option.
+//! - A pull request from another repository, or to another branch, is never used.
 
 use serde::Deserialize;
 
@@ -23,17 +23,17 @@ use crate::hooks::builtin::{
 const FIELDS: &str =
     "number,url,state,headRefOid,baseRefName,isDraft,body,isCrossRepository,mergeable,reviewDecision,mergeCommit";
 
-/// A pull request as `gh` tells it.
+/// A pull request in the JSON of `gh`.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct PullRequest {
     pub(super) number: u64,
     pub(super) url: String,
     pub(super) state: PullRequestState,
-    /// The commit that it wants to be merged.
+    /// The commit to merge.
     #[serde(default, rename = "headRefOid")]
     pub(super) head: String,
-    /// The branch that it wants to be merged into, where that is told.
+    /// The branch to merge into, if `gh` reports it.
     #[serde(default, rename = "baseRefName")]
     base: Option<String>,
     #[serde(default)]
@@ -52,25 +52,20 @@ pub(super) struct PullRequest {
     pub(super) merge_commit: Option<MergeCommit>,
 }
 
-/// What became of a pull request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "UPPERCASE")]
 pub(super) enum PullRequestState {
-    /// It waits.
     Open,
-    /// It is in the base branch.
     Merged,
-    /// Somebody turned it down.
+    /// Closed without a merge.
     Closed,
 }
 
-/// The commit by which it was merged.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 pub(super) struct MergeCommit {
     pub(super) oid: String,
 }
 
-/// One check of a pull request.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 pub(super) struct PullRequestCheck {
     pub(super) name: String,
@@ -90,24 +85,22 @@ impl PullRequestCheck {
     }
 }
 
-/// Whether the forge knows the repository.
 pub(super) enum ForgeLookup {
-    /// The pull request of the branch that counts, if there is one.
+    /// The pull request of the branch, if any.
     Known(Option<Box<PullRequest>>),
-    /// It is in no forge that `gh` knows.
+    /// The repository is in no forge that `gh` knows.
     NoForge,
-    /// It could not be asked.
+    /// The request failed.
     Failed(ProgramResult),
 }
 
-/// A call of `gh`.
 pub(super) fn call(args: &[&str]) -> ProgramCall {
     ProgramCall::new("gh", args)
 }
 
 impl ProgramRunner {
-    /// The pull request of this branch: one that is open, else the one that ended with exactly this commit. One that is
-    /// open and goes elsewhere is in the way.
+    /// The pull request of this branch: an open one, otherwise the one that ended with exactly this commit. An open one
+    /// to another branch is an error.
     pub(super) async fn pull_request(&self, standing: &BranchStatus) -> Result<ForgeLookup, BuiltinError> {
         let (head, fields) = (format!("--head={}", standing.branch), format!("--json={FIELDS}"));
         let ran = self.run(&call(&["pr", "list", &head, "--state=all", "--limit=50", &fields]), None).await?;
@@ -130,18 +123,17 @@ impl ProgramRunner {
         }
     }
 
-    /// A pull request as it is now.
     pub(super) async fn look_at(&self, number: u64) -> Result<PullRequest, BuiltinError> {
         let fields = format!("--json={FIELDS}");
         let ran = self.run(&call(&["pr", "view", &number.to_string(), &fields]), None).await?;
         if ran.ok() { read(&ran.stdout, "gh pr view") } else { Err(trouble("gh pr view", &ran)) }
     }
 
-    /// The checks of a pull request. That there are none is an answer; no answer is a failure.
+    /// The checks of a pull request. An empty list is valid; no answer is an error.
     pub(super) async fn checks(&self, number: u64) -> Result<Vec<PullRequestCheck>, BuiltinError> {
         let ran = self.run(&call(&["pr", "checks", &number.to_string(), "--json=name,bucket,link"]), None).await?;
         if ran.stdout.trim_start().starts_with('[') {
-            // It says with its exit code what the list says better.
+            // The list is more precise than the exit code.
             return read(&ran.stdout, "gh pr checks");
         }
         if ran.stderr.contains("no checks reported") {
@@ -150,7 +142,7 @@ impl ProgramRunner {
         Err(trouble("gh pr checks", &ran))
     }
 
-    /// How the repository wants pull requests to be merged.
+    /// The repository's default merge method.
     pub(super) async fn merge_method(&self) -> Result<&'static str, BuiltinError> {
         let ran = self.run(&call(&["repo", "view", "--json=viewerDefaultMergeMethod"]), None).await?;
         let said: serde_json::Value = serde_json::from_str(&ran.stdout).unwrap_or_default();
@@ -168,7 +160,8 @@ impl PullRequest {
     }
 }
 
-/// Its checks would be those of another branch, and to merge it would bring the work there.
+/// The error for a pull request to another branch. Its checks would be for that branch, and a merge would bring the
+/// work there.
 fn elsewhere(standing: &BranchStatus, pull: &PullRequest) -> BuiltinError {
     let (to, base) = (named(pull.base.as_deref().unwrap_or_default()), named(&standing.base));
     BuiltinError::failed(format!(
@@ -179,7 +172,7 @@ fn elsewhere(standing: &BranchStatus, pull: &PullRequest) -> BuiltinError {
     ))
 }
 
-/// Why `gh` could not do something, and what to do.
+/// Why `gh` failed, and what to do.
 pub(super) fn trouble(what: &str, ran: &ProgramResult) -> BuiltinError {
     let advice = match () {
         () if ran.code == 4 || ran.stderr.contains("auth login") => "log in with `gh auth login`",
@@ -194,7 +187,7 @@ fn read<T: for<'a> Deserialize<'a>>(text: &str, what: &str) -> Result<T, Builtin
         .map_err(|error| BuiltinError::failed(format!("`{what}` answers in an unknown way ({error}): update `gh`")))
 }
 
-/// The last address in what was printed.
+/// The last URL in a text.
 pub(super) fn address(text: &str) -> Option<String> {
     let is_address = |word: &&str| word.starts_with("https://") || word.starts_with("http://");
     text.split_whitespace().rfind(is_address).map(str::to_owned)

@@ -1,10 +1,10 @@
-//! What git is asked, and what it answers.
+//! Calls git and parses its answers.
 //!
-//! Owns the words of git. Does not decide what follows from an answer.
+//! Does not decide what follows from an answer.
 //!
 //! # Invariants
-//! - References are named in full (`refs/heads/…`), commits by their hash: no name can be taken for an option, or for
-//!   something else.
+//! - References are full names (`refs/heads/…`) and commits are hashes, so no name can look like an option or be
+//!   ambiguous.
 
 use std::path::{Path, PathBuf};
 
@@ -13,10 +13,10 @@ use super::{
     program::{ProgramCall, ProgramResult, ProgramRunner},
 };
 
-/// What every call begins with: a person's settings must not colour answers.
+/// The first arguments of every call: the user's settings must not colour the output.
 const FIRST: [&str; 3] = ["--no-pager", "-c", "color.ui=false"];
 
-/// What is in progress in a work tree, as the files in git's folder tell.
+/// Files in git's folder, and the operation in progress that each indicates.
 const OPERATIONS: [(&str, &str); 6] = [
     ("rebase-merge", "a rebase"),
     ("rebase-apply", "a rebase"),
@@ -26,39 +26,35 @@ const OPERATIONS: [(&str, &str); 6] = [
     ("BISECT_LOG", "a bisect"),
 ];
 
-/// What is not committed.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct UncommittedChanges {
-    /// Files that git knows.
     pub(super) tracked: Vec<String>,
-    /// Files that it does not.
     pub(super) untracked: Vec<String>,
 }
 
-/// A call of git.
 pub(super) fn call(args: &[&str]) -> ProgramCall {
     let all: Vec<&str> = FIRST.iter().chain(args).copied().collect();
     ProgramCall { unshown: FIRST.len(), ..ProgramCall::new("git", &all) }
 }
 
-/// What is in progress in the work tree of this git folder.
+/// The operation in progress in the work tree of this git folder.
 pub(super) fn in_progress(git_dir: &Path) -> Option<&'static str> {
     OPERATIONS.iter().find(|(file, _)| git_dir.join(file).exists()).map(|(_, what)| *what)
 }
 
 impl ProgramRunner {
-    /// Asks git something, whatever the answer is.
+    /// Any exit code is fine.
     pub(super) async fn git(&self, args: &[&str]) -> Result<ProgramResult, BuiltinError> {
         self.run(&call(args), None).await
     }
 
-    /// Asks git something that it must be able to answer.
+    /// A failure of git is an error.
     pub(super) async fn git_says(&self, args: &[&str]) -> Result<String, BuiltinError> {
         let ran = self.git(args).await?;
         if ran.ok() { Ok(ran.answer().to_owned()) } else { Err(failed(args, &ran)) }
     }
 
-    /// The git folder of the work tree; its own one, where the repository has several.
+    /// The git folder of this work tree, which is not the shared one of a repository with several.
     pub(super) async fn git_dir(&self) -> Result<PathBuf, BuiltinError> {
         let ran = self.git(&["rev-parse", "--is-inside-work-tree", "--absolute-git-dir"]).await?;
         match ran.answer().split_once('\n') {
@@ -75,24 +71,24 @@ impl ProgramRunner {
         }
     }
 
-    /// The branch that is checked out; none if it is a single commit.
+    /// The branch that is checked out. None for a detached HEAD.
     pub(super) async fn branch(&self) -> Result<Option<String>, BuiltinError> {
         let ran = self.git(&["symbolic-ref", "-q", "HEAD"]).await?;
         Ok(ran.answer().strip_prefix("refs/heads/").filter(|_| ran.ok()).map(str::to_owned))
     }
 
-    /// The commit that something stands for.
+    /// Resolves a reference to its commit.
     pub(super) async fn commit(&self, what: &str) -> Result<Option<String>, BuiltinError> {
         let ran = self.git(&["rev-parse", "--verify", "--quiet", &format!("{what}^{{commit}}")]).await?;
         Ok(ran.ok().then(|| ran.answer().to_owned()))
     }
 
-    /// Whether all of a commit's history is part of another's.
+    /// Whether `earlier` is an ancestor of `later`.
     pub(super) async fn contains(&self, later: &str, earlier: &str) -> Result<bool, BuiltinError> {
         Ok(self.git(&["merge-base", "--is-ancestor", earlier, later]).await?.ok())
     }
 
-    /// How many commits are in one history and not in the other.
+    /// How many commits `commit` has that `of` does not.
     pub(super) async fn ahead(&self, of: &str, commit: &str) -> Result<usize, BuiltinError> {
         let said = self.git_says(&["rev-list", "--count", commit, &format!("^{of}"), "--"]).await?;
         said.parse().map_err(|_| BuiltinError::failed(format!("git counts commits in an unknown way: {said}")))
@@ -102,20 +98,20 @@ impl ProgramRunner {
         Ok(changes(&self.git_says(&["status", "--porcelain=v1", "-z", "--untracked-files=normal"]).await?))
     }
 
-    /// Files that a rebase or merge left with conflicts.
+    /// The files with conflicts.
     pub(super) async fn unmerged(&self) -> Result<Vec<String>, BuiltinError> {
         let said = self.git_says(&["diff", "--name-only", "--diff-filter=U", "-z"]).await?;
         Ok(said.split('\0').filter(|name| !name.is_empty()).map(str::to_owned).collect())
     }
 }
 
-/// What to say of a call that should not have failed.
+/// The error for a call that should not have failed.
 pub(super) fn failed(args: &[&str], ran: &ProgramResult) -> BuiltinError {
     let verb = args.first().copied().unwrap_or_default();
     BuiltinError::failed(format!("`git {verb}` failed (exit {}): {}", ran.code, ran.complaint()))
 }
 
-/// Reads `git status -z`: two letters, a space, the name; a renamed one is followed by its old name.
+/// Parses `git status -z`: two letters, a space, the name. For a rename, the old name follows.
 fn changes(status: &str) -> UncommittedChanges {
     let mut found = UncommittedChanges::default();
     let mut entries = status.split('\0');

@@ -1,12 +1,12 @@
-//! A merge without a forge: a merge commit that is made without any work tree, and then pushed.
+//! A merge without a forge: creates a merge commit without a work tree, then pushes it.
 //!
-//! `git merge-tree` merges in the object store alone. A temporary work tree would do, too, but has to be filled with all
-//! files of the project, and is left behind by a kill. This way there is nothing to clean up: until the one step that moves
-//! the base branch, nothing has changed but for objects that nobody refers to.
+//! `git merge-tree` merges in the object store alone. A temporary work tree would need all files of the project, and a
+//! kill would leave it behind. This way there is nothing to clean up: until the single step that moves the base branch,
+//! only unreferenced objects are added.
 //!
 //! # Invariants
 //! - The base branch moves forward or not at all: nothing is forced.
-//! - A checkout of the base branch is only moved along where it has no changes, by git's own fast-forward.
+//! - A checkout of the base branch is updated only if it has no changes, with git's own fast-forward.
 
 use std::path::PathBuf;
 
@@ -33,7 +33,7 @@ pub(super) async fn run(worker: &mut BuiltinRun<'_>, standing: &BranchStatus) ->
     Ok(BuiltinSuccess { merged: Some(commit), ..done })
 }
 
-/// The files as they are when both are merged.
+/// The tree of the merge.
 async fn merged_tree(runner: &ProgramRunner, standing: &BranchStatus, base: &str) -> Result<String, BuiltinError> {
     let args = ["merge-tree", "--write-tree", "--name-only", "--no-messages", "-z", base, &standing.head];
     let ran = runner.git(&args).await?;
@@ -53,7 +53,7 @@ async fn merged_tree(runner: &ProgramRunner, standing: &BranchStatus, base: &str
     }
 }
 
-/// What an agent is told about a merge with conflicts.
+/// The agent's prompt for a merge with conflicts.
 pub(super) fn prompt(standing: &BranchStatus, conflicts: &[String]) -> String {
     let base = standing.base_name();
     let which = if conflicts.is_empty() { String::new() } else { format!(" in:\n{}", files(conflicts)) };
@@ -74,7 +74,7 @@ pub(super) fn prompt(standing: &BranchStatus, conflicts: &[String]) -> String {
     )
 }
 
-/// A merge commit that nothing refers to yet.
+/// Creates an unreferenced merge commit.
 async fn commit(
     runner: &ProgramRunner,
     standing: &BranchStatus,
@@ -114,7 +114,7 @@ async fn push_base(
     )))
 }
 
-/// Where there is no remote, the branch of this repository is what counts.
+/// Without a remote, moves the local base branch.
 async fn move_base(
     worker: &mut BuiltinRun<'_>,
     standing: &BranchStatus,
@@ -141,7 +141,7 @@ async fn move_base(
     if ran.ok() { Ok(()) } else { Err(git::failed(&["merge"], &ran)) }
 }
 
-/// The folder in which a branch is checked out, if there is one.
+/// The folder in which a branch is checked out, if any.
 async fn checked_out(runner: &ProgramRunner, reference: &str) -> Result<Option<PathBuf>, BuiltinError> {
     let said = runner.git_says(&["worktree", "list", "--porcelain", "-z"]).await?;
     let is_there = |tree: &&str| tree.split('\0').any(|line| line.strip_prefix("branch ") == Some(reference));

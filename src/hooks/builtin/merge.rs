@@ -1,11 +1,11 @@
-//! `merge_pr`: brings the work into the base branch.
+//! `merge_pr`: merges the work into the base branch.
 //!
-//! On a forge by its pull request, and only by that; without a forge by a merge of our own, see [`super::local_merge`]. A repair
+//! On a forge, only through its pull request; without a forge with a local merge, see [`super::local_merge`]. A repair
 //! that the agent made meanwhile is pushed to the pull request first, see [`super::repair`].
 //!
 //! # Invariants
-//! - Nothing is merged past a check that failed or still runs, or that could not be asked for.
-//! - What is merged is the commit that is here, and no other; after a review, the one that was reviewed.
+//! - Nothing is merged while a check has failed, still runs, or cannot be read.
+//! - Only the local commit is merged; after a review, only the reviewed one.
 
 use super::{
     BuiltinError, BuiltinSuccess,
@@ -20,13 +20,9 @@ use crate::hooks::builtin::{
     quoting::{named, quoted},
 };
 
-/// What a forge says about the branch.
 enum ForgeState {
-    /// It has a pull request.
     PullRequest(Box<PullRequest>),
-    /// It has none.
     Unsubmitted,
-    /// There is no forge.
     NoForge,
 }
 
@@ -55,7 +51,7 @@ pub(super) async fn run(worker: &mut BuiltinRun<'_>) -> Result<BuiltinSuccess, B
 async fn on_forge(runner: &ProgramRunner, standing: &BranchStatus) -> Result<ForgeState, BuiltinError> {
     let Some(remote) = &standing.remote else { return Ok(ForgeState::NoForge) };
     let url = runner.git(&["remote", "get-url", remote]).await?.answer().to_owned();
-    // A pull request there could have checks that we do not see.
+    // A pull request there could have checks that creel cannot see.
     let unseen = |why: &str| {
         let remote = named(remote);
         match FORGES.into_iter().find(|forge| url.contains(forge) && !is_a_folder(&url)) {
@@ -82,13 +78,13 @@ async fn on_forge(runner: &ProgramRunner, standing: &BranchStatus) -> Result<For
     }
 }
 
-/// What `gh` knows.
+/// The forge that `gh` supports.
 const GITHUB: &str = "github";
-/// What the address of a remote on a forge contains. A forge under any other name is taken for a plain git server.
+/// Parts of the URLs of known forges. A forge with any other name counts as a plain git server.
 const FORGES: [&str; 9] =
     [GITHUB, "gitlab", "bitbucket", "codeberg", "gitea", "forgejo", "sr.ht", "dev.azure.com", "visualstudio.com"];
 
-/// Whether a remote is a folder of this machine.
+/// Whether a remote is a folder on this machine.
 fn is_a_folder(url: &str) -> bool {
     url.starts_with("file://") || url.starts_with(['/', '.'])
 }
@@ -138,7 +134,7 @@ fn merged(pull: &PullRequest, done: BuiltinSuccess) -> BuiltinSuccess {
     BuiltinSuccess { pull_request: Some(pull.url.clone()), merged, ..done }
 }
 
-/// What speaks against merging, checks aside.
+/// Reasons not to merge, other than checks.
 fn refuse(standing: &BranchStatus, pull: &PullRequest) -> Result<(), BuiltinError> {
     let url = &pull.url;
     if pull.is_draft {

@@ -1,10 +1,10 @@
-//! Programs that the built-in hooks use: git, the forge's command, what runs tests.
+//! Runs the programs that built-in hooks use: git, the forge's command, test runners.
 //!
-//! Owns the environment in which they run, and what is kept of what they print.
+//! Owns their environment, and how much of their output is stored.
 //!
 //! # Invariants
-//! - None of them can ask a person: not by a terminal, not by an editor.
-//! - None of them hears of a repository but the one of the folder in which it runs.
+//! - None of them can prompt the user, neither on a terminal nor in an editor.
+//! - Each of them uses only the repository of the folder in which it runs.
 
 use std::{
     env,
@@ -26,15 +26,15 @@ use crate::{
     },
 };
 
-/// How much of what a program answers is read.
+/// Bytes of standard output that are stored.
 const ANSWER: usize = 4 * 1024 * 1024;
-/// How much of its end is kept.
+/// Bytes at the end of the output that are stored.
 const TAIL: usize = 8 * 1024;
-/// How long cleaning up may take.
+/// Time limit for cleaning up.
 const TIDYING: Duration = Duration::from_secs(30);
 
-/// What points git to another repository, lends it a terminal, or makes a program draw where nobody looks. Set for
-/// instance where creel was started from a hook of git.
+/// Variables that point git to another repository, give it a terminal, or force colours. They are set, for
+/// example, if a git hook started creel.
 const UNSET: &[&str] = &[
     "GIT_DIR",
     "GIT_WORK_TREE",
@@ -60,56 +60,52 @@ const QUIET: &[(&str, &str)] = &[
     ("GIT_SEQUENCE_EDITOR", "true"),
     ("GIT_MERGE_AUTOEDIT", "no"),
     ("GIT_OPTIONAL_LOCKS", "0"),
-    // Commits and files as they are pushed, and not as a repository wants them to look here.
+    // Use commits and files as they will be pushed, without local replacements.
     ("GIT_NO_REPLACE_OBJECTS", "1"),
-    // A file that cannot be: about any that it can open, git has a warning.
+    // A path that cannot exist, because git warns about any graft file that it can open.
     ("GIT_GRAFT_FILE", "/dev/null/none"),
-    // ssh asks on the terminal, whoever holds it, unless it has a program that asks.
+    // Without an askpass program, ssh would prompt on the terminal, even if another program uses it.
     ("SSH_ASKPASS_REQUIRE", "force"),
     ("GH_PROMPT_DISABLED", "1"),
     ("GH_NO_UPDATE_NOTIFIER", "1"),
     ("NO_COLOR", "1"),
 ];
 
-/// Where programs run, and how long.
 #[derive(Debug, Clone)]
 pub(super) struct ProgramRunner {
     pub(super) cwd: PathBuf,
-    /// On top of our own environment.
+    /// Added to creel's own environment.
     pub(super) env: Vec<(String, String)>,
     pub(super) mark: String,
     pub(super) cancel: CancellationToken,
     pub(super) deadline: Option<Instant>,
 }
 
-/// One program with its arguments.
 #[derive(Debug, Clone, Default)]
 pub(super) struct ProgramCall {
     pub(super) program: String,
     pub(super) args: Vec<String>,
     pub(super) stdin: Vec<u8>,
-    /// Arguments at the front that are not shown.
+    /// How many arguments at the front are not shown.
     pub(super) unshown: usize,
     pub(super) setting: ProgramEnvironment,
 }
 
-/// In which environment a program runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) enum ProgramEnvironment {
-    /// One in which it cannot ask, and says what can be read.
+    /// Cannot prompt, and prints output that creel can parse.
     #[default]
     Quiet,
-    /// The person's own.
+    /// The user's own.
     Own,
 }
 
-/// What came of it.
 #[derive(Debug, Clone, Default)]
 pub(super) struct ProgramResult {
     pub(super) code: i32,
     pub(super) stdout: String,
     pub(super) stderr: String,
-    /// The end of both, in the order in which it came.
+    /// The end of both streams, in order of arrival.
     pub(super) tail: String,
 }
 
@@ -119,13 +115,13 @@ impl ProgramCall {
         Self { program: program.to_owned(), args, ..Self::default() }
     }
 
-    /// As a person would type it.
+    /// As the user would type it.
     pub(super) fn line(&self) -> String {
         let args = self.args.iter().skip(self.unshown).map(|arg| quoting::quoted(arg));
         std::iter::once(quoting::quoted(&self.program)).chain(args).collect::<Vec<_>>().join(" ")
     }
 
-    /// What it is called in a sentence: `git fetch`.
+    /// The name for a message: `git fetch`.
     fn name(&self) -> String {
         let verb = self.args.get(self.unshown).filter(|arg| !arg.starts_with('-'));
         verb.map_or_else(|| self.program.clone(), |verb| format!("{} {verb}", self.program))
@@ -137,7 +133,7 @@ impl ProgramResult {
         self.code == 0
     }
 
-    /// Its answer, without the line end.
+    /// Standard output without the final newline.
     pub(super) fn answer(&self) -> &str {
         self.stdout.trim_end_matches('\n')
     }
@@ -149,13 +145,13 @@ impl ProgramResult {
 }
 
 impl ProgramRunner {
-    /// The same for what has to be done whatever happened: it cannot be cancelled, and has time of its own.
+    /// For cleanup, which must run in any case: it cannot be cancelled and has its own time limit.
     pub(super) fn for_tidying(&self) -> Self {
         let deadline = Some(Instant::now() + TIDYING);
         Self { cancel: CancellationToken::new(), deadline, ..self.clone() }
     }
 
-    /// Runs a program without a shell, for its answer.
+    /// Runs a program without a shell.
     pub(super) async fn run(
         &self,
         call: &ProgramCall,
@@ -179,7 +175,7 @@ impl ProgramRunner {
         ear.ran(end, &call.name())
     }
 
-    /// Runs a command line of the person's own, as any command hook.
+    /// Runs the user's own command line, like a command hook.
     pub(super) async fn run_line(
         &self,
         line: &str,
@@ -200,7 +196,7 @@ impl ProgramRunner {
         ear.ran(end, &quoting::named(line))
     }
 
-    /// Waits a moment, unless the hook is cancelled. False if the hook's time would be over by then.
+    /// Waits, unless the hook is cancelled. Returns false if the hook would time out.
     pub(super) async fn pause(&self, pause: Duration) -> Result<bool, BuiltinError> {
         if self.left().is_some_and(|left| left < pause * 2) {
             return Ok(false);
@@ -211,7 +207,6 @@ impl ProgramRunner {
         }
     }
 
-    /// Whether there is such a program.
     pub(super) fn finds(&self, program: &str) -> bool {
         let given = self.env.iter().rev().find(|(name, _)| name == "PATH").map(|(_, value)| value.into());
         let path = given.or_else(|| env::var_os("PATH")).unwrap_or_default();
@@ -233,7 +228,7 @@ impl ProgramRunner {
     }
 }
 
-/// Keeps what a program prints, and passes it on if somebody looks.
+/// Stores a program's output, and forwards it if there is an observer.
 struct ProgramObserver<'a> {
     watch: Option<&'a mut dyn ProcessObserver>,
     stdout: Vec<u8>,
@@ -251,7 +246,7 @@ impl<'a> ProgramObserver<'a> {
         let halt = |end, message| Err(BuiltinError { end, message, remediation: None, printed: printed.clone() });
         let code = match end {
             ProcessEnd::Exit(code) => code,
-            // As a shell says it.
+            // Like a shell.
             ProcessEnd::Signal(signal) => 128 + signal,
             ProcessEnd::TimedOut => return halt(RunEnd::TimedOut, format!("`{name}` did not end in time")),
             ProcessEnd::Cancelled => return halt(RunEnd::Cut, format!("`{name}` was cancelled")),
@@ -267,7 +262,7 @@ impl<'a> ProgramObserver<'a> {
 }
 
 impl ProcessObserver for ProgramObserver<'_> {
-    /// What nobody looks at is over in a moment and not worth a record; it is found by its mark all the same.
+    /// A program without an observer is short and is not recorded. creel still finds it by its mark.
     fn started(&mut self, group: ProcessGroup) {
         if let Some(watch) = &mut self.watch {
             watch.started(group);

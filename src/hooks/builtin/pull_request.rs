@@ -1,8 +1,8 @@
-//! `create_pr`: pushes the branch and asks for it to be merged.
+//! `create_pr`: pushes the branch and opens a pull request.
 //!
 //! # Invariants
-//! - A branch has one pull request: one that is there is brought up to date, not doubled.
-//! - What people wrote into a pull request stays: only what stands between our two marks is replaced.
+//! - A branch has one pull request: an existing one is updated, not duplicated.
+//! - Text that people wrote into a pull request stays: only the part between creel's two marks is replaced.
 
 use std::{io::Write as _, path::PathBuf};
 
@@ -22,9 +22,9 @@ use crate::{
     process::{environment::for_variable, output::create},
 };
 
-/// Between these lines the text is ours.
+/// The text between these lines is creel's.
 const MARKS: (&str, &str) = ("<!-- creel: begin -->", "<!-- creel: end -->");
-/// How much text forges take.
+/// The longest body in bytes. Forges refuse longer ones.
 const BODY: usize = 60_000;
 
 pub(super) async fn run(worker: &mut BuiltinRun<'_>) -> Result<BuiltinSuccess, BuiltinError> {
@@ -70,7 +70,7 @@ async fn by_gh(
              the command of another forge",
         ));
     }
-    // Before anything is pushed: whoever is not logged in hears of it now.
+    // Check before anything is pushed, so that a missing login is reported first.
     let there = existing(&worker.runner, standing, remote).await?;
     if let Some(pull) = there.as_ref().filter(|pull| pull.state == PullRequestState::Merged) {
         let done = BuiltinSuccess::skip(format!("{} is merged already", pull.url));
@@ -92,7 +92,7 @@ async fn by_gh(
             ..BuiltinSuccess::success(format!("{pushed}; opened {shown}"))
         });
     }
-    // Somebody may have been faster.
+    // Another process can have created one in the meantime.
     match existing(&worker.runner, standing, remote).await? {
         Some(pull) if pull.state == PullRequestState::Open => update(worker, text, &pull, &pushed).await,
         Some(_) | None => Err(forge::trouble("gh pr create", &ran).and(&pushed)),
@@ -133,7 +133,7 @@ async fn update(
     Ok(BuiltinSuccess { pull_request: Some(pull.url.clone()), ..done })
 }
 
-/// A command of the person's own: it is told everything in variables, and prints the address.
+/// Runs the user's own command. It gets everything in variables and prints the URL.
 async fn by_command(
     worker: &mut BuiltinRun<'_>,
     standing: &BranchStatus,
@@ -170,14 +170,13 @@ async fn by_command(
     })
 }
 
-/// What the pull request says.
 struct PullRequestText {
     title: String,
     body: String,
 }
 
 impl PullRequestText {
-    /// What was given; else what the task and the commits say.
+    /// The given text, otherwise one from the task and the commits.
     async fn of(
         runner: &ProgramRunner,
         submission: &SubmissionFacts,
@@ -203,7 +202,7 @@ impl PullRequestText {
     }
 }
 
-/// Into a file of the session, only for the owner.
+/// Writes the body to a file of the session, readable by the owner only.
 fn write(worker: &BuiltinRun<'_>, body: &str) -> Result<PathBuf, BuiltinError> {
     let (job, place) = (worker.errand.job, worker.errand.place);
     let path = place.session_dir.join(format!("outputs/run-{}.pull-request.md", job.run));
@@ -220,7 +219,7 @@ fn limited(mut body: String) -> String {
     body
 }
 
-/// A text with our part in it replaced, or put at its end.
+/// Replaces creel's part of a text, or appends it.
 fn replaced(text: &str, ours: &str) -> String {
     let begin = text.find(MARKS.0);
     let end = text.rfind(MARKS.1).map(|at| at + MARKS.1.len());

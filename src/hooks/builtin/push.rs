@@ -1,8 +1,8 @@
-//! Brings the branch to the remote.
+//! Pushes the branch to the remote.
 //!
 //! # Invariants
-//! - Nothing is forced, but for one case: the branch was rebased here, and what the remote has is what this branch once was.
-//!   Then the remote's commit is named, so that one that came since is not lost.
+//! - Nothing is forced, with one exception: the branch was rebased here, and the remote has an earlier state of it.
+//!   Then the push names the remote's expected commit, so that a newer one is not lost.
 
 use super::{
     BuiltinError, git,
@@ -15,10 +15,10 @@ use crate::hooks::builtin::{
     undo_rebase,
 };
 
-/// How far back a branch's past is looked through.
+/// How far back to search a branch's reflog.
 const PAST: &str = "--max-count=2000";
 
-/// Pushes the commit that the branch is at; says what was done.
+/// Pushes the current commit of the branch. Returns a message about it.
 pub(super) async fn push(
     worker: &mut BuiltinRun<'_>,
     standing: &BranchStatus,
@@ -48,7 +48,7 @@ pub(super) async fn push(
     Ok(format!("{branch} was pushed to {}{over}", named(remote)))
 }
 
-/// The commit that the remote has for a branch.
+/// The remote's commit for a branch.
 async fn tip(runner: &ProgramRunner, remote: &str, target: &str) -> Result<Option<String>, BuiltinError> {
     let ran = runner.git(&["ls-remote", "--", remote, target]).await?;
     if !ran.ok() {
@@ -63,10 +63,10 @@ async fn tip(runner: &ProgramRunner, remote: &str, target: &str) -> Result<Optio
     Ok(lines.find(|(_, name)| *name == target).map(|(commit, _)| commit.to_owned()))
 }
 
-/// What a branch's log says of steps that throw nothing away. Anything else, known or not, may.
+/// Reflog actions that discard no commits. Any other action might.
 const KEEPING: &[&str] = &["commit", "rebase", "pull", "cherry-pick", "merge", "revert", "am"];
 
-/// Whether the branch was at this commit and was rebased since, with nothing thrown away on the way.
+/// Whether the branch was at this commit and was rebased since, without discarding commits.
 async fn rebased_since(runner: &ProgramRunner, target: &str, tip: &str) -> Result<bool, BuiltinError> {
     let ran = runner.git(&["reflog", "show", "--format=%H %gs", PAST, target, "--"]).await?;
     let mut rebased = false;
@@ -74,7 +74,7 @@ async fn rebased_since(runner: &ProgramRunner, target: &str, tip: &str) -> Resul
         if commit == tip {
             return Ok(rebased);
         }
-        // What follows are the words of a commit, which are anybody's.
+        // The rest is a commit message, which can contain anything.
         let action = action.split_once(':').map_or(action, |(action, _)| action);
         let word = action.split(' ').next().unwrap_or_default();
         if !KEEPING.contains(&word) && !action.starts_with(undo_rebase::ACTION) {
@@ -112,7 +112,8 @@ fn diverged(standing: &BranchStatus, remote: &str, tip: &str) -> BuiltinError {
     ))
 }
 
-/// Exit 1 is a refusal, by the remote or by a hook of the repository; anything else is trouble with the remote itself.
+/// Exit 1 is a refusal, by the remote or by a hook of the repository. Anything else is a problem with the remote
+/// itself.
 fn refused(standing: &BranchStatus, remote: &str, ran: &ProgramResult) -> BuiltinError {
     let (branch, on) = (named(&standing.branch), named(remote));
     let why = rejection(&ran.stdout).unwrap_or_else(|| ran.complaint());
@@ -131,7 +132,7 @@ fn refused(standing: &BranchStatus, remote: &str, ran: &ProgramResult) -> Builti
     ))
 }
 
-/// What a line of `git push --porcelain` says of a reference that was refused.
+/// The reason for a rejected reference in the output of `git push --porcelain`.
 pub(super) fn rejection(stdout: &str) -> Option<String> {
     let line = stdout.lines().find(|line| line.starts_with("!\t"))?;
     line.splitn(3, '\t').nth(2).map(super::quoting::complaint)

@@ -1,14 +1,14 @@
-//! How names and texts that come from elsewhere are shown to people and to agents.
+//! Formats foreign names and texts for users and agents.
 //!
 //! # Invariants
-//! - What is meant to be typed into a shell is one word there, whatever it holds.
-//! - What is shown has no control characters but the line ends that are ours.
+//! - Text for a shell is one word there, whatever it contains.
+//! - Shown text has no control characters except creel's own line breaks.
 
 use crate::engine::plain_text::{CarriageReturnMode, PlainTextFilter};
 
-/// How many files are named.
+/// How many files to list.
 const NAMED: usize = 40;
-/// How long a title may be; forges refuse longer ones.
+/// The longest title in characters. Forges refuse longer ones.
 const TITLE: usize = 200;
 
 /// One word for a shell.
@@ -25,7 +25,7 @@ pub(super) fn named(text: &str) -> String {
     format!("`{}`", visible(text).replace('`', "'"))
 }
 
-/// A list of files, one a line.
+/// A list of files, one per line.
 pub(super) fn files(names: &[String]) -> String {
     let mut text: String = names.iter().take(NAMED).map(|name| format!("- {}\n", named(name))).collect();
     if names.len() > NAMED {
@@ -46,12 +46,11 @@ pub(super) fn count(n: usize, what: &str) -> String {
     format!("{n} {what}{}", if n == 1 { "" } else { "s" })
 }
 
-/// The beginning of a commit's name.
 pub(super) fn short(commit: &str) -> &str {
     commit.get(..10).unwrap_or(commit)
 }
 
-/// A text as one line that a forge takes for a title.
+/// One line of text that a forge accepts as a title.
 pub(super) fn title(text: &str) -> String {
     let line = text.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or_default();
     let line: String = line.chars().filter(|c| !c.is_control()).collect();
@@ -62,7 +61,7 @@ pub(super) fn title(text: &str) -> String {
     format!("{}…", cut.trim_end())
 }
 
-/// What a program printed, without what is meant for a terminal.
+/// A program's output without terminal sequences.
 pub(super) fn printed(bytes: &[u8]) -> String {
     let mut text = Vec::new();
     let mut plain = PlainTextFilter::new(CarriageReturnMode::Redraw);
@@ -71,7 +70,7 @@ pub(super) fn printed(bytes: &[u8]) -> String {
     String::from_utf8_lossy(&text).trim_end().to_owned()
 }
 
-/// The last lines of what a program complained, in a sentence.
+/// The last lines of a program's error output, in a sentence.
 pub(super) fn complaint(text: &str) -> String {
     let says_why = |line: &&str| !line.is_empty() && !line.starts_with("hint:");
     let lines: Vec<&str> = text.lines().map(str::trim).filter(says_why).collect();

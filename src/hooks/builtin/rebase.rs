@@ -1,8 +1,8 @@
-//! `rebase_on_main`: puts the work on top of the base branch.
+//! `rebase_on_main`: rebases the work onto the base branch.
 //!
 //! # Invariants
-//! - Whatever ends it, the branch is where it was, or wholly on top of the base branch.
-//! - It begins only where nothing is uncommitted, so that leaving a rebase loses nothing.
+//! - However it ends, the branch is where it was, or completely on top of the base branch.
+//! - It begins only without uncommitted changes, so that aborting a rebase loses nothing.
 
 use super::{
     BuiltinError, BuiltinSuccess,
@@ -59,7 +59,7 @@ async fn rebase(
 ) -> Result<BuiltinSuccess, BuiltinError> {
     let note = RebaseNote::write(&standing.git_dir, &standing.branch, &standing.head, base)?;
     worker.runner.env.push(("GIT_REFLOG_ACTION".to_owned(), undo_rebase::ACTION.to_owned()));
-    // What a person may have set: changes put aside would not come back if we are killed, and other branches must stay.
+    // Override the user's settings: stashed changes would not come back after a kill, and other branches must stay.
     let args = ["-c", "rebase.autoStash=false", "-c", "rebase.updateRefs=false", "rebase", "--no-autosquash", base];
     let mut call = git::call(&args);
     call.unshown += 4;

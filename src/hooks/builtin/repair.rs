@@ -1,12 +1,13 @@
-//! A repair that the agent made between the review and the merge: pushed to the pull request, whose checks run again.
+//! Pushes a repair that the agent made between the review and the merge to the pull request, whose checks then run
+//! again.
 //!
-//! The engine runs the whole list again after a repair, so gatekeepers have seen it when it comes here. What is left is the pull
-//! request, which still shows the commit from before.
+//! The engine runs the whole list again after a repair, so gatekeepers have already seen it here. Only the pull request
+//! still shows the earlier commit.
 //!
 //! # Invariants
-//! - Only a commit is pushed that gatekeepers approved or that the agent made when this pipeline asked for it. Anything else has to
-//!   be submitted.
-//! - Checks count only once the forge shows the repair: those of the commit before it say nothing.
+//! - Only a commit that gatekeepers approved, or that the agent made at this pipeline's request, is pushed. Anything
+//!   else must be submitted.
+//! - Checks count only after the forge shows the repair: those of the earlier commit do not apply.
 
 use std::time::{Duration, Instant};
 
@@ -18,12 +19,12 @@ use super::{
 };
 use crate::hooks::builtin::{branch_status::BranchStatus, builtin_run::BuiltinRun, quoting::short};
 
-/// How long the forge may take to show a push and to report its first check.
+/// How long the forge gets to show a push and to report its first check.
 const NOTICED: Duration = Duration::from_mins(1);
-/// The pauses between two questions: the first, and the longest.
+/// The first and the longest pause between two requests.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(15));
 
-/// Brings the repair to the pull request, and waits for its checks to end.
+/// Pushes the repair to the pull request, and waits for its checks.
 pub(super) async fn bring(
     worker: &mut BuiltinRun<'_>,
     standing: &BranchStatus,
@@ -49,8 +50,8 @@ pub(super) async fn bring(
     wait_for_checks(&worker.runner, standing, pull, checks_before).await
 }
 
-/// Waits until the forge shows the repair and all checks on it have ended, or one has failed. When the hook's time is nearly over,
-/// the pull request comes back as it is, and its checks as they are.
+/// Waits until the forge shows the repair and all its checks have ended, or one has failed. Shortly before the hook's
+/// timeout, it returns the pull request as it is.
 async fn wait_for_checks(
     runner: &ProgramRunner,
     standing: &BranchStatus,
@@ -84,7 +85,7 @@ async fn wait_for_checks(
     }
 }
 
-/// The pull request, once the forge shows the repair.
+/// The pull request, if the forge shows the repair already.
 async fn shown(
     runner: &ProgramRunner,
     standing: &BranchStatus,

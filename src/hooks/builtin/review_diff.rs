@@ -1,8 +1,8 @@
-//! What a gatekeeper reads: the commits of the branch, and what they change.
+//! Prints the change for a gatekeeper: the commits of the branch, and their diff.
 //!
 //! # Invariants
-//! - What is printed is the change and nothing else; no change, no output.
-//! - What a repository says of its files hides no text: what they are is seen from what they hold.
+//! - It prints the change and nothing else. Without a change, it prints nothing.
+//! - The repository's settings cannot hide text: the content of a file decides whether it is text.
 
 use super::{BuiltinError, BuiltinSuccess, git, program::ProgramRunner};
 use crate::hooks::builtin::{
@@ -11,9 +11,9 @@ use crate::hooks::builtin::{
     quoting::{named, some},
 };
 
-/// How much of a file tells whether it is text; git looks at as much.
+/// Bytes of a file that decide whether it is text. The same as in git.
 const LOOKED_AT: usize = 8_000;
-/// How a change is shown, whatever the settings of the repository say.
+/// Prints a diff independent of the repository's settings.
 const PLAINLY: [&str; 5] = ["diff", "--no-ext-diff", "--no-textconv", "--no-relative", "--ignore-submodules=none"];
 
 pub(super) async fn run(worker: &mut BuiltinRun<'_>) -> Result<BuiltinSuccess, BuiltinError> {
@@ -41,7 +41,7 @@ pub(super) async fn run(worker: &mut BuiltinRun<'_>) -> Result<BuiltinSuccess, B
     };
     let (branch, goes_to) = (named(&standing.branch), named(&standing.base_name()));
     worker.print(&format!("Commits on {branch}, which goes to {goes_to}:\n{commits}\n\n{left_out}"));
-    // From where the branch began: what the base branch got since is not the work's doing.
+    // From the merge base: newer changes of the base branch are not part of the work.
     let range = format!("{base}...{}", standing.head);
     show(worker, &["--stat", "--patch", &range, "--"]).await?;
     let hidden = hidden(&worker.runner, &range, &standing.head).await?;
@@ -60,7 +60,7 @@ async fn show(worker: &mut BuiltinRun<'_>, args: &[&str]) -> Result<(), BuiltinE
     if ran.ok() { Ok(()) } else { Err(git::failed(&args, &ran)) }
 }
 
-/// Files with text that are shown as if they had none, as `-diff` in `.gitattributes` wants it.
+/// Text files that git shows as binary, because of `-diff` in `.gitattributes`.
 async fn hidden(runner: &ProgramRunner, range: &str, head: &str) -> Result<Vec<String>, BuiltinError> {
     let args = [&PLAINLY[..], &["--numstat", "--no-renames", "-z", range, "--"]].concat();
     let counted = runner.git_says(&args).await?;

@@ -1,7 +1,7 @@
 //! `run_tests`: runs the project's tests.
 //!
-//! Owns how they are found. The first that is found runs, in the order of the table; a project with more than one sort says
-//! with `test_command` what is meant.
+//! Owns how they are found. The first match in the table runs; a project with several kinds of tests sets
+//! `test_command`.
 
 use std::{fs, path::Path};
 
@@ -14,16 +14,15 @@ use crate::{
     hooks::builtin::{builtin_run::BuiltinRun, quoting::named},
 };
 
-/// A way to run tests.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Suite {
-    /// What it was found by.
+    /// What indicates this suite.
     by: &'static str,
     program: &'static str,
     args: &'static [&'static str],
 }
 
-/// What ends with this code had no tests to run.
+/// pytest exits with this code if it found no tests.
 const PYTEST_FOUND_NONE: i32 = 5;
 
 pub(super) async fn run(worker: &mut BuiltinRun<'_>) -> Result<BuiltinSuccess, BuiltinError> {
@@ -113,7 +112,7 @@ fn find(runner: &ProgramRunner) -> Option<Suite> {
     has_make_target(folder).then_some(Suite { by: "Makefile", program: "make", args: &["test"] })
 }
 
-/// A test script other than the one that `npm init` writes, which only fails.
+/// Whether there is a test script other than the one from `npm init`, which always fails.
 fn has_npm_script(folder: &Path) -> bool {
     let text = fs::read(folder.join("package.json")).unwrap_or_default();
     let package: serde_json::Value = serde_json::from_slice(&text).unwrap_or_default();

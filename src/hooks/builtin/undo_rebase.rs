@@ -1,16 +1,16 @@
-//! Undoes a rebase of ours that did not come to its end.
+//! Undoes a rebase of creel's that was interrupted.
 //!
-//! Owns the note that says that a rebase is ours: a file in git's folder, written before the rebase begins and removed
-//! when it is over. Does not begin anything: see [`super::rebase`].
+//! Owns the note that marks a rebase as creel's: a file in git's folder, written before the rebase begins and removed
+//! when it ends. Does not begin anything: see [`super::rebase`].
 //!
-//! Git itself moves the branch only at the end of a rebase. So a rebase that was cut off is undone by leaving it, and
-//! the branch needs no saving; the note says what it must be.
+//! Git moves the branch only at the end of a rebase. So aborting an interrupted rebase undoes it, and the branch needs
+//! no backup. The note says where it must be.
 //!
 //! # Invariants
-//! - Only a rebase of the noted branch from the noted commit that git's log calls ours is undone: one that a person began
-//!   since is not ours.
-//! - A branch is never moved while no rebase is in progress: then the rebase has come to its end.
-//! - A rebase of a creel that is alive is let be.
+//! - Only a rebase of the noted branch from the noted commit that git's reflog marks as creel's is undone. A rebase
+//!   that the user began since is not.
+//! - A branch is never moved while no rebase is in progress: then the rebase has ended.
+//! - A rebase of another creel that still runs is left alone.
 
 use std::{
     fs::{self, File},
@@ -29,48 +29,46 @@ use crate::{
     process::run::ProcessGroup,
 };
 
-/// The note, in git's folder.
+/// In git's folder.
 const NOTE: &str = "creel-rebase.json";
-/// What git's log calls a rebase of ours.
+/// The mark of creel's rebases in git's reflog.
 pub(super) const ACTION: &str = "creel rebase";
-/// The folders in which git keeps a rebase.
+/// The folders for git's rebase state.
 const STATES: [&str; 2] = ["rebase-merge", "rebase-apply"];
-/// How long a lock may be held by somebody who is at work.
+/// How long to wait for a lock of a process that still works.
 const LOCK_PATIENCE: Duration = Duration::from_secs(2);
-/// How often we look.
+/// The interval between checks of the lock.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// What a rebase of ours began with.
+/// The state before a rebase of creel's.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct RebaseNote {
-    /// The branch, without `refs/heads/`.
+    /// Without `refs/heads/`.
     pub(super) branch: String,
-    /// Its commit.
+    /// The commit of the branch.
     pub(super) commit: String,
-    /// The commit on top of which it is put.
+    /// The commit to rebase onto.
     onto: String,
-    /// The creel that began it.
+    /// The process that began it.
     pid: i32,
-    /// When that started, in the kernel's units, where they are known.
+    /// The start time of that process, in the kernel's ticks since boot, if known.
     started: Option<u64>,
 }
 
-/// What became of a rebase that was left behind.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum RebaseUndo {
-    /// There was none.
+    /// There was no interrupted rebase.
     Nothing,
-    /// It is undone.
     PutBack(RebaseNote),
-    /// It is not ours to undo, or could not be.
+    /// Why it was not undone: it is not creel's, or it failed.
     Left(String),
 }
 
-/// Undoes the rebase that a killed creel left behind in this folder, if there is one; says what was done. To be called
-/// when what that creel had started is gone.
+/// Undoes the rebase that a killed creel left in this folder, if any, and returns a message about it. The caller must
+/// first have ended that creel's processes.
 pub async fn recover(folder: &Path) -> Option<String> {
     let runner = runner_in(folder);
-    // A folder without git has nothing to be recovered.
+    // Without git there is nothing to recover.
     let git_dir = runner.git_dir().await.ok()?;
     match undo(&runner, &git_dir).await {
         Ok(RebaseUndo::Nothing) => None,
@@ -84,7 +82,7 @@ pub async fn recover(folder: &Path) -> Option<String> {
     }
 }
 
-/// Programs in a folder, outside of any hook.
+/// Runs programs outside of a hook.
 pub(super) fn runner_in(folder: &Path) -> ProgramRunner {
     let mark = format!("look-{}", std::process::id());
     let runner = ProgramRunner {
@@ -97,7 +95,7 @@ pub(super) fn runner_in(folder: &Path) -> ProgramRunner {
     runner.for_tidying()
 }
 
-/// Undoes what is noted in this git folder.
+/// Undoes the noted rebase of this git folder.
 pub(super) async fn undo(runner: &ProgramRunner, git_dir: &Path) -> Result<RebaseUndo, BuiltinError> {
     let Some(note) = RebaseNote::read(git_dir) else { return Ok(RebaseUndo::Nothing) };
     if note.is_anothers() {
@@ -110,7 +108,7 @@ pub(super) async fn undo(runner: &ProgramRunner, git_dir: &Path) -> Result<Rebas
     put_back(&runner.for_tidying(), git_dir, &note).await
 }
 
-/// Leaves the rebase, so that the branch is checked out where it was.
+/// Aborts the rebase, so that the branch is checked out where it was.
 pub(super) async fn put_back(
     runner: &ProgramRunner,
     git_dir: &Path,
@@ -118,7 +116,7 @@ pub(super) async fn put_back(
 ) -> Result<RebaseUndo, BuiltinError> {
     unlock(runner, git_dir, note).await?;
     let Some(state) = STATES.iter().map(|name| git_dir.join(name)).find(|state| state.exists()) else {
-        // It has not begun, or has come to its end.
+        // It has not begun, or has ended.
         RebaseNote::remove(git_dir);
         return Ok(RebaseUndo::Nothing);
     };
@@ -146,31 +144,31 @@ pub(super) async fn put_back(
     Ok(RebaseUndo::PutBack(note.clone()))
 }
 
-/// Removes files of the other side that a git which was killed had written already, and which would be in the way of the
-/// next rebase. Nothing is lost with them: they are empty, or as they are in that commit.
+/// Removes files of the other commit that a killed git had already written, because they would block the next rebase.
+/// Nothing is lost: they are empty, or identical to that commit.
 async fn remove_leftovers(runner: &ProgramRunner, git_dir: &Path, note: &RebaseNote) -> Result<(), BuiltinError> {
     let unknown = runner.git_says(&["ls-files", "--others", "--exclude-standard", "-z", "--", ":/"]).await?;
     let noted = modified(&git_dir.join(NOTE));
     let young = |name: &&str| !name.is_empty() && modified(&runner.cwd.join(name)) >= noted;
     let unknown: Vec<&str> = unknown.split('\0').filter(young).collect();
     for name in unknown {
-        // Relative to this folder, as `git ls-files` tells it.
+        // Relative to this folder, as in the output of `git ls-files`.
         let there = runner.git(&["rev-parse", "--verify", "--quiet", &format!("{}:./{name}", note.onto)]).await?;
         let path = runner.cwd.join(name);
         let is_empty = path.symlink_metadata().is_ok_and(|metadata| metadata.is_file() && metadata.len() == 0);
         if there.ok() && (is_empty || runner.git(&["hash-object", "--", name]).await?.answer() == there.answer()) {
-            // If it stays, the next rebase says so.
+            // If it stays, the next rebase reports it.
             let _ = fs::remove_file(path);
         }
     }
     Ok(())
 }
 
-/// Whether the last rebase that began to move HEAD is not one of ours. A note can outlive its rebase, and a person can
-/// begin one from the same commit since; what git logs tells them apart.
+/// Whether the last rebase that moved HEAD is not creel's. A note can outlive its rebase, and the user can begin
+/// another one from the same commit. Git's reflog shows the difference.
 async fn begun_by_another(runner: &ProgramRunner) -> Result<bool, BuiltinError> {
     if runner.branch().await?.is_some() {
-        // It did not come to move anything.
+        // The rebase has not moved HEAD.
         return Ok(false);
     }
     let log = runner.git(&["reflog", "show", "--format=%gs", "--max-count=1000", "HEAD"]).await?;
@@ -183,8 +181,8 @@ fn way_out() -> &'static str {
     "`git rebase --abort` leaves it"
 }
 
-/// What `git rebase --abort` does, for a rebase that was cut off before it had written down all that this needs. Git had
-/// not begun to change files then, or only to the commit that the branch is put on.
+/// Does the work of `git rebase --abort` for a rebase that was interrupted before git had written all that it needs.
+/// Git had not changed files yet, or only to the commit of the base.
 async fn leave_by_hand(runner: &ProgramRunner, state: &Path, note: &RebaseNote) -> Result<(), BuiltinError> {
     runner.git_says(&["symbolic-ref", "-m", "creel: undo a rebase", "HEAD", &note.reference()]).await?;
     runner.git_says(&["update-ref", "-m", "creel: undo a rebase", &note.reference(), &note.commit]).await?;
@@ -197,8 +195,8 @@ async fn leave_by_hand(runner: &ProgramRunner, state: &Path, note: &RebaseNote) 
     })
 }
 
-/// A git that was killed leaves its locks. One that is younger than the note and is held longer than anybody takes is
-/// such a one.
+/// Removes the locks of a killed git. A lock counts as such if it is younger than the note and exists longer than any
+/// git process needs.
 async fn unlock(runner: &ProgramRunner, git_dir: &Path, note: &RebaseNote) -> Result<(), BuiltinError> {
     let noted = modified(&git_dir.join(NOTE));
     let common = runner.cwd.join(runner.git_says(&["rev-parse", "--git-common-dir"]).await?);
@@ -211,7 +209,7 @@ async fn unlock(runner: &ProgramRunner, git_dir: &Path, note: &RebaseNote) -> Re
     while locks.iter().any(|lock| lock.exists()) {
         if tokio::time::Instant::now() >= deadline {
             for lock in &locks {
-                // Gone by itself, or still there: then git says so.
+                // If it is still there, git reports it.
                 let _ = fs::remove_file(lock);
             }
             break;
@@ -226,7 +224,7 @@ fn modified(path: &Path) -> Option<SystemTime> {
 }
 
 impl RebaseNote {
-    /// Notes where a branch is before it is rebased.
+    /// Saves the position of a branch before its rebase.
     pub(super) fn write(git_dir: &Path, branch: &str, commit: &str, onto: &str) -> Result<Self, BuiltinError> {
         let own = ProcessGroup::led_by(own_pid());
         let (branch, commit, onto) = (branch.to_owned(), commit.to_owned(), onto.to_owned());
@@ -250,9 +248,8 @@ impl RebaseNote {
         serde_json::from_slice(&fs::read(git_dir.join(NOTE)).ok()?).ok()
     }
 
-    /// The rebase is over.
     pub(super) fn remove(git_dir: &Path) {
-        // If it stays, the next look finds that there is nothing to undo.
+        // If it stays, the next check finds nothing to undo.
         let _ = fs::remove_file(git_dir.join(NOTE));
     }
 
@@ -260,7 +257,7 @@ impl RebaseNote {
         format!("refs/heads/{}", self.branch)
     }
 
-    /// Whether the creel that wrote it lives and is not this one.
+    /// Whether another creel wrote it that still runs.
     fn is_anothers(&self) -> bool {
         if self.pid == own_pid() {
             return false;
@@ -272,8 +269,8 @@ impl RebaseNote {
         }
     }
 
-    /// Whether this is the rebase that was noted. Git writes down the branch and its commit; where it did not come to
-    /// that, nothing else can have happened since.
+    /// Whether this is the noted rebase. Git stores the branch and its commit. If it had not stored them yet, no other
+    /// rebase can have begun since.
     fn is_of(&self, state: &Path) -> bool {
         let says = |file: &str, expected: &str| match fs::read_to_string(state.join(file)) {
             Ok(text) => text.is_empty() || text.trim_end_matches('\n') == expected,
@@ -288,7 +285,7 @@ fn own_pid() -> i32 {
 }
 
 impl RebaseUndo {
-    /// What keeps a hook from beginning.
+    /// Why a hook cannot begin.
     pub(super) fn problem(self) -> Option<String> {
         match self {
             Self::Nothing | Self::PutBack(_) => None,

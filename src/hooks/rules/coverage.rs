@@ -1,8 +1,8 @@
-//! How many lines the tests reach, as a report tells.
+//! Rules about line coverage, from a report.
 //!
 //! # Invariants
-//! - A report that is cut off, empty or of another format has not passed, and says so.
-//! - Nothing is expanded, fetched or followed: of XML only tags and numbers are read.
+//! - A report that is incomplete, empty or in another format fails with a reason.
+//! - Nothing is expanded, fetched or followed: only tags and numbers of XML are read.
 
 mod cobertura;
 mod json;
@@ -13,12 +13,12 @@ use std::path::Path;
 use super::{RuleFinding, barred, shown};
 use crate::{engine::policy::CoverageFormat, process::project_dir::ProjectDir};
 
-/// No larger report is read.
+/// Larger reports are not read.
 const READ_MAX: u64 = 64 << 20;
-/// What is lost when a share is written as a fraction in binary.
+/// Tolerance for rounding errors of binary fractions.
 const NOISE: f64 = 1e-9;
 
-/// Whether a report tells of enough lines.
+/// Whether a report has enough coverage.
 pub(super) fn judge(file: &str, format: CoverageFormat, minimum: f64, premises: &ProjectDir) -> RuleFinding {
     let write_it = "run the tests so that they write it";
     let bytes = premises.read(Path::new(file), READ_MAX).map_err(|why| barred(file, &why, write_it))?;
@@ -39,14 +39,14 @@ pub(super) fn judge(file: &str, format: CoverageFormat, minimum: f64, premises: 
     }
 }
 
-/// Rounded down, since 79.999 must not look like 80.
+/// Rounds down, because 79.999 must not look like 80.
 fn written(percent: f64) -> String {
     let hundredths = (percent * 100.0 + NOISE * 100.0).floor();
     let text = format!("{:.2}", hundredths / 100.0);
     text.strip_suffix('0').unwrap_or(&text).to_owned()
 }
 
-/// A share of lines in percent.
+/// In percent.
 fn share(hit: u64, found: u64) -> Result<f64, String> {
     if found == 0 {
         return Err("it tells of no lines".into());
@@ -56,7 +56,7 @@ fn share(hit: u64, found: u64) -> Result<f64, String> {
     Ok(percent)
 }
 
-/// A number of percent that can be one.
+/// Checks that a percentage is valid.
 fn sound(percent: f64) -> Result<f64, String> {
     if (0.0..=100.0).contains(&percent) { Ok(percent) } else { Err(format!("it tells {percent} %")) }
 }

@@ -1,4 +1,4 @@
-//! Whether files are there.
+//! Rules about the existence of files.
 
 use std::path::Path;
 
@@ -8,10 +8,10 @@ use crate::{
     process::project_dir::{OpenError, ProjectDir},
 };
 
-/// No more names than this are told.
+/// How many names to list.
 const NAMED: usize = 20;
 
-/// Whether as many files are there as must be. A folder counts, too.
+/// Whether enough of the files exist. A folder counts too.
 pub(super) fn judge(files: &[String], need: FileRequirement, premises: &ProjectDir) -> RuleFinding {
     let missing: Vec<String> = files.iter().filter_map(|file| absence(file, premises)).collect();
     let there = files.len() - missing.len();
@@ -24,7 +24,7 @@ pub(super) fn judge(files: &[String], need: FileRequirement, premises: &ProjectD
     }
 }
 
-/// The name of a file that is not there, and why if that is not plain.
+/// The name of a missing file, with the reason if it is not obvious.
 fn absence(file: &str, premises: &ProjectDir) -> Option<String> {
     let name = shown(file);
     match premises.inside(Path::new(file)) {

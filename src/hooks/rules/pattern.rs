@@ -1,4 +1,4 @@
-//! Whether a text holds a pattern.
+//! Rules about patterns in a text.
 
 use std::{borrow::Cow, path::Path};
 
@@ -7,10 +7,10 @@ use regex::Regex;
 use super::{RuleFinding, barred, shown};
 use crate::{engine::policy::PatternTarget, process::project_dir::ProjectDir};
 
-/// No larger file is searched.
+/// Larger files are not searched.
 const READ_MAX: u64 = 8 << 20;
 
-/// The text that is searched: `said`, or the content of a file.
+/// The text to search: `said`, or the content of a file.
 pub(super) fn text<'a>(target: &PatternTarget, said: &'a str, premises: &ProjectDir) -> Result<Cow<'a, str>, String> {
     match target {
         PatternTarget::AgentOutput => Ok(Cow::Borrowed(said)),
@@ -21,7 +21,7 @@ pub(super) fn text<'a>(target: &PatternTarget, said: &'a str, premises: &Project
     }
 }
 
-/// Whether the text holds the pattern, if it must, or does not, if it must not.
+/// Whether the text contains the pattern if `must_match`, or does not contain it otherwise.
 pub(super) fn judge(pattern: &str, text: &str, target: &PatternTarget, must_match: bool) -> RuleFinding {
     let regex =
         Regex::new(pattern).map_err(|_| format!("{} is no regular expression: correct the rule", shown(pattern)))?;
@@ -45,10 +45,10 @@ fn line_of(text: &str, at: usize) -> usize {
     text[..at].matches('\n').count() + 1
 }
 
-/// The line in which something was found, as far as it is worth telling.
+/// The line of a match, shortened.
 fn around(text: &str, at: usize) -> String {
     let start = text[..at].rfind('\n').map_or(0, |i| i + 1);
-    // A line without end, as in packed files, is told from the place that matters.
+    // In a very long line, as in minified files, start at the match.
     let start = if at - start > super::NAME_SHOWN / 2 { at } else { start };
     shown(text[start..].lines().next().unwrap_or_default())
 }

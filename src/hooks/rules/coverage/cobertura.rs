@@ -1,11 +1,11 @@
-//! Reports in the XML of Cobertura.
+//! Reads reports in Cobertura's XML.
 //!
-//! A scan for tags and their attributes, not a parser: comments, sections of text, instructions and the document's own
-//! grammar are passed over, so that nothing in them counts, and no entity is ever expanded.
+//! This scans for tags and their attributes and is not a parser. It skips comments, CDATA sections, instructions and
+//! the DOCTYPE, so that nothing in them counts, and it never expands an entity.
 
 use super::{share, sound};
 
-/// The share of lines that a report tells.
+/// The line coverage of a report.
 pub(super) fn percent(bytes: &[u8]) -> Result<f64, String> {
     let text = String::from_utf8_lossy(bytes);
     let mut tags = XmlTagScanner { rest: &text };
@@ -17,7 +17,7 @@ pub(super) fn percent(bytes: &[u8]) -> Result<f64, String> {
         return Err("it ends before its end".into());
     }
     match (root.count("lines-valid"), root.count("lines-covered")) {
-        // Whoever counted none writes a rate of 1 all the same.
+        // A tool that counted no lines still writes a rate of 1.
         (Some(0), _) => return count_lines(tags),
         (Some(valid), Some(covered)) => return share(covered, valid),
         (Some(_) | None, _) => {}
@@ -28,7 +28,7 @@ pub(super) fn percent(bytes: &[u8]) -> Result<f64, String> {
     count_lines(tags)
 }
 
-/// Counts the lines of all classes. Those of methods are the same lines again.
+/// Counts the lines of all classes. Skips methods, which contain the same lines again.
 fn count_lines(tags: XmlTagScanner<'_>) -> Result<f64, String> {
     let (mut hit, mut found, mut in_methods) = (0, 0, 0_u32);
     for tag in tags {
@@ -46,7 +46,6 @@ fn count_lines(tags: XmlTagScanner<'_>) -> Result<f64, String> {
     share(hit, found)
 }
 
-/// One tag.
 struct XmlTag<'a> {
     name: &'a str,
     attributes: &'a str,
@@ -61,7 +60,7 @@ enum XmlTagKind {
 }
 
 impl<'a> XmlTag<'a> {
-    /// The value of an attribute, as it is written.
+    /// As written, without expanding entities.
     fn attribute(&self, name: &str) -> Option<&'a str> {
         let mut rest = self.attributes.trim_start();
         loop {
@@ -81,13 +80,13 @@ impl<'a> XmlTag<'a> {
     }
 }
 
-/// The tags of a document, in their order.
+/// The tags of a document, in order.
 struct XmlTagScanner<'a> {
     rest: &'a str,
 }
 
 impl XmlTagScanner<'_> {
-    /// Passes over what stands before the next tag; tells whether there is one.
+    /// Skips to the next tag. Returns whether there is one.
     fn skip(&mut self) -> Result<bool, String> {
         loop {
             let Some(start) = self.rest.find('<') else { return Ok(false) };
@@ -138,7 +137,7 @@ fn cut() -> String {
     "it ends in the middle of a tag".into()
 }
 
-/// Where a character stands that is in no quotes.
+/// The index of a character outside of quotes.
 fn unquoted(text: &str, wanted: char) -> Option<usize> {
     let mut quote = None;
     for (index, c) in text.char_indices() {
@@ -152,7 +151,7 @@ fn unquoted(text: &str, wanted: char) -> Option<usize> {
     None
 }
 
-/// Where `<!DOCTYPE …>` ends, with all that is declared inside its brackets.
+/// The end of `<!DOCTYPE …>`, including the declarations in its brackets.
 fn grammar_end(text: &str) -> Option<usize> {
     let (mut depth, mut quote, mut index) = (0_usize, None, 0);
     while let Some(c) = text[index..].chars().next() {

@@ -1,20 +1,20 @@
-//! Reports in JSON: the summaries of istanbul, llvm-cov and coverage.py.
+//! Reads reports in JSON: the summaries of istanbul, llvm-cov and coverage.py.
 //!
-//! Only the totals are taken in; what a report tells line by line is passed over, since it can be a thousand times more.
+//! It reads only the totals and skips the data per line, which can be a thousand times larger.
 
 use serde::Deserialize;
 use serde_json::Value;
 
 use super::{share, sound};
 
-/// The keys of all three; a report has those of one.
+/// The keys of all three formats. A report has those of one.
 #[derive(Deserialize)]
 struct CoverageReport {
-    /// Of istanbul: `total.lines.pct`.
+    /// istanbul: `total.lines.pct`.
     total: Option<IstanbulTotal>,
-    /// Of llvm-cov: `data[0].totals.lines.percent`.
+    /// llvm-cov: `data[0].totals.lines.percent`.
     data: Option<Vec<LlvmData>>,
-    /// Of coverage.py: `totals.percent_covered`.
+    /// coverage.py: `totals.percent_covered`.
     totals: Option<PythonTotals>,
 }
 
@@ -25,7 +25,7 @@ struct IstanbulTotal {
 
 #[derive(Deserialize)]
 struct IstanbulLines {
-    /// `"Unknown"` where there are no lines.
+    /// `"Unknown"` if there are no lines.
     pct: Option<Value>,
     total: Option<u64>,
     covered: Option<u64>,
@@ -54,7 +54,7 @@ struct PythonTotals {
     num_statements: Option<u64>,
 }
 
-/// The share of lines that a report tells. Counts are taken before shares, which some tools round.
+/// The line coverage of a report. Prefers counts to percentages, which some tools round.
 pub(super) fn percent(bytes: &[u8]) -> Result<f64, String> {
     let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
     let report: CoverageReport = serde_json::from_slice(bytes).map_err(|error| error.to_string())?;

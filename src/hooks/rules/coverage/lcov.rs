@@ -1,10 +1,10 @@
-//! Reports as `lcov` and `geninfo` write them.
+//! Reads the reports of `lcov` and `geninfo`.
 
 use std::collections::BTreeMap;
 
 use super::share;
 
-/// What is known of one source file: the sums where they are written, else the lines.
+/// The counts of one source file: its sums if the report has them, otherwise its lines.
 #[derive(Default)]
 struct LcovFile {
     found: Option<u64>,
@@ -13,7 +13,7 @@ struct LcovFile {
 }
 
 impl LcovFile {
-    /// How many lines were reached, and how many there are.
+    /// Covered lines and all lines.
     fn counts(&self) -> (u64, u64) {
         match (self.hit, self.found) {
             (Some(hit), Some(found)) => (hit, found),
@@ -22,7 +22,7 @@ impl LcovFile {
     }
 }
 
-/// The share of lines that a report tells.
+/// The line coverage of a report.
 pub(super) fn percent(bytes: &[u8]) -> Result<f64, String> {
     let (mut hit, mut found) = (0_u64, 0_u64);
     let mut open: Option<LcovFile> = None;
@@ -52,12 +52,12 @@ fn note(open: &mut Option<LcovFile>, key: &str, value: &str) -> Result<(), Strin
         "DA" => {
             let mut parts = value.split(',');
             let line = number(parts.next().unwrap_or_default())?;
-            // Some compilers count backwards when a counter overflows; a line that is counted at all was reached.
+            // Some compilers write a negative count when a counter overflows. Any count but zero means covered.
             let hit = parts.next().is_some_and(|count| !matches!(count.trim(), "" | "0"));
             let seen = open.get_or_insert_default().lines.entry(line).or_default();
             *seen |= hit;
         }
-        // Functions, branches, and what later versions add.
+        // Functions, branches, and additions of later versions.
         _ => {}
     }
     Ok(())
