@@ -43,7 +43,7 @@ pub enum NatsLogin {
         password: Secret,
     },
     Token(Secret),
-    /// A file with the seed of an NKey.
+    /// A file with the seed of an nkey.
     Nkey(PathBuf),
     /// A credentials file.
     Credentials(PathBuf),

@@ -277,7 +277,7 @@ mod tests {
         fs::write(root.join(".creel/sessions/other/journal.jsonl"), "{}\n").expect("a file");
         fs::write(root.join(".git/index"), "x").expect("a file");
         fs::write(root.join("src.rs"), "x").expect("a file");
-        // The same content again, as `git checkout` may write it.
+        // The same content again, as `git checkout` can write it.
         fs::write(root.join("creel.yaml"), "version: 1\n").expect("a file");
         let upstream = "[core]\n\tbare = false\n[branch \"work\"]\n\tremote = origin\n\tmerge = refs/heads/work\n";
         fs::write(root.join(".git/config"), upstream).expect("a file");
