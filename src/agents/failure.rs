@@ -53,7 +53,7 @@ pub(super) fn explain(what: &str, said: &str, known: &AgentFacts) -> TurnFailure
         | FailureKind::Network
         | FailureKind::Other => None,
     };
-    // The engine tells the user what happens after a usage limit.
+    // creel reports separately what it does about a usage limit.
     let message = match trouble.advice(known, retry_after).filter(|_| limit.is_none()) {
         Some(advice) => format!("{advice}\n{happened}"),
         None => happened,

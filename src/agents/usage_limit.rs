@@ -242,7 +242,7 @@ mod tests {
         }
     }
 
-    /// The words of each agent, as its program or its server prints them.
+    /// The messages of each agent, as its program or its server prints them.
     #[test]
     fn the_limits_of_known_agents_are_recognised() {
         let cases = [

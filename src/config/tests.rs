@@ -1,4 +1,4 @@
-//! Whole configs, and what is said about them.
+//! Whole configs and the messages about them.
 
 mod agents;
 mod example;
@@ -19,7 +19,7 @@ fn read(text: &str) -> Result<Settings, ConfigErrors> {
     parse(text, Path::new("creel.yaml"))
 }
 
-/// What is said about a config: mistakes, or warnings.
+/// The messages about a config: errors or warnings.
 fn said(text: &str) -> String {
     match read(text) {
         Ok(settings) => render(&settings.warnings),

@@ -18,7 +18,7 @@ use crate::{
     },
 };
 
-/// Characters of a wrong value that a message repeats.
+/// Bytes of a wrong value that a message repeats.
 const SHOWN: usize = 60;
 
 /// The reply in a hook's output, if there is one.

@@ -204,7 +204,7 @@ mod tests {
         symlink(outside.path().join("secret"), root.join("last")).expect("a link");
         for walk in WALKS {
             let premises = ProjectDir::with_walk(&root, walk);
-            // As if the links had come after the path was checked.
+            // As if the links had been created after the path was checked.
             for place in ["middle/secret", "last"] {
                 let opened = premises.open(&root.join(place), OFlags::RDONLY);
                 assert!(matches!(opened, Err(OpenError::Outside)), "{walk:?} {place}: {opened:?}");

@@ -298,7 +298,7 @@ mod tests {
     const FORMATS: [OutputFormat; 5] =
         [OutputFormat::Text, OutputFormat::Claude, OutputFormat::Codex, OutputFormat::Gemini, OutputFormat::Opencode];
 
-    /// What is said when these pieces are printed.
+    /// The updates for these chunks of output.
     fn said(format: OutputFormat, pieces: &[&[u8]]) -> String {
         let place = AgentWorkspace {
             cwd: "/".into(),
@@ -319,7 +319,7 @@ mod tests {
         answer.finish().last
     }
 
-    /// Lines that look like those of the formats, whole and torn, and bytes of any kind.
+    /// Lines that resemble those of the formats, whole and cut, and arbitrary bytes.
     fn output() -> impl Strategy<Value = Vec<u8>> {
         let line = prop_oneof![
             "\\{\"type\":\"(text|message|assistant|item.completed|result)\",\"(part|item|message|role)\":.{0,20}\\}?",

@@ -1,4 +1,4 @@
-//! Which agent is taken, and what is known of it.
+//! Which agent is chosen, and what is known about it.
 
 use std::{
     ffi::{OsStr, OsString},
@@ -17,7 +17,6 @@ use crate::{
     engine::policy::{AgentFacts, AgentSpec, OutputFormat, ServicePolicy, ToolPassing, UsageScope},
 };
 
-/// A folder with these programs.
 struct Programs(tempfile::TempDir);
 
 impl Programs {
@@ -36,7 +35,6 @@ impl Programs {
     }
 }
 
-/// Settings of a user with this table.
 fn with_table(table: &str) -> Result<Settings, ConfigErrors> {
     let dir = tempfile::tempdir().expect("a folder");
     let file = dir.path().join("agents.yaml");
@@ -53,7 +51,6 @@ fn with_table(table: &str) -> Result<Settings, ConfigErrors> {
     })
 }
 
-/// How the agent of that name would be run.
 fn runs(settings: &Settings, name: &str, path: &OsStr) -> String {
     match settings.plan_with(PlanRequest { agent: Some(name), ..PlanRequest::default() }, path) {
         Ok(plan) => plan.agent_spec.command_line().unwrap_or_default().to_owned(),
@@ -251,7 +248,7 @@ fn of_every_known_agent_it_is_said_how_to_install_it_and_how_to_log_in() {
         let lines = how_to_install(agent.ways.iter());
         assert!(!lines.is_empty(), "{}", agent.name);
         for line in lines {
-            // Beside the longest name, a line of `creel agents` is still no wider than a terminal.
+            // With the longest name in front, a line of `creel agents` still fits a terminal.
             assert!(line.len() <= 60, "{}: {line}", agent.name);
         }
     }

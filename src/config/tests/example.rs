@@ -1,4 +1,4 @@
-//! The example and the schema say what the table says.
+//! The example and the schema match the table.
 
 use std::{collections::BTreeSet, env, fs, path::Path};
 

@@ -1,4 +1,4 @@
-//! What is said about configs that are wrong.
+//! The messages about invalid configs.
 
 use std::{fs, path::Path};
 
@@ -532,7 +532,7 @@ fn backoff_is_on_when_one_of_its_keys_is_given() {
     assert_eq!(good("retry: { backoff: exponential }").draft.backoff.expect("a backoff").base, TimeSpan::secs(1));
 }
 
-/// Text that is likely to come close to a config.
+/// Text that resembles a config.
 fn near_config() -> impl Strategy<Value = String> {
     let words = prop::sample::select(vec![
         "hooks",

@@ -1,4 +1,4 @@
-//! What `nats:` may say, and what is said about it.
+//! Valid and invalid values of `nats:`.
 
 use super::{good, said};
 use crate::{

@@ -1,4 +1,4 @@
-//! What is said about permissions and budgets.
+//! The messages about permissions and budgets.
 
 use super::{good, said};
 use crate::engine::{

@@ -1,4 +1,4 @@
-//! What is said about the rules of the stop decision, and about its guards.
+//! The messages about stop rules and their guards.
 
 use std::collections::BTreeMap;
 

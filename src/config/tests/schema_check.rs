@@ -1,8 +1,8 @@
-//! A small judge of JSON schemas: the keywords that ours uses, and no others.
+//! A small JSON schema validator: the keywords that creel's schema uses, and no others.
 
 use serde_json::Value;
 
-/// What a schema has against a value; nothing if it is satisfied.
+/// The violations of a schema. Empty if the value is valid.
 pub(super) fn objections(root: &Value, value: &Value) -> Vec<String> {
     let mut all = Vec::new();
     judge(root, root, value, "", &mut all);
@@ -46,7 +46,7 @@ fn judge(root: &Value, schema: &Value, value: &Value, at: &str, all: &mut Vec<St
     properties(root, keywords, value, at, all);
 }
 
-/// The keywords that need no schema to be judged.
+/// The keywords that need no other schema.
 fn is_satisfied(keyword: &str, rule: &Value, value: &Value) -> bool {
     let limit = || rule.as_f64().expect("a number");
     match keyword {

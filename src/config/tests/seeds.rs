@@ -1,4 +1,4 @@
-//! The configs of the documents that creel was made from load as they are written there.
+//! The configs in creel's original documents load unchanged.
 
 use std::path::{Path, PathBuf};
 

@@ -1,4 +1,4 @@
-//! Stop hooks: what the keys mean together, and what is wrong about them.
+//! Stop hooks: what the keys mean together, and their mistakes.
 
 use expect_test::expect;
 use serde_json::json;

@@ -1,4 +1,4 @@
-//! What holds for one session: the type of its task, its agent, and what is usual.
+//! Resolving a config for one session: its task type, its agent, and the defaults.
 
 use std::ffi::OsStr;
 
@@ -103,7 +103,7 @@ fn only_those_who_may_work_on_a_type_do() {
     let bobs = plan(&settings, Some("bob"), None).expect("a plan");
     assert!(bobs.refuses_type("product").is_some_and(|why| why.contains("those who may: `ada`")));
     assert_eq!((bobs.refuses_type("open"), bobs.refuses_type("unheard of")), (None, None));
-    // Where nobody is named, one who may is taken.
+    // If no agent is named, an allowed one is chosen.
     let unnamed = CONFIG.replace("agent: ada\n", "").replace("implementer: [ada]", "implementer: [bob]");
     assert_eq!(plan(&good(&unnamed), None, Some("product")).expect("a plan").agent, "bob");
 }

@@ -80,8 +80,8 @@ impl BranchStatus {
         Ok(Self::find(runner, submission, AskRemote::Yes).await?.0)
     }
 
-    /// Fails if an operation is in progress, or if no branch is checked out. Also returns why the base branch was
-    /// chosen, if the user needs to know.
+    /// Fails if an operation is in progress, or if no branch with a commit is checked out. Also returns why the base
+    /// branch was chosen, if the user needs to know.
     async fn find(
         runner: &ProgramRunner,
         submission: &SubmissionFacts,

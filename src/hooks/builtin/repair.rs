@@ -51,7 +51,7 @@ pub(super) async fn bring(
 }
 
 /// Waits until the forge shows the repair and all its checks have ended, or one has failed. Shortly before the hook's
-/// timeout, it returns the pull request as it is.
+/// timeout it returns the pull request while checks still run, or an error if the forge shows none yet.
 async fn wait_for_checks(
     runner: &ProgramRunner,
     standing: &BranchStatus,

@@ -1,4 +1,4 @@
-//! Streams of every format, written by hand in the shapes that the programs print, and what they mean.
+//! Streams of every format, handwritten in the shapes that the programs print, and their meaning.
 
 use expect_test::Expect;
 use proptest::prelude::*;
@@ -13,7 +13,7 @@ use crate::engine::{
 mod claude;
 mod others;
 
-/// What was told, one thing a line, and how it ended.
+/// The updates, one per line, and the end.
 fn played(format: OutputFormat, before: Option<ReportedUsage>, lines: &[Value]) -> String {
     let mut translator = translator(format, before).expect("a format of lines");
     let mut told = TranslatedOutput::new(TurnId(3), None);

@@ -1,11 +1,10 @@
-//! Claude Code, and Qwen Code.
+//! Claude Code and Qwen Code.
 
 use expect_test::expect;
 use serde_json::json;
 
 use super::*;
 
-/// A block of a message of Claude's.
 fn block(block: &Value) -> Value {
     json!({ "type": "assistant", "session_id": "5f-1", "parent_tool_use_id": null,
         "message": { "id": "m1", "model": "big", "content": [block], "usage": { "input_tokens": 90, "output_tokens": 10 } } })
