@@ -1,12 +1,12 @@
-//! Many machines: the records of a session in a stream of `JetStream`, and commands from wherever the server is reached.
+//! The NATS side of a session: publishes its records to a `JetStream` stream and receives commands.
 //!
-//! Owns the thread in which all of that happens. What is asked becomes the same [`crate::engine::input::SessionCommand`] as
-//! from anybody else; what is sent is the journal, read from its file.
+//! Owns the thread that does this. A command becomes the same [`crate::engine::input::SessionCommand`] as one from any
+//! other client. The records are read from the journal file.
 //!
 //! # Invariants
 //! - The session never waits for the server: it writes its journal, and this thread reads it.
-//! - Nothing is lost and nothing is doubled, however often server, connection or creel die: each connection first looks
-//!   what the stream has.
+//! - No record is lost or stored twice, however often the server, the connection or creel fails: each connection first
+//!   checks which records the stream has.
 //! - No secret leaves [`mod@connection`].
 
 mod backlog;
@@ -60,72 +60,68 @@ use crate::{
 use connection::{NatsConnectionEvent, NatsError, ReconnectPolicy, connect, destination, pause};
 use subject::SessionSubjects;
 
-/// How long the server may take to answer.
+/// How long creel waits for an answer of the server.
 const ANSWER: Duration = Duration::from_secs(10);
-/// How long a session that is over waits until the server has its last records.
+/// How long a session that has ended waits until the server has its last records.
 const FAREWELL: Duration = Duration::from_secs(5);
-/// The same, if the server was away when it ended.
+/// The same, if the connection was lost when the session ended.
 const LAST_TRY: Duration = Duration::from_secs(2);
 
-/// How often it is looked whether another creel still sends what this session has left.
+/// How often to check whether another creel is still sending records of this session.
 const HELD: Duration = Duration::from_millis(100);
 
-/// The NATS side of a session that runs in this process.
 #[derive(Debug)]
 pub struct NatsEndpoint {
     link: watch::Receiver<NatsStatus>,
-    /// Tells the thread not to wait for more records.
+    /// Wakes the thread up when no more records will follow.
     leaving: Arc<Notify>,
     thread: Option<std::thread::JoinHandle<()>>,
 }
 
-/// What the thread needs.
+/// Everything that the NATS thread needs.
 struct NatsTask {
     nats: NatsConfig,
     subjects: SessionSubjects,
     session: String,
     id: String,
     outbox: Outbox,
-    /// All of the project.
+    /// All sessions of the project.
     sessions: SessionsDir,
     link: watch::Sender<NatsStatus>,
     desk: QueryHandle,
     handle: SessionHandle,
     ear: CommandListener,
-    /// What its hooks print.
+    /// The output of running hooks.
     live: broadcast::Sender<HookOutputChunk>,
-    /// Until when somebody watches them.
+    /// Until when to publish that output.
     watched: tokio::time::Instant,
-    /// Whether it was told that the queue is not reached.
+    /// Whether the session has been warned that the queue cannot be reached.
     queue_warned: bool,
     /// Whether the session has warned that the list of sessions has too few replicas.
     replicas_warned: bool,
-    /// Its folder.
     folder: PathBuf,
-    /// How the session was when it ended.
+    /// The status at its end. `None` while the session runs.
     ended: watch::Receiver<Option<StatusView>>,
     warned: NatsWarnings,
 }
 
-/// What the session was warned of already: each is told once.
+/// Which warnings the session has recorded: it records each of them once.
 #[derive(Debug, Default)]
 struct NatsWarnings {
     differences: bool,
     refused: bool,
-    /// That nobody hears what hooks print: this is only in the log, and it is not tried again by this connection.
+    /// The server refuses the output of running hooks. Only the log says so, and this connection does not try again.
     live: bool,
 }
 
-/// How a connection ended.
 enum NatsConnectionEnd {
-    /// The session is over, and the server has everything.
+    /// The session has ended, and the server has all records.
     Done,
-    /// It did not work.
     Trouble(NatsError),
 }
 
 impl NatsEndpoint {
-    /// Connects the session of this folder, which this process is about to run.
+    /// Connects the session in this folder, which this process is about to run.
     pub fn open(nats: NatsConfig, folder: &SessionDir, runtime: &mut SessionRuntime) -> io::Result<Self> {
         let server = destination(&nats);
         let outbox = addressed(folder, &server)?;
@@ -171,13 +167,12 @@ impl NatsEndpoint {
         Ok(Self { link, leaving, thread: Some(thread) })
     }
 
-    /// How the session stands with its server.
     pub fn link(&self) -> watch::Receiver<NatsStatus> {
         self.link.clone()
     }
 
-    /// Waits until the server has the last records, if it is there, and not for long. The session must be over.
-    /// What it does not have then is told, and is sent the next time.
+    /// Waits a few seconds until the server has the last records. The session must have ended. Returns the status if
+    /// the server lacks records: the next session sends these.
     pub fn close(mut self) -> Option<NatsStatus> {
         self.leaving.notify_one();
         if let Some(thread) = self.thread.take() {
@@ -192,7 +187,7 @@ impl NatsTask {
     fn run(mut self, mut session: FollowedSession) {
         let mut failures = 0;
         loop {
-            // A runtime for each connection: what a client still had to send goes with it.
+            // A new runtime for each connection: messages that the old client has not sent are dropped with it.
             let Ok(tokio) = tokio::runtime::Builder::new_current_thread().enable_all().build() else {
                 tracing::error!("there is no NATS: the system has no room");
                 return;
@@ -204,7 +199,7 @@ impl NatsTask {
             tracing::info!("nats: {why}");
             failures = if began.elapsed() > ANSWER { 1 } else { failures + 1 };
             self.away(why);
-            // Whoever is about to leave does not wait for a server that is not there.
+            // A session that has ended does not wait until the server is back.
             if last_try {
                 break;
             }
@@ -219,7 +214,6 @@ impl NatsTask {
         self.link.send_replace(NatsStatus::Away { why, behind: last.saturating_sub(self.outbox.place().seq) });
     }
 
-    /// One connection, from its beginning to its end.
     async fn connection(&mut self) -> NatsConnectionEnd {
         let (client, told) = match connect(&self.nats, ReconnectPolicy::Never).await {
             Ok(connected) => connected,
@@ -231,7 +225,7 @@ impl NatsTask {
         }
     }
 
-    /// Looks what the stream has, and says what is not as it should be.
+    /// Checks which records the stream has, and warns if the stream differs from the config.
     async fn prepare(
         &mut self,
         jetstream: &Context,
@@ -311,7 +305,7 @@ impl NatsTask {
 }
 
 impl Drop for NatsTask {
-    /// Nobody is told that all is well by a thread that is gone.
+    /// A thread that panicked must not leave the status at "connected".
     fn drop(&mut self) {
         if std::thread::panicking() {
             self.away("a fault in creel, see its log".to_owned());
@@ -319,14 +313,14 @@ impl Drop for NatsTask {
     }
 }
 
-/// The outbox of a session, meant for a server; nothing, if somebody else sends it.
+/// The outbox of a session, addressed to that server. `None` if another process is sending from it.
 fn addressed(folder: &SessionDir, server: &str) -> io::Result<Option<Outbox>> {
     let mut outbox = Outbox::open(folder)?;
     outbox.iter_mut().try_for_each(|outbox| outbox.address(server))?;
     Ok(outbox)
 }
 
-/// Follows a session to its end; how it was then.
+/// Follows a session to its end and returns its last status.
 async fn follow(ledger: &mut Option<SessionMirror>) -> StatusView {
     let Some(following) = ledger else { return std::future::pending().await };
     let status = following.follow().await;
@@ -334,7 +328,7 @@ async fn follow(ledger: &mut Option<SessionMirror>) -> StatusView {
     status
 }
 
-/// Sends what sessions of a project have left unsent, without running one.
+/// Sends the unsent records of a project's sessions, without running one.
 pub async fn send_leftovers(nats: &NatsConfig, sessions: &SessionsDir) -> Result<(), NatsError> {
     let (client, _told) = connect(nats, ReconnectPolicy::Never).await?;
     let jetstream = context(&client);
@@ -343,12 +337,11 @@ pub async fn send_leftovers(nats: &NatsConfig, sessions: &SessionsDir) -> Result
     BacklogSender { client: &client, store: &store, nats, largest }.send_all(sessions, "").await
 }
 
-/// How `JetStream` is spoken to.
 fn context(client: &Client) -> Context {
     ContextBuilder::new().timeout(ANSWER).build(client.clone())
 }
 
-/// What a connection told: whether it is of no more use.
+/// Fails if the connection event means that this connection is of no more use.
 fn check(
     told: Option<NatsConnectionEvent>,
     subjects: &SessionSubjects,
@@ -375,7 +368,7 @@ fn check(
     }
 }
 
-/// Whether a refusal keeps the records from the stream: the rest can be done without.
+/// Whether a refusal prevents creel from storing records. creel can work without the rest.
 fn concerns_records(why: &str, subjects: &SessionSubjects) -> bool {
     let why = why.to_lowercase();
     let without = [&subjects.commands(), &subjects.completions(), &subjects.queue(), "$kv.", ".kv_", "_queue"];
@@ -383,11 +376,10 @@ fn concerns_records(why: &str, subjects: &SessionSubjects) -> bool {
         || why.contains(&format!("publish to \"{}", subjects.completions()).to_lowercase())
 }
 
-/// The session, as it is followed here.
 struct FollowedSession {
-    /// Gone when the session is over: whoever waits for news then learns that there are no more.
+    /// `None` when the session has ended: dropping it closes the channel that announces new records.
     ledger: Option<SessionMirror>,
-    /// How the session was when it ended.
+    /// The status at its end. `None` while the session runs.
     ended: watch::Sender<Option<StatusView>>,
 }
 
@@ -396,8 +388,8 @@ impl FollowedSession {
         self.ended.borrow().is_some()
     }
 
-    /// Waits for the outbox: another session may be sending what an earlier run of this one has left. Nothing, if the session
-    /// is over before; then that is left to the next one as well.
+    /// Waits for the outbox, since another session may be sending what an earlier run of this session left. `None` if
+    /// this session ends first; then the next session sends those records.
     fn outbox(&mut self, folder: &SessionDir, server: &str) -> Option<Outbox> {
         let tokio = tokio::runtime::Builder::new_current_thread().enable_time().build().ok()?;
         while !self.is_over() {
@@ -412,7 +404,8 @@ impl FollowedSession {
         None
     }
 
-    /// Follows the session beside a connection. Nothing, if the session is over and the time to leave has come.
+    /// Follows the session while a connection is used. `None` if the session has ended and the time limit for its last
+    /// records has passed.
     async fn beside(&mut self, connection: impl Future<Output = NatsConnectionEnd>) -> Option<NatsConnectionEnd> {
         let following = follow(&mut self.ledger);
         tokio::pin!(connection, following);
@@ -431,7 +424,7 @@ impl FollowedSession {
         }
     }
 
-    /// Waits before the next connection, as long as the session is not over.
+    /// Waits before the next connection attempt, or until the session ends.
     fn wait(&mut self, long: Duration, station: &NatsTask) {
         let Ok(tokio) = tokio::runtime::Builder::new_current_thread().enable_time().build() else {
             std::thread::sleep(long);

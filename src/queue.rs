@@ -1,8 +1,8 @@
-//! The queue as a whole: the board with all tasks, the line of those that can be begun, and what is known of both here.
+//! The task queue: a bucket with all tasks, and a stream with the tasks that are ready to start.
 //!
 //! # Invariants
-//! - A task goes into the line after the board says that it is ready. Whoever dies in between has done no harm: the next
-//!   one who looks puts it there.
+//! - A task is put into the stream after the bucket says that it is ready. If a process dies in between, the next one
+//!   that checks puts it there.
 
 pub mod handover;
 pub mod ready_tasks;
@@ -25,38 +25,34 @@ use crate::{
     },
 };
 
-/// How long to wait for a server that is in trouble.
+/// How long to wait before asking a failing server again.
 const AGAIN: Duration = Duration::from_secs(1);
-/// How long a worker may be silent, where nobody says anything else.
+/// How long a worker can be silent before its task is handed out again, unless the queue says otherwise.
 pub const LEASE: Duration = Duration::from_secs(15);
 
-/// The queue, for whoever asks something of it.
 #[derive(Debug)]
 pub struct TaskQueue {
     /// All tasks.
     pub board: TaskBucket,
-    /// Those that can be begun.
+    /// The tasks that are ready to start.
     pub line: ReadyTaskStream,
 }
 
-/// The queue, for whoever stays with it.
+/// The queue together with its tasks, kept up to date.
 pub struct WatchedQueue {
-    /// The queue.
     pub queue: TaskQueue,
-    /// All tasks, as they were when last heard of.
+    /// All tasks, as last received.
     tasks: BTreeMap<QueueTaskKey, TaskRevision>,
     changes: QueueChanges,
-    /// Whether a task may have become ready since that was looked at.
+    /// Whether a task may have become ready since the last check.
     stirred: bool,
 }
 
-/// Why something that a person asked for is not done.
+/// Why a request of the user failed.
 #[derive(Debug, thiserror::Error)]
 pub enum QueueError {
-    /// It cannot be done.
     #[error("{0}")]
     Refused(String),
-    /// The server is in the way.
     #[error("NATS: {0}")]
     Trouble(#[from] NatsError),
 }
@@ -71,22 +67,22 @@ impl From<QueueAddError> for QueueError {
 }
 
 impl TaskQueue {
-    /// The queue; what is missing of it on the server is made.
+    /// Opens the queue. Creates what the server does not have.
     pub async fn open(jetstream: &Context, nats: &NatsConfig, lease: Duration) -> Result<Self, NatsError> {
         let board = TaskBucket::open(jetstream, nats).await?;
         let line = ReadyTaskStream::open(jetstream, nats, lease).await?;
         Ok(Self { board, line })
     }
 
-    /// Why a lost server may take the queue with it, though the config asks for more replicas.
+    /// Why the queue has fewer replicas than the config asks for.
     pub fn missing_replicas(&self) -> Option<String> {
         let all: Vec<&str> = self.board.missing_replicas().into_iter().chain(self.line.missing_replicas()).collect();
         (!all.is_empty()).then(|| all.join("; "))
     }
 
-    /// Adds a task; one without a name gets the next number.
+    /// Adds a task. One without a name gets the next number.
     pub async fn add(&mut self, order: TaskSpec, at: UnixTime) -> Result<TaskRevision, QueueError> {
-        // It has a name later.
+        // The name is chosen later, so the check uses any valid one.
         let named = if order.id.is_empty() { TaskSpec { id: "0".to_owned(), ..order.clone() } } else { order.clone() };
         named.checked().map_err(QueueError::Refused)?;
         for on in &order.dependencies {
@@ -99,7 +95,6 @@ impl TaskQueue {
         Ok(self.ready(&QueueTaskKey::of(&added.task.order)).await?.unwrap_or(added))
     }
 
-    /// Does what a person asks for.
     pub async fn ask(
         &mut self,
         key: &QueueTaskKey,
@@ -116,7 +111,7 @@ impl TaskQueue {
         }
     }
 
-    /// Puts a task into the line if nothing that it waits for is open. Gives it as it is then.
+    /// Puts a task into the stream of ready tasks if all of its dependencies are closed. Returns its state afterwards.
     pub async fn ready(&mut self, key: &QueueTaskKey) -> Result<Option<TaskRevision>, NatsError> {
         let Some(known) = self.board.get(key).await? else { return Ok(None) };
         let mut open = Vec::new();
@@ -127,7 +122,7 @@ impl TaskQueue {
         let is_open = |on: &str| open.iter().any(|open| open == on);
         let seen = match self.board.change(key, |task| task.readied(is_open)).await? {
             Some(readied) => readied,
-            // Somebody else may have done it just now.
+            // Another process may have done it just now.
             None => self.board.get(key).await?.unwrap_or(known),
         };
         if seen.task.standing == QueuedTaskState::Ready {
@@ -136,7 +131,6 @@ impl TaskQueue {
         Ok(Some(seen))
     }
 
-    /// Stays with it.
     pub async fn watched(self) -> Result<WatchedQueue, NatsError> {
         let mut changes = self.board.changes("").await?;
         let tasks = changes.all().await?;
@@ -145,7 +139,6 @@ impl TaskQueue {
 }
 
 impl WatchedQueue {
-    /// Waits until a task changes.
     pub async fn changed(&mut self) -> Result<(), NatsError> {
         if let Some(seen) = self.changes.next().await? {
             self.note(seen);
@@ -153,7 +146,7 @@ impl WatchedQueue {
         Ok(())
     }
 
-    /// Remembers how a task is, if nothing later is known of it.
+    /// Stores the state of a task, unless a later one is known.
     pub fn note(&mut self, seen: TaskRevision) {
         let key = QueueTaskKey::of(&seen.task.order);
         if seen.is_news_to(self.tasks.get(&key)) {
@@ -162,18 +155,17 @@ impl WatchedQueue {
         }
     }
 
-    /// Whether somebody is to work on a task now, or will be when others have done theirs.
+    /// Whether the task is being worked on, or will be when its dependencies are closed.
     pub fn is_ahead(&self, task: &QueuedTask) -> bool {
         let key = QueueTaskKey::of(&task.order);
         task.is_ahead(|on| self.tasks.get(&key.sibling(on)).map(|seen| &seen.task))
     }
 
-    /// All tasks that are known.
     pub fn tasks(&self) -> impl Iterator<Item = &QueuedTask> {
         self.tasks.values().map(|seen| &seen.task)
     }
 
-    /// Puts the tasks into the line whose time has come.
+    /// Puts all tasks into the stream of ready tasks that have become ready.
     pub async fn ready_all(&mut self) -> Result<(), NatsError> {
         if !self.stirred {
             return Ok(());
@@ -191,8 +183,9 @@ impl WatchedQueue {
         Ok(())
     }
 
-    /// Hears what changes, and puts the tasks into the line whose time has come: others may wait for one that is known to
-    /// be ready here alone. Goes on until nobody waits for it; what it was about to do then is done the next time.
+    /// Follows all changes and puts tasks into the stream when they become ready: another worker may wait for a task
+    /// that only this process knows to be ready. Runs until the caller drops the future; the next call finishes what
+    /// was interrupted.
     pub async fn follow(&mut self) {
         loop {
             let followed = match self.ready_all().await {
@@ -206,8 +199,8 @@ impl WatchedQueue {
         }
     }
 
-    /// Looks whether something is missing: puts the tasks into the line that are not in it though somebody could begin, or
-    /// did and may be dead.
+    /// Repairs the queue: puts ready or active tasks back into the stream if they are missing there. The worker of an
+    /// active task may be dead.
     pub async fn mend(&mut self, mut wanted: impl FnMut(&TaskSpec) -> bool) -> Result<(), NatsError> {
         let TaskQueue { line, .. } = &mut self.queue;
         let there = line.look().await?;

@@ -1,11 +1,12 @@
-//! What sessions of this project could not send before they left.
+//! Records that earlier sessions of this project could not send.
 //!
-//! A session that is over does not wait for a server that is away. The next one that reaches the server sends the rest.
+//! A session that has ended does not wait for an unreachable server. The next session that reaches the server sends the
+//! rest.
 //!
 //! # Invariants
-//! - What was meant for one server is not sent to another.
-//! - A folder may have come with the project's files: it is sent only if it is what creel writes. Whatever is wrong with one
-//!   keeps nobody else's records back.
+//! - Records for one server are never sent to another.
+//! - A folder may have been cloned with the project: creel sends it only if it looks like one that creel wrote. A
+//!   broken folder does not keep creel from sending the others.
 
 use std::io;
 
@@ -27,14 +28,14 @@ use crate::{
     },
 };
 
-/// What has to be known of a session's first record.
+/// The fields of a session's first record that creel checks.
 #[derive(Deserialize)]
 struct FirstRecordHeader {
     session: String,
     id: String,
 }
 
-/// Where leftovers go.
+/// Sends the backlog of other sessions.
 #[derive(Clone, Copy)]
 pub(super) struct BacklogSender<'a> {
     pub(super) client: &'a Client,
@@ -44,10 +45,10 @@ pub(super) struct BacklogSender<'a> {
 }
 
 impl BacklogSender<'_> {
-    /// Sends what others have left. Nobody relies on it, so trouble is only told to the log.
+    /// Sends the unsent records of all sessions except `own`. Errors are only logged, since no caller depends on it.
     pub(super) async fn send_all(&self, sessions: &SessionsDir, own: &str) -> Result<(), NatsError> {
         for folder in sessions.list().unwrap_or_default() {
-            // A session that never had a server is none of its business.
+            // A folder without an outbox file never had a server.
             let is_left = folder.name != own && folder.outbox_file().exists() && journal::running(&folder).is_none();
             if !is_left {
                 continue;
@@ -69,7 +70,7 @@ impl BacklogSender<'_> {
         Ok(())
     }
 
-    /// What a session may have left, and its id.
+    /// The outbox of a session that may have unsent records, and the session's id.
     fn rest(&self, folder: &SessionDir) -> io::Result<Option<(Outbox, String)>> {
         let Some(outbox) = Outbox::open(folder)? else { return Ok(None) };
         let kept = outbox.place();

@@ -1,11 +1,11 @@
-//! What others say to a session by NATS: commands, and tasks that were completed elsewhere.
+//! Receives commands by NATS, and reports of tasks that other programs completed.
 //!
 //! # Invariants
-//! - A command means what it means on the control socket, and is answered in the same words.
-//! - A command past its deadline is refused: the client that sent it has given up.
-//! - A completion counts once, however often it is told: the session knows which tasks were completed. One that was
-//!   published while the server was away is found in the stream.
-//! - What a session itself recorded is not told to it again.
+//! - A command has the same effect and the same reply as on the control socket.
+//! - A command past its deadline is refused: the client no longer waits for the reply.
+//! - A completion counts once, however often it is published: the session knows which tasks were completed. One that
+//!   was published while the server was unreachable is read from the stream.
+//! - A session ignores its own records.
 
 use std::{pin::Pin, task::Poll};
 
@@ -36,22 +36,22 @@ use crate::{
     },
 };
 
-/// How many unreadable completions a session is warned of: whoever floods it with them need not fill its journal.
+/// How many unreadable completions cause a warning. A program that floods the session with them must not fill the
+/// journal.
 const WARNINGS: usize = 10;
 
-/// Listens for a session.
 pub(super) struct CommandListener {
     subjects: SessionSubjects,
     id: String,
-    /// When the session began: what was completed before is not its affair.
+    /// When the session began: it ignores completions before that.
     since: UnixTime,
     handle: SessionHandle,
-    /// Which stream was looked at, and up to which message.
+    /// Which stream was read, and up to which message.
     heard: (String, u64),
     unreadable: usize,
 }
 
-/// A task that another program completed. Programs call things by different names, and may use several at once.
+/// A task that another program completed. Programs use different names for the same field, or several at once.
 #[derive(Debug, Deserialize)]
 struct ExternalCompletion {
     task_id: Option<Value>,
@@ -93,7 +93,7 @@ impl CommandListener {
         }
     }
 
-    /// What was completed while nobody listened.
+    /// Reads the completions that were published while the session was not connected.
     async fn look_back(&mut self, store: &NatsStream) -> Result<(), NatsError> {
         let subject = self.subjects.completions();
         if self.heard.0 != store.made {
@@ -110,7 +110,7 @@ impl CommandListener {
     }
 
     async fn answer(&self, client: &Client, desk: &QueryHandle, asked: Message) -> Result<(), NatsError> {
-        // Of two sessions of one name, each is asked by its id.
+        // Two sessions can have the same name. The id says which one is asked.
         let meant = asked.headers.as_ref().and_then(|headers| header(headers, SESSION));
         if meant.is_some_and(|id| id != self.id) {
             return Ok(());
@@ -135,7 +135,7 @@ impl CommandListener {
             say(&client, asked.reply, reply, None).await
         };
         if lasts {
-            // Whoever asks for something else meanwhile is not kept waiting.
+            // Other requests must not wait for this one.
             drop(tokio::spawn(answering));
             return Ok(());
         }
@@ -168,7 +168,7 @@ impl CommandListener {
     }
 }
 
-/// What another program says that it completed.
+/// Parses the completion that another program published.
 fn completion(payload: &[u8]) -> Result<TaskCompletion, String> {
     let ExternalCompletion { task_id, id, content, goal, result } =
         serde_json::from_slice(payload).map_err(|error| error.to_string())?;
@@ -190,7 +190,6 @@ fn completion(payload: &[u8]) -> Result<TaskCompletion, String> {
     })
 }
 
-/// A value as text.
 fn text(value: Value) -> Option<String> {
     match value {
         Value::Null => None,
@@ -206,7 +205,7 @@ fn read(line: &[u8]) -> Result<(CallerInfo, SessionRequest), String> {
     message::read(line)
 }
 
-/// Says what became of a request, if somebody wants to know.
+/// Sends the reply, if the client asked for one.
 async fn say(
     client: &Client,
     to: Option<Subject>,
@@ -227,7 +226,7 @@ async fn say(
     said.map_err(|error| NatsError(format!("cannot answer: {error}")))
 }
 
-/// The next message; nothing, if there are no more.
+/// The next message. `None` if the subscription is closed.
 pub async fn next(subscriber: &mut Subscriber) -> Option<Message> {
     std::future::poll_fn(|context| -> Poll<Option<Message>> { Pin::new(&mut *subscriber).poll_next(context) }).await
 }

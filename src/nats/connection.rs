@@ -1,10 +1,10 @@
-//! A connection to a NATS server: who logs in, and what becomes of it.
+//! Connects to a NATS server, with the login that the config names.
 //!
-//! Owns everything that is secret, from the moment in which it is read until the client has it.
+//! Owns all secrets from the moment when they are read until the client has them.
 //!
 //! # Invariants
-//! - No secret is in an error, in a log, or in what the client knows of the URL.
-//! - What a lost connection still had to send is not sent by a later one: records would come out of order.
+//! - No secret appears in an error, in a log, or in the URL that the client gets.
+//! - A new connection does not send what a lost connection had not sent: the records would arrive out of order.
 
 use std::{
     io,
@@ -20,15 +20,15 @@ use tokio::sync::mpsc;
 
 use crate::config::nats::{MissingVariableError, NatsConfig, NatsLogin, Secret};
 
-/// How long a server may take to be reached.
+/// How long an attempt to connect may take.
 const REACHING: Duration = Duration::from_secs(5);
-/// How often it is asked whether it is there. The client calls the third unanswered question in a row a lost connection,
-/// so a server that vanishes without a word is missed within 8 seconds.
+/// How often the client pings the server. The client treats three unanswered pings in a row as a lost connection, so it
+/// notices within 8 seconds that a server has vanished.
 const PING: Duration = Duration::from_millis(2_500);
-/// How long a client waits that is not to come back.
+/// How long a client waits that must not reconnect.
 const NEVER: Duration = Duration::from_hours(24 * 365);
 
-/// Why nothing comes of a connection, in words for a person.
+/// Why a connection failed, as text for the user.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct NatsError(pub String);
@@ -48,24 +48,22 @@ impl From<io::Error> for NatsError {
 /// Whether a client connects again by itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ReconnectPolicy {
-    /// As often as it takes.
+    /// The client reconnects until it succeeds.
     ByItself,
-    /// Never: whoever has it makes a new one, and looks first what became of what was sent.
+    /// The owner makes a new client, and first checks which of the sent messages the stream has.
     Never,
 }
 
-/// What a connection tells about itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum NatsConnectionEvent {
-    /// It is there, again.
+    /// Connected for the first time or again.
     Connected,
-    /// It is gone.
     Lost,
-    /// The server does not allow something.
+    /// The server refuses an operation. Carries the server's message.
     Refused(String),
 }
 
-/// Connects. What the connection tells about itself comes by the receiver.
+/// Connects. The receiver gets the events of the connection.
 pub async fn connect(
     nats: &NatsConfig,
     again: ReconnectPolicy,
@@ -94,7 +92,7 @@ pub async fn connect(
     Ok((client, told))
 }
 
-/// How long to wait before the next attempt.
+/// How long to wait before the next attempt: up to 5 seconds.
 pub fn pause(attempts: usize) -> Duration {
     const FIRST: Duration = Duration::from_millis(100);
     const LONGEST: Duration = Duration::from_secs(5);
@@ -123,14 +121,14 @@ fn in_words(error: &async_nats::ConnectError) -> String {
     }
 }
 
-/// Reads whatever is needed to log in.
+/// Reads the addresses and the login from the config, from variables and from files.
 fn prepared(nats: &NatsConfig) -> Result<(Vec<ServerAddr>, ConnectOptions), NatsError> {
     let variable = |name: &str| std::env::var(name).ok();
     let mut servers = Vec::new();
     let mut in_url = None;
     for ServerUrl { url, login } in addresses(&nats.url, variable)? {
         in_url = in_url.or(login);
-        // The error would show what was read.
+        // The parser's error would quote the URL, which may contain a secret.
         servers.push(url.parse::<ServerAddr>().map_err(|_| NatsError("`nats.url` names no server".to_owned()))?);
     }
     let options = ConnectOptions::new();
@@ -157,10 +155,10 @@ fn prepared(nats: &NatsConfig) -> Result<(Vec<ServerAddr>, ConnectOptions), Nats
     Ok((servers, options))
 }
 
-/// Where the records of a session go: a stream of a server, and the subjects there. No secret is in it.
+/// Where the records of a session go: the stream, the prefix of its subjects and the server. Contains no secret.
 pub fn destination(nats: &NatsConfig) -> String {
     let servers = addresses(&nats.url, |name| std::env::var(name).ok());
-    // Without its variables nothing is sent anywhere.
+    // If a variable is missing, creel cannot connect, and sends nothing to this destination.
     let servers = servers.map_or_else(
         |_| nats.shown(),
         |servers| servers.into_iter().map(|server| server.url).collect::<Vec<_>>().join(","),
@@ -168,23 +166,22 @@ pub fn destination(nats: &NatsConfig) -> String {
     format!("{} {} {servers}", nats.stream.name, nats.prefix)
 }
 
-/// A server of a URL.
 #[cfg_attr(test, derive(Debug, PartialEq, Eq))]
 struct ServerUrl {
-    /// Without who logs in.
+    /// Without the login.
     url: String,
     login: Option<UrlLogin>,
 }
 
-/// Who logs in, as a URL says it.
+/// The login in a URL.
 #[cfg_attr(test, derive(Debug, PartialEq, Eq))]
 enum UrlLogin {
     User { user: String, password: String },
     Token(String),
 }
 
-/// The servers that a URL names. What a variable holds is taken as it is where it stands for a user, a password or a token;
-/// it can also stand for a URL, or for several.
+/// The servers that a URL names. A variable can stand for a user, a password or a token, whose value is then used as it
+/// is. It can also stand for one or several URLs.
 fn addresses(
     url: &Secret,
     variable: impl Fn(&str) -> Option<String> + Copy,
@@ -197,7 +194,7 @@ fn addresses(
         }
         let revealed = Secret::new(piece.reveal(variable)?);
         for piece in revealed.split(',') {
-            // What came out of a variable has no more of them.
+            // The value of a variable is not expanded again.
             all.push(address(&piece, |name| Some(format!("${{{name}}}")))?);
         }
     }

@@ -24,9 +24,8 @@ use crate::{
     runtime::now,
 };
 
-/// How the name of every such directory begins.
 const PREFIX: &str = "creel-view-";
-/// How many names are tried for a new one.
+/// How many names to try for a new directory.
 const ATTEMPTS: u32 = 16;
 
 /// A directory for the copy of one session's journal.
@@ -34,7 +33,7 @@ const ATTEMPTS: u32 = 16;
 pub(super) struct CopyDir {
     root: PathBuf,
     folder: SessionDir,
-    /// Held as long as the viewer runs.
+    /// Locked as long as the viewer runs.
     _lock: File,
 }
 
@@ -55,7 +54,6 @@ impl CopyDir {
         Ok((copy, file))
     }
 
-    /// The copy, as the folder of a session.
     pub(super) const fn folder(&self) -> &SessionDir {
         &self.folder
     }

@@ -1,4 +1,4 @@
-//! Until when a session may run a command that came by NATS.
+//! The deadline of a command that arrives by NATS.
 //!
 //! A command can wait anywhere on its way: in a client that lost its connection, in the server, or in a session that
 //! was suspended. So it carries a deadline, and the session refuses it after that. Two machines rarely agree about the
@@ -6,7 +6,7 @@
 //! client asks for a reply before its first command.
 //!
 //! # Invariants
-//! - A command never runs after its client gave up, however wrong the two clocks are and however slow the reply was.
+//! - A command never runs after its client timed out, however wrong the two clocks are and however slow the reply was.
 
 use std::time::{Duration, Instant};
 
@@ -18,7 +18,7 @@ use crate::{
     socket::message::SessionReply,
 };
 
-/// The session's clock, as a client knows it: a time that the session reported, and when that arrived here.
+/// The session's clock, as a client knows it: a time that the session reported, and when the report arrived here.
 ///
 /// The session's clock has moved on while the reply was on its way, so it is never behind what is known of it. A deadline
 /// that is calculated from it can only be too early, by as long as the reply took, and never too late.
@@ -29,20 +29,20 @@ pub struct SessionClock {
 }
 
 impl SessionClock {
-    /// The clock that a reply reports, if the session reports one.
+    /// The clock that a reply reports. `None` if it reports none.
     pub fn of(reply: &TimedReply, received: Instant) -> Option<Self> {
         let told: jiff::Timestamp = reply.at.as_deref()?.parse().ok()?;
         Some(Self { told: UnixTime(told.as_millisecond()), received })
     }
 
-    /// The deadline of a command that is sent now, if the client waits that long for the answer.
+    /// The deadline of a command that is sent now, if the client waits for `patience`.
     pub fn deadline(&self, now: Instant, patience: Duration) -> String {
         let since = now.saturating_duration_since(self.received) + patience;
         rfc3339(self.told.after(TimeSpan::from(since)))
     }
 }
 
-/// What a request says about time. Requests of other programs need not say anything.
+/// The deadline in a request. Requests of other programs need not have one.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 struct RequestDeadline {
     #[serde(default)]
@@ -52,28 +52,24 @@ struct RequestDeadline {
 /// Why a session does not run a command that it read.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum DeadlineError {
-    /// It arrived too late.
     #[error(
         "the command arrived at {arrived}, after its deadline ({deadline}), so the session did not run it; send it again"
     )]
     Passed {
-        /// The deadline.
         deadline: String,
-        /// When the session read it.
+        /// When the session read the command.
         arrived: String,
     },
-    /// It is not a valid time.
     #[error("`deadline` is not a time such as 2026-11-15T09:30:00.123Z")]
     Unreadable,
 }
 
 impl DeadlineError {
-    /// The reply to such a command.
     pub fn reply(&self) -> SessionReply {
         SessionReply::refused(self.to_string())
     }
 
-    /// The reason, for programs.
+    /// The reason, for programs. `None` if there is no code for it.
     pub const fn refusal(&self) -> Option<DeadlineRefusal> {
         match self {
             Self::Passed { .. } => Some(DeadlineRefusal::PastDeadline),
@@ -82,7 +78,7 @@ impl DeadlineError {
     }
 }
 
-/// Checks the deadline of a request that is read at that time.
+/// Checks the deadline of a request that the session reads at `now`.
 pub fn check(request: &[u8], now: UnixTime) -> Result<(), DeadlineError> {
     // The code that reads the whole request reports anything else that is wrong with it.
     let Ok(RequestDeadline { deadline: Some(deadline) }) = serde_json::from_slice(request) else { return Ok(()) };
@@ -94,18 +90,16 @@ pub fn check(request: &[u8], now: UnixTime) -> Result<(), DeadlineError> {
     Err(DeadlineError::Passed { deadline, arrived: rfc3339(now) })
 }
 
-/// Why a command was refused, in a word for programs.
+/// Why a command was refused, as a code for programs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum DeadlineRefusal {
-    /// It arrived after its deadline.
     PastDeadline,
 }
 
-/// A reply by NATS: that of the control socket, with the session's clock.
+/// A reply by NATS: the same as on the control socket, with the session's clock.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct TimedReply {
-    /// The reply.
     #[serde(flatten)]
     pub reply: SessionReply,
     /// Why the session refused the request without reading all of it.
@@ -117,12 +111,10 @@ pub struct TimedReply {
 }
 
 impl TimedReply {
-    /// A reply that is sent at that time.
     pub fn at(reply: SessionReply, refusal: Option<DeadlineRefusal>, now: UnixTime) -> Self {
         Self { reply, refusal, at: Some(rfc3339(now)) }
     }
 
-    /// The JSON of it.
     pub fn to_json(&self) -> String {
         serde_json::to_string(self).expect("a reply has no keys that are not text")
     }

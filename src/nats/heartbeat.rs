@@ -1,8 +1,8 @@
-//! Which sessions there are on which machines: a sign of life from each, in a bucket that forgets.
+//! The list of running sessions on all machines: each session writes heartbeats to a bucket whose entries expire.
 //!
 //! # Invariants
-//! - A session is listed once, whatever it does meanwhile.
-//! - A session that is gone without a word is seen by its last sign, and is forgotten after a day.
+//! - A session is listed once, however often it changes.
+//! - A session that crashed is recognised by the age of its last heartbeat, and disappears from the list after a day.
 
 use std::{cell::Cell, sync::Arc, time::Duration};
 
@@ -27,29 +27,26 @@ use crate::{
     },
 };
 
-/// How long a session is remembered that gives no more signs.
+/// How long the bucket keeps the last heartbeat of a session.
 const REMEMBERED: Duration = Duration::from_hours(24);
-/// How often a session gives a sign when nothing happens.
+/// How often a session sends a heartbeat when nothing happens.
 const EVERY: Duration = Duration::from_secs(10);
-/// Signs do not come faster.
+/// The shortest time between two heartbeats.
 const SOONEST: Duration = Duration::from_millis(500);
 
-/// A sign of life.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct SessionHeartbeat {
-    /// The machine.
     pub host: String,
-    /// The session's id: names can be given twice.
+    /// The session's id, since two sessions can have the same name.
     pub id: String,
-    /// When it was given.
+    /// When the session sent it.
     pub seen: String,
-    /// How the session is.
     #[serde(flatten)]
     pub status: StatusView,
 }
 
 impl SessionHeartbeat {
-    /// Whether it is so old that the session can be taken for gone, if it has not ended.
+    /// Whether the heartbeat is so old that the session must have crashed, unless it has ended.
     pub fn is_overdue(&self, at: UnixTime) -> bool {
         let seen: Option<jiff::Timestamp> = self.seen.parse().ok();
         let seen = seen.map_or(UnixTime(0), |seen| UnixTime(seen.as_millisecond()));
@@ -57,22 +54,20 @@ impl SessionHeartbeat {
     }
 }
 
-/// The bucket's name.
 pub fn bucket(prefix: &str) -> String {
     format!("{}-sessions", prefix.replace('.', "_"))
 }
 
-/// The subject of a session's sign.
+/// The subject of a session's heartbeats.
 fn key(prefix: &str, session: &str, id: &str) -> String {
     format!("$KV.{}.{session}.{id}", bucket(prefix))
 }
 
-/// Where signs are given.
 pub(super) struct HeartbeatSender<'a> {
     nats: &'a NatsConfig,
     client: &'a Client,
     jetstream: &'a Context,
-    /// Whether the bucket is there.
+    /// Whether the bucket has been found or made.
     is_open: Cell<bool>,
 }
 
@@ -81,8 +76,8 @@ impl<'a> HeartbeatSender<'a> {
         Self { nats, client, jetstream, is_open: Cell::new(false) }
     }
 
-    /// Gives signs of life until the caller drops it. A server that does not store them is not an error, since only
-    /// records matter. It may store them later, when a cluster has a leader again.
+    /// Sends heartbeats until the caller drops the future. A server that does not store them is not an error, since
+    /// only the records matter. It can store them later, when a cluster has a leader again.
     pub(super) async fn keep(&self, id: &str, desk: &QueryHandle, warn: &mut impl FnMut(String)) {
         while let Err(NatsError(why)) = self.open(warn).await {
             tracing::warn!("nats: no list of sessions: {why}");
@@ -94,23 +89,22 @@ impl<'a> HeartbeatSender<'a> {
                 self.give(id, *status).await;
             }
             tokio::time::sleep(SOONEST).await;
-            // A session that is over says so itself, with its last sign.
+            // When a session ends, `give_last` sends its last heartbeat.
             if let Ok(Err(_)) = tokio::time::timeout(EVERY, news.changed()).await {
                 std::future::pending::<()>().await;
             }
         }
     }
 
-    /// Gives a sign.
     pub(super) async fn give(&self, id: &str, status: StatusView) {
         let subject = key(&self.nats.prefix, &status.session, id);
         let sign = SessionHeartbeat { host: host(), id: id.to_owned(), seen: rfc3339(now()), status };
         let text = serde_json::to_vec(&sign).expect("a sign has no keys that are not text");
-        // It may be too late, or too early: there is always a next one.
+        // A heartbeat that is lost does not matter: another one follows.
         let _ = self.client.publish(subject, text.into()).await;
     }
 
-    /// Gives the last sign. A session may be over before it could give any.
+    /// Sends the last heartbeat. A session can end before it has sent any.
     pub(super) async fn give_last(&self, id: &str, status: StatusView) {
         if let Err(NatsError(why)) = self.open(&mut drop).await {
             tracing::warn!("nats: no list of sessions: {why}");
@@ -119,7 +113,8 @@ impl<'a> HeartbeatSender<'a> {
         let _ = self.client.flush().await;
     }
 
-    /// Makes the bucket, if there is none. It is looked for once: whoever leaves need not wait for that.
+    /// Makes the bucket, if there is none. Looks for it only once, so that a session that ends does not wait for the
+    /// server again.
     async fn open(&self, warn: &mut impl FnMut(String)) -> Result<(), NatsError> {
         if !self.is_open.get() {
             let wanted = stream::bucket(&bucket(&self.nats.prefix), REMEMBERED, self.nats.stream.replicas);
@@ -131,10 +126,10 @@ impl<'a> HeartbeatSender<'a> {
     }
 }
 
-/// The last signs of all sessions, the latest first.
+/// The last heartbeats of all sessions, the latest first.
 pub async fn signs(jetstream: &Context, prefix: &str) -> Result<Vec<SessionHeartbeat>, NatsError> {
     let bucket = bucket(prefix);
-    // A server that no session was told to has none.
+    // The bucket does not exist if no session has used this server.
     let Some(stream) = stream::found(jetstream, &format!("KV_{bucket}")).await? else { return Ok(Vec::new()) };
     let last = Arc::new(NatsStream::of(stream)).last_of_each(format!("$KV.{bucket}.>")).await?;
     let mut signs: Vec<SessionHeartbeat> = last.iter().filter_map(|message| sign(message, prefix)).collect();
@@ -142,8 +137,8 @@ pub async fn signs(jetstream: &Context, prefix: &str) -> Result<Vec<SessionHeart
     Ok(signs)
 }
 
-/// The sign of life in a message. Every program can write there, so a sign of another session, or of a name that creel
-/// does not give, is ignored. A newer creel may use another format.
+/// The heartbeat in a message. Every program can write to the bucket, so creel ignores one that does not match its key
+/// or whose session or id is not a valid name, and one in a newer format.
 fn sign(message: &StreamMessage, prefix: &str) -> Option<SessionHeartbeat> {
     let sign = serde_json::from_slice::<SessionHeartbeat>(&message.payload).ok()?;
     let is_plain = is_plain(&sign.status.session) && is_plain(&sign.id);

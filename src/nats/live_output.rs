@@ -1,8 +1,9 @@
-//! The other end of what hooks print while they run: heard from a session on another machine.
+//! Receives the output of running hooks of a session on another machine.
 //!
 //! # Invariants
-//! - Nothing is passed on of a run whose record has not come yet: output and records come by different ways.
-//! - Who may not hear it sees everything else.
+//! - The output of a run is shown only after the record of its start, since output and records arrive on different
+//!   subjects.
+//! - A viewer whose login does not allow this still receives everything else.
 
 use std::{collections::VecDeque, time::Duration};
 
@@ -20,17 +21,16 @@ use crate::{
     socket::message::{ClientKind, SessionRequest, ask, live_message::LiveMessage},
 };
 
-/// How often a session is told that somebody watches: sooner than it forgets.
+/// How often a viewer reports that it watches: before the session stops publishing.
 const SO_OFTEN: Duration = Duration::from_secs(10);
-/// How many pieces wait for the record of their run.
+/// How many chunks wait for the record of their run. Older ones are dropped.
 const EARLY: usize = 64;
 
-/// Hears what the hooks of a session print.
 pub(super) struct LiveOutputReceiver {
     client: Client,
     subjects: SessionSubjects,
     id: String,
-    /// Nothing, if the server does not allow it.
+    /// `None` if the server does not allow the subscription.
     pieces: Option<Subscriber>,
     again: Interval,
     early: EarlyOutput,
@@ -38,7 +38,6 @@ pub(super) struct LiveOutputReceiver {
 }
 
 impl LiveOutputReceiver {
-    /// Of the session of that id.
     pub(super) async fn begin(
         client: Client,
         subjects: SessionSubjects,
@@ -51,12 +50,12 @@ impl LiveOutputReceiver {
         Self { client, subjects, id, pieces, again, early: EarlyOutput::default(), screen }
     }
 
-    /// The connection is a new one: the session may not know that somebody watches.
+    /// Reports at once after a reconnect: the session may not know that a viewer watches.
     pub(super) fn connected(&mut self) {
         self.again.reset_immediately();
     }
 
-    /// Whether it was this that the server refused. Then it is not tried any more.
+    /// Whether the server refused this subscription. Then the receiver stops.
     pub(super) fn is_refused(&mut self, why: &str) -> bool {
         let refused = self.subjects.live_is_meant(why);
         if refused {
@@ -66,7 +65,7 @@ impl LiveOutputReceiver {
         refused
     }
 
-    /// Waits for the next piece, or says that somebody watches.
+    /// Waits for the next chunk, or until it is time to report that a viewer watches.
     pub(super) async fn hear(&mut self, begun: RunId) {
         let Some(pieces) = &mut self.pieces else { return std::future::pending().await };
         tokio::select! {
@@ -95,16 +94,16 @@ impl LiveOutputReceiver {
         self.pass_on(begun);
     }
 
-    /// Passes on what the runs up to this one printed.
+    /// Passes on the output of all runs up to `begun`.
     pub(super) fn pass_on(&mut self, begun: RunId) {
         for piece in self.early.take(begun) {
-            // What the screen is too slow for is dropped.
+            // If the screen is too slow, chunks are dropped.
             let _ = self.screen.try_send(piece);
         }
     }
 }
 
-/// What was printed by runs whose record may not have come yet.
+/// Output of runs whose start may not be recorded yet.
 #[derive(Default)]
 struct EarlyOutput(VecDeque<HookOutputChunk>);
 
@@ -116,7 +115,7 @@ impl EarlyOutput {
         }
     }
 
-    /// What the runs up to this one printed.
+    /// The output of all runs up to `begun`.
     fn take(&mut self, begun: RunId) -> VecDeque<HookOutputChunk> {
         let (ready, early) = self.0.drain(..).partition(|piece| piece.run <= begun);
         self.0 = early;

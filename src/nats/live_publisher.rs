@@ -1,14 +1,14 @@
-//! What hooks print while they run, for those who watch from afar.
+//! Publishes the output of running hooks for viewers on other machines.
 //!
-//! It is no record: it is published for whoever is there, and kept nowhere. Whoever watches says so now and then, and all
-//! who watch are told then what the running hooks have printed so far. Each piece tells its place in the output of its run,
-//! so nobody shows a part of it twice.
+//! Live output is not a record: the server does not store it. A viewer regularly reports that it watches; after each
+//! report the session publishes what the running hooks have printed so far. Each chunk has its position in the output
+//! of its run, so a viewer shows no part twice.
 //!
 //! # Invariants
-//! - A session that nobody watches publishes nothing.
-//! - Neither the session nor its records wait for it: there is little of it at a time, the next goes when the last has
-//!   left, and of what comes faster the end is told.
-//! - What goes wrong with it is nobody's trouble.
+//! - A session without viewers publishes nothing.
+//! - Neither the session nor its records wait for live output: creel publishes a little at a time, and if hooks print
+//!   faster, only the end of their output.
+//! - A failure here has no effect on the session.
 
 use std::{collections::VecDeque, path::Path, time::Duration};
 
@@ -31,33 +31,30 @@ use crate::{
     },
 };
 
-/// How long a session tells after somebody said that they watch.
+/// How long a session publishes after a viewer's report.
 const WATCHED: Duration = Duration::from_mins(1);
-/// How often it tells, if there is something.
+/// The shortest time between two publications.
 const PACE: Duration = Duration::from_millis(100);
-/// How many pieces wait to be told.
+/// How many chunks can wait. Older ones are dropped.
 const PIECES: usize = 128;
-/// What a byte can become in JSON.
+/// The most bytes that one byte can become in JSON.
 const ESCAPED: usize = 6;
-/// What a message needs beside the text.
+/// The bytes of a message besides the text.
 const ENVELOPE: usize = 512;
 
-/// Tells what the hooks of a session print.
 pub(super) struct LiveOutputPublisher<'a> {
     pub(super) client: &'a Client,
     pub(super) subjects: &'a SessionSubjects,
-    /// The session's id.
     pub(super) id: &'a str,
     pub(super) desk: &'a QueryHandle,
     pub(super) live: &'a broadcast::Sender<HookOutputChunk>,
-    /// The session's folder.
     pub(super) folder: &'a Path,
-    /// The most bytes that a message may have.
+    /// The size limit of a message, in bytes.
     pub(super) largest: usize,
 }
 
 impl LiveOutputPublisher<'_> {
-    /// Tells those who watch, as long as it is asked to. Until when they do is kept for the next connection.
+    /// Publishes while viewers watch, until the caller drops the future. The next connection continues with `until`.
     pub(super) async fn show(&self, until: &mut Instant) {
         if let Ok(mut watchers) = self.client.subscribe(self.subjects.watch()).await {
             loop {
@@ -78,7 +75,7 @@ impl LiveOutputPublisher<'_> {
         let mut pieces = self.live.subscribe();
         let mut waiting = UnsentOutput::default();
         let mut due = Instant::now();
-        // Whoever has just come does not know what was printed before.
+        // A new viewer does not know what was printed before.
         let mut newcomers = true;
         loop {
             tokio::select! {
@@ -104,20 +101,21 @@ impl LiveOutputPublisher<'_> {
         }
     }
 
-    /// Of two sessions of one name, each is asked by its id.
+    /// Whether a request asks this session for live output. Two sessions can have the same name, so a request names an
+    /// id.
     fn is_meant_by(&self, asked: &Message) -> bool {
         let meant = asked.headers.as_ref().and_then(|headers| header(headers, SESSION));
         let watches = || matches!(message::read(&asked.payload), Ok((_, SessionRequest::Watch { live: true, .. })));
         meant.is_none_or(|id| id == self.id) && watches()
     }
 
-    /// What the running hooks have printed so far.
+    /// Adds what the running hooks have printed so far.
     async fn look_back(&self, waiting: &mut UnsentOutput) {
         let Some(ReplyData::Status(status)) = self.desk.ask(SessionQuery::Status).await.told else { return };
         for run in status.running {
             let (printed, end) = running_output::end(&self.folder.join(run.output_file()));
             let at = printed.saturating_sub(end.len() as u64);
-            // The file has both streams in one.
+            // The file contains both streams, so this calls all of it standard output.
             waiting.begin_with(HookOutputChunk { run, stream: OutputStream::Stdout, at, bytes: end, gap: at > 0 });
         }
     }
@@ -128,18 +126,18 @@ impl LiveOutputPublisher<'_> {
             let mut headers = HeaderMap::new();
             headers.insert(SESSION, self.id);
             let line = LiveMessage::from(piece).into_line();
-            // There is always a next one.
+            // A lost chunk does not matter: another one follows.
             let _ = self.client.publish_with_headers(self.subjects.live(), headers, line.into()).await;
         }
         let _ = self.client.flush().await;
     }
 }
 
-/// What was printed and not told yet: of each run the end.
+/// Output that has not been published yet, for each run at most the last [`SHOWN`] bytes.
 #[derive(Debug, Default)]
 struct UnsentOutput {
     pieces: VecDeque<HookOutputChunk>,
-    /// Something came too fast to be taken in.
+    /// Hooks printed faster than this task could read.
     missed: bool,
 }
 
@@ -148,13 +146,12 @@ impl UnsentOutput {
         self.pieces.iter().all(|piece| whole(&piece.bytes) == 0)
     }
 
-    /// Takes in what was printed next.
     fn add(&mut self, new: HookOutputChunk) {
         let new = HookOutputChunk { gap: new.gap || std::mem::take(&mut self.missed), ..new };
         let (run, end) = (new.run, |piece: &HookOutputChunk| piece.at + piece.bytes.len() as u64);
         let last = self.pieces.iter_mut().rev().find(|piece| piece.run == run);
         match last {
-            // It was in the file already.
+            // The chunk was already read from the file.
             Some(last) if end(&new) <= end(last) => {}
             Some(last) if last.stream == new.stream && new.at <= end(last) => {
                 let known = usize::try_from(end(last) - new.at).unwrap_or(usize::MAX);
@@ -165,7 +162,7 @@ impl UnsentOutput {
         self.shorten(run);
     }
 
-    /// Takes in all that is in the file of a run; what waits may be newer.
+    /// Adds the output in the file of a run. Chunks that wait already can be newer.
     fn begin_with(&mut self, all: HookOutputChunk) {
         let of_the_run = |piece: &HookOutputChunk| piece.run == all.run;
         let (newer, others): (VecDeque<_>, _) = self.pieces.drain(..).partition(of_the_run);
@@ -176,7 +173,7 @@ impl UnsentOutput {
         }
     }
 
-    /// No screen shows more than the end.
+    /// Drops all but the end of a run's output, since a screen shows no more.
     fn shorten(&mut self, run: RunId) {
         let mut kept = 0;
         for piece in self.pieces.iter_mut().rev().filter(|piece| piece.run == run) {
@@ -197,7 +194,7 @@ impl UnsentOutput {
         }
     }
 
-    /// The next piece to tell, of at most so many bytes. A letter of which the rest has not come yet stays.
+    /// The next chunk to publish, of at most `room` bytes. An incomplete character at the end waits for its rest.
     fn next(&mut self, room: usize) -> Option<HookOutputChunk> {
         let piece = self.pieces.iter_mut().find(|piece| whole(&piece.bytes) > 0)?;
         let length = match whole(&piece.bytes[..piece.bytes.len().min(room)]) {
@@ -212,7 +209,7 @@ impl UnsentOutput {
     }
 }
 
-/// How many bytes there are before a letter that is cut off.
+/// How many bytes there are before an incomplete character at the end.
 fn whole(bytes: &[u8]) -> usize {
     let start = bytes.len().saturating_sub(3);
     let cut = (start..bytes.len()).find(|at| {

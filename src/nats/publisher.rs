@@ -1,7 +1,7 @@
-//! Messages to a stream, and what the server says about each.
+//! Publishes messages to a stream and receives the server's acknowledgements.
 //!
-//! Owns one inbox for all that is said: whoever sends thousands of messages needs no timer and no channel for each.
-//! Does not decide what a refusal means.
+//! Owns one inbox for all acknowledgements, so thousands of messages need no timer and no channel each. Does not decide
+//! what a refusal means.
 
 use std::pin::Pin;
 
@@ -15,19 +15,17 @@ use serde::Deserialize;
 
 use super::connection::NatsError;
 
-/// A way to the server for the messages of one sender.
 pub(super) struct StreamPublisher<'a> {
     client: &'a Client,
-    /// The stream that is meant.
+    /// The name of the stream that must acknowledge.
     stream: &'a str,
-    /// What the names of all answers begin with, dot and all.
+    /// The prefix of all reply subjects, with its final dot.
     inbox: String,
     answers: Subscriber,
-    /// How many messages left.
     sent: u64,
 }
 
-/// What the server says about a message.
+/// The server's answer to one message.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct PublishOutcome {
     /// Which message, counted from 1.
@@ -35,23 +33,21 @@ pub(super) struct PublishOutcome {
     pub(super) said: Result<StoredMessage, PublishRefusal>,
 }
 
-/// A message that the stream has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct StoredMessage {
-    /// Its number there.
+    /// Its sequence number in the stream.
     pub(super) at: u64,
-    /// Whether one of that name was there before.
+    /// Whether the stream already had a message of that id.
     pub(super) again: bool,
 }
 
-/// Why the stream does not take a message.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum PublishRefusal {
-    /// Nobody listens there.
+    /// No stream has this subject.
     NoStream,
-    /// It was to be the first of its subject, and is not.
+    /// It was to be the first message of its subject, but the subject already has one.
     NotTheFirst,
-    /// Anything else, in the server's words.
+    /// Another reason, in the server's words.
     Other(String),
 }
 
@@ -74,7 +70,7 @@ impl<'a> StreamPublisher<'a> {
         Ok(Self { client, stream, inbox, answers, sent: 0 })
     }
 
-    /// Sends a message; its number.
+    /// Sends a message and returns its number.
     pub(super) async fn send(&mut self, subject: String, headers: HeaderMap, text: Bytes) -> Result<u64, NatsError> {
         self.sent += 1;
         let reply = format!("{}{}", self.inbox, self.sent);
@@ -83,7 +79,7 @@ impl<'a> StreamPublisher<'a> {
         Ok(self.sent)
     }
 
-    /// Waits for what the server says next. Nothing is lost if nobody waits to the end.
+    /// Waits for the next acknowledgement. Cancel-safe: dropping the future loses none.
     pub(super) async fn next(&mut self) -> Result<PublishOutcome, NatsError> {
         loop {
             let next = std::future::poll_fn(|context| Pin::new(&mut self.answers).poll_next(context)).await;
@@ -96,7 +92,8 @@ impl<'a> StreamPublisher<'a> {
     }
 }
 
-/// What a stream says. Others may hear the same subjects, and answer as well: that is nothing.
+/// Parses an acknowledgement. Other programs can subscribe to the same subjects and answer too, so an answer that is
+/// not from this stream is ignored.
 fn read(message: &Message, stream: &str) -> Option<Result<StoredMessage, PublishRefusal>> {
     if message.status == Some(StatusCode::NO_RESPONDERS) {
         return Some(Err(PublishRefusal::NoStream));

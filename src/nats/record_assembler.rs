@@ -1,9 +1,9 @@
-//! Messages of a stream as the records of one session, in order.
+//! Turns the messages of a stream into the records of one session, in order.
 //!
 //! # Invariants
-//! - Each record comes out once, and none before the one in front of it, in whatever order and how often the messages
-//!   come.
-//! - What is not a record of this session is passed over.
+//! - Each record is returned once, in the order of the journal, however often and in whatever order its messages
+//!   arrive.
+//! - Messages that are not records of this session are skipped.
 
 use std::collections::BTreeMap;
 
@@ -15,32 +15,31 @@ use crate::{
     nats::stream::{MessagePart, header, part},
 };
 
-/// Puts the records of a session together.
 #[derive(Debug)]
 pub struct RecordAssembler {
     id: String,
-    /// The number of the next record.
+    /// The sequence number of the next record.
     next: u64,
-    /// Parts of a record, until all are there. Parts of one record come one after another.
+    /// The parts of an incomplete record. The parts of one record arrive one after another.
     parts: BTreeMap<usize, Vec<u8>>,
-    /// Records that came before their turn, as lines.
+    /// Lines of records that arrived before an earlier one.
     early: BTreeMap<u64, String>,
 }
 
 impl RecordAssembler {
-    /// The records of the session of that id, from the first on.
+    /// Starts with the first record of that session.
     pub fn new(id: &str) -> Self {
         Self { id: id.to_owned(), next: 1, parts: BTreeMap::new(), early: BTreeMap::new() }
     }
 
-    /// Takes in a message; the lines that follow from it, each with its newline.
+    /// Adds a message and returns the lines that are complete now, each with its newline.
     pub fn take(&mut self, headers: Option<&HeaderMap>, payload: &[u8]) -> Vec<String> {
         let Some(headers) = headers.filter(|headers| header(headers, SESSION) == Some(&self.id)) else {
             return Vec::new();
         };
         let Some(part) = part(headers) else { return Vec::new() };
         let Some(line) = self.whole(part, payload) else { return Vec::new() };
-        // Whoever reads the lines takes them for records, so they must be.
+        // Readers of the copy parse every line as a record.
         match Record::from_line(&line) {
             Ok(record) if record.seq >= self.next && !line.contains('\n') => {
                 self.early.insert(record.seq, line + "\n");
@@ -56,7 +55,7 @@ impl RecordAssembler {
         .collect()
     }
 
-    /// The record that is missing, if later ones are there.
+    /// The sequence number of a missing record. `None` unless later ones have arrived.
     pub fn gap(&self) -> Option<u64> {
         (!self.early.is_empty()).then_some(self.next)
     }

@@ -1,12 +1,12 @@
-//! Records on their way out.
+//! Sends the records of a session to its stream.
 //!
-//! Owns the window: many records are under way at once, and each is taken off when the server has it, in order. Does not
-//! decide what a lost connection means: whoever holds it begins again with a new one.
+//! Owns the send window: many records are in flight at once, and each leaves the window, in order, when the server has
+//! stored it. Does not handle a lost connection: the caller starts again with a new one.
 //!
 //! # Invariants
-//! - A record is taken off only when the server said that it has it, and all before it.
-//! - Records leave in the order of the journal. A server that refuses one and takes the next can still hold them in
-//!   another order, until the refused one was sent again: each has its number, and creel's readers go by that.
+//! - A record leaves the window only after the server has acknowledged it and all records before it.
+//! - Records are sent in the order of the journal. If the server refuses one and stores the next, the order in the
+//!   stream differs until the refused one is sent again. Each record has its number, and creel's readers sort by it.
 
 use std::collections::BTreeSet;
 
@@ -31,17 +31,16 @@ use crate::{
     },
 };
 
-/// After how many records the place is kept, and those who watch are told.
+/// After how many records the position is saved and the status updated.
 const KEPT_EVERY: u64 = 256;
-/// After how long those who watch are told that the server is behind: a record on its way is no news.
+/// After how long the status shows that the server is behind. A record in flight is not worth showing.
 const SLOW: Duration = Duration::from_millis(300);
-/// What a message needs beside the record: headers, and the names in them.
+/// The bytes of a message besides the record: the headers with their values.
 const ENVELOPE: usize = 512;
 
-/// Two sessions have one name; the next connection names its records so that they are told apart.
+/// Two sessions have the same name. The next connection adds the id to the names of its messages.
 const TAKEN: &str = "another session has taken the name";
 
-/// Sends the records of a session.
 pub(super) struct RecordSender<'a> {
     pub(super) client: &'a Client,
     pub(super) store: &'a NatsStream,
@@ -49,17 +48,16 @@ pub(super) struct RecordSender<'a> {
     pub(super) subjects: &'a SessionSubjects,
     /// The session's name.
     pub(super) session: &'a str,
-    /// The session's id.
     pub(super) id: &'a str,
-    /// What the stream has.
+    /// The records that the stream has.
     pub(super) holdings: StoredRecords,
-    /// The most bytes that a message may have.
+    /// The size limit of a message, in bytes.
     pub(super) largest: usize,
     pub(super) link: &'a watch::Sender<NatsStatus>,
 }
 
 impl RecordSender<'_> {
-    /// Sends all that there is, and what comes, until the session is over and the server has everything.
+    /// Sends all records, until the session has ended and the server has everything.
     pub(super) async fn run(&mut self, mut news: watch::Receiver<u64>) -> Result<(), NatsError> {
         let mut wire = StreamPublisher::open(self.client, self.store.name()).await?;
         let mut letters = self.outbox.letters(self.holdings.place.offset)?;
@@ -68,7 +66,7 @@ impl RecordSender<'_> {
         let mut word_due = Instant::now() + SLOW;
         loop {
             if window.can_follow() {
-                // First what is known to be there, then the file: a record that comes in between is seen the next time.
+                // Mark first, read the file afterwards: a record that is written in between counts as a change.
                 news.mark_unchanged();
                 window.rest = self.fill(&mut wire, &mut letters, &mut window).await?;
             }
@@ -85,7 +83,7 @@ impl RecordSender<'_> {
             tokio::select! {
                 biased;
                 answer = wire.next() => {
-                    // Not held while it waits: whoever has news would wait for it.
+                    // Copied, since a borrow across the wait would block the task that announces new records.
                     let last = *news.borrow();
                     self.hear(answer?, &mut window, last).await?;
                 }
@@ -104,7 +102,7 @@ impl RecordSender<'_> {
         }
     }
 
-    /// Sends until the window is full, or nothing is left.
+    /// Sends until the window is full or no records are left.
     async fn fill(
         &mut self,
         wire: &mut StreamPublisher<'_>,
@@ -159,15 +157,15 @@ impl RecordSender<'_> {
         Ok(InFlightRecord { seq, end, bytes, missing, at: 0, since: now })
     }
 
-    /// What the server says about a message; `last` is the last record that there is.
+    /// Handles the server's answer to a message. `last` is the number of the last record in the journal.
     async fn hear(&mut self, answer: PublishOutcome, window: &mut SendWindow, last: u64) -> Result<(), NatsError> {
-        // Somebody else may answer, too.
+        // Another program can send to this inbox, too.
         if !window.awaits(answer.message) {
             return Ok(());
         }
         let kept = answer.said.map_err(in_words)?;
-        // What the stream had of this session was looked at before. So it is one that was still on its way then, or
-        // somebody else's.
+        // creel has already checked which records of this session the stream has. So a duplicate was either in flight
+        // at that time, or belongs to another session.
         if kept.again && !self.store.is_of(kept.at, self.id).await? {
             self.holdings.place.names = RecordNaming::WithId;
             self.outbox.keep(self.holdings.place.clone())?;
@@ -186,11 +184,11 @@ impl RecordSender<'_> {
         while beyond.remove(&(place.seq + 1)) {
             place.seq += 1;
         }
-        // What lies beyond must be found again the next time.
+        // The next check must find the records beyond the position again.
         if beyond.is_empty() {
             place.at = place.at.max(record.at);
         }
-        // The first is kept at once: it tells that the name is ours.
+        // The first record is saved at once: it proves that this session owns the name.
         if record.seq == 1 || record.seq.is_multiple_of(KEPT_EVERY) {
             self.outbox.keep(place.clone())?;
             self.tell(last);

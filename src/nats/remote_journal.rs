@@ -1,11 +1,11 @@
-//! A session on another machine, as a journal on this one.
+//! The local copy of the journal of a session on another machine.
 //!
-//! What the stream has is written to a file, in order; whoever shows a session reads that file, as it would the journal
-//! itself. So a session far away is shown, told and replayed by the same code.
+//! Writes the records of the stream to a file, in order. The code that shows or replays a session reads this file like
+//! the journal itself, so remote sessions need no code of their own.
 //!
 //! # Invariants
 //! - The file is a prefix of the journal at any moment, however often the connection is lost.
-//! - It is the owner's alone, and removed with its viewer: see [`CopyDir`].
+//! - Only the owner can read it, and it is removed with its viewer: see [`CopyDir`].
 
 use std::{fs::File, io::Write as _, pin::Pin, time::Duration};
 
@@ -45,12 +45,11 @@ use crate::{
     runtime::HookOutputChunk,
 };
 
-/// How long to wait before the stream is looked at again.
+/// How long to wait before the next attempt to read the stream.
 const AGAIN: Duration = Duration::from_millis(300);
-/// How long a message may be on its way before the stream is asked again whether there are more.
+/// How long to wait for a message that the stream has.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// A session that is copied from a stream.
 #[derive(Debug)]
 pub struct RemoteJournal {
     copy: CopyDir,
@@ -60,36 +59,34 @@ pub struct RemoteJournal {
     subjects: SessionSubjects,
     id: String,
     assembly: RecordAssembler,
-    /// Which stream was read, and up to where.
+    /// Which stream was read, and up to which message.
     read: (String, u64),
-    /// The last message there that was the session's.
+    /// The last message there that belongs to the session.
     own: u64,
-    /// The last run that began.
+    /// The last run that started.
     begun: RunId,
 }
 
-/// Those who look at a copy.
+/// Where the viewers of a copy get their updates.
 #[derive(Debug)]
 pub struct ViewerChannels {
-    /// Each record.
+    /// The number of each new record.
     pub news: watch::Sender<u64>,
-    /// What hooks print while they run.
+    /// The output of running hooks.
     pub live: mpsc::Sender<HookOutputChunk>,
-    /// How it stands with the server.
     pub link: watch::Sender<NatsStatus>,
 }
 
-/// How far a session was followed.
 enum FollowProgress {
     More,
     TheEnd,
 }
 
-/// The messages of a stream, from a number on.
+/// The messages of a stream, from one sequence number on.
 struct OrderedMessages(Ordered);
 
 impl RemoteJournal {
-    /// A copy of a session, with nothing in it yet: of the one with that id, or else of the last that began under the name.
+    /// An empty copy of the session with that id, or without an id of the last session that had this name.
     pub async fn open(client: &Client, nats: &NatsConfig, session: &str, id: Option<&str>) -> Result<Self, NatsError> {
         if !is_plain(session) {
             return Err(NatsError(format!("`{}` is no name of a session", plain(session))));
@@ -111,17 +108,15 @@ impl RemoteJournal {
         Ok(Self { copy, file, jetstream, stream, subjects, id, assembly, read, own, begun })
     }
 
-    /// Where the copy is.
     pub fn folder(&self) -> &SessionDir {
         self.copy.folder()
     }
 
-    /// The session's id.
     pub fn id(&self) -> &str {
         &self.id
     }
 
-    /// Copies what there is.
+    /// Copies all records that the stream has now.
     pub async fn catch_up(&mut self) -> Result<(), NatsError> {
         let store = stream::find(&self.jetstream, &self.stream).await?;
         let last = store.end_of(&self.subjects.events(), self.read.1).await?;
@@ -134,13 +129,13 @@ impl RemoteJournal {
         Ok(())
     }
 
-    /// The first record that the stream does not have, though it has later ones.
+    /// The first record that is missing although the stream has later ones.
     pub fn gap(&self) -> Option<u64> {
         self.assembly.gap()
     }
 
-    /// Goes on copying, and tells of each record, until the session has ended or nobody listens any more. The copy stays
-    /// as long as what is given back.
+    /// Continues to copy and announces each record, until the session has ended or no viewer is left. The copy exists
+    /// as long as the returned value.
     #[must_use]
     pub async fn follow(
         mut self,
@@ -162,7 +157,7 @@ impl RemoteJournal {
         self
     }
 
-    /// Until the connection was lost, or made again: then the stream may be another one.
+    /// Follows until the connection is lost or made again, since then the stream may be another one.
     async fn follow_once(
         &mut self,
         told: &mut mpsc::UnboundedReceiver<NatsConnectionEvent>,
@@ -170,7 +165,7 @@ impl RemoteJournal {
         overhearing: &mut LiveOutputReceiver,
     ) -> Result<FollowProgress, NatsError> {
         let store = stream::find(&self.jetstream, &self.stream).await?;
-        // One that came back with less than it had is read again: what was taken is passed over.
+        // A stream that lost messages is read again from its beginning. Records that were already copied are skipped.
         let is_known = store.made == self.read.0 && (self.own == 0 || store.is_of(self.own, &self.id).await?);
         if !is_known {
             (self.read, self.own) = ((store.made.clone(), 0), 0);
@@ -214,7 +209,7 @@ impl RemoteJournal {
         Ok(OrderedMessages(messages))
     }
 
-    /// Writes down what follows from a message.
+    /// Writes the records that are complete with this message.
     fn take(&mut self, message: &Message) -> Result<Vec<Record>, NatsError> {
         let info = message.info().map_err(|error| NatsError(format!("a message cannot be read: {error}")))?;
         self.read.1 = info.stream_sequence;
@@ -229,7 +224,7 @@ impl RemoteJournal {
     }
 }
 
-/// The first record of a session.
+/// The first record of the session with that id, or without an id of the last session that had this name.
 async fn beginning(
     store: &NatsStream,
     subjects: &SessionSubjects,
@@ -246,7 +241,7 @@ async fn beginning(
     Ok(None)
 }
 
-/// Why a session cannot be shown.
+/// Why a session cannot be shown, as text for the user.
 async fn missing(store: &NatsStream, subjects: &SessionSubjects, session: &str) -> Result<String, NatsError> {
     let name = &store.stream.cached_info().config.name;
     if store.last_of(&subjects.events()).await?.is_none() {
@@ -258,7 +253,7 @@ async fn missing(store: &NatsStream, subjects: &SessionSubjects, session: &str) 
     ))
 }
 
-/// The run that begins with a record.
+/// The run that starts with this record.
 #[expect(clippy::wildcard_enum_match_arm, reason = "nothing else begins a run")]
 fn begins(record: &Record) -> Option<RunId> {
     match &record.event {

@@ -1,62 +1,60 @@
-//! Records that are under way: they left, and the server has not said yet that it has them.
+//! Records in flight: sent, but not acknowledged yet.
 //!
 //! # Invariants
-//! - A record comes out when all of its messages have arrived, and not before the one in front of it.
-//! - What is under way has a limit, in records and in bytes: a journal is read no faster than the server takes it.
+//! - A record leaves the window when all of its messages have been stored, and not before the one in front of it.
+//! - The window is limited in records and in bytes, so creel reads the journal no faster than the server stores it.
 
 use std::collections::{BTreeSet, VecDeque};
 
 use tokio::time::Instant;
 
-/// How many records are under way at once.
+/// The most records in flight.
 pub(super) const WINDOW: usize = 512;
-/// How many leave together, while there are more than fit.
+/// How much room for records the window must have before it is filled again.
 const REFILL: usize = 64;
-/// How many bytes are under way at once; one record more may be.
+/// The most bytes in flight. One record may exceed it.
 const BYTES: usize = 8 << 20;
 
-/// A record that is under way.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct InFlightRecord {
-    /// Its number.
+    /// Its sequence number.
     pub(super) seq: u64,
-    /// Where it ends in the journal.
+    /// The byte offset in the journal where it ends.
     pub(super) end: u64,
     pub(super) bytes: usize,
-    /// The numbers of its messages that have not arrived.
+    /// The numbers of its messages that have not been acknowledged.
     pub(super) missing: BTreeSet<u64>,
-    /// The highest number that one of its messages has in the stream.
+    /// The highest sequence number of its messages in the stream.
     pub(super) at: u64,
-    /// When it left.
+    /// When it was sent.
     pub(super) since: Instant,
 }
 
-/// What is left in the file.
+/// What is left to send in the journal.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) enum RemainingRecords {
-    /// Nobody has looked since something was heard.
+    /// The journal has not been read since a new record was announced.
     #[default]
     Unknown,
-    /// Nothing.
     Nothing,
     /// More than fits into the window.
     TooMuch,
-    /// Whatever comes after the first record, which claims the session's name.
+    /// Everything after the first record, which claims the session's name and must be stored first.
     AllButTheFirst,
 }
 
-/// All that is under way, in the order of the journal.
+/// All records in flight, in the order of the journal.
 #[derive(Debug, Default)]
 pub(super) struct SendWindow {
     records: VecDeque<InFlightRecord>,
     bytes: usize,
     pub(super) rest: RemainingRecords,
-    /// When something of the first record arrived.
+    /// When a message of the first record was acknowledged last.
     moved: Option<Instant>,
 }
 
 impl SendWindow {
-    /// Whether to read on.
+    /// Whether to read more of the journal.
     pub(super) fn can_follow(&self) -> bool {
         match self.rest {
             RemainingRecords::Unknown => true,
@@ -74,7 +72,8 @@ impl SendWindow {
         self.records.is_empty()
     }
 
-    /// Since when nothing has moved: the first record left then, or something of it arrived.
+    /// Since when nothing has moved: the first record was sent then, or one of its messages was acknowledged. `None` if
+    /// the window is empty.
     pub(super) fn since(&self) -> Option<Instant> {
         self.records.front().map(|first| self.moved.map_or(first.since, |moved| moved.max(first.since)))
     }
@@ -84,14 +83,14 @@ impl SendWindow {
         self.records.push_back(record);
     }
 
-    /// Whether something is still to be said of a message.
+    /// Whether the message has not been acknowledged yet.
     pub(super) fn awaits(&self, message: u64) -> bool {
         self.records.iter().any(|record| record.missing.contains(&message))
     }
 
-    /// A message has arrived, under that number in the stream.
+    /// Notes that the stream has stored a message under the sequence number `at`.
     pub(super) fn arrived(&mut self, message: u64, at: u64) {
-        // They arrive in order, nearly always.
+        // They are nearly always acknowledged in order, so this search is short.
         let Some(which) = self.records.iter_mut().position(|record| record.missing.remove(&message)) else { return };
         if let Some(record) = self.records.get_mut(which) {
             record.at = record.at.max(at);
@@ -101,7 +100,7 @@ impl SendWindow {
         }
     }
 
-    /// Takes off the first record, if the server has it.
+    /// Removes the first record, if the server has stored all of it.
     pub(super) fn take_off(&mut self) -> Option<InFlightRecord> {
         let first = self.records.pop_front_if(|first| first.missing.is_empty())?;
         self.bytes -= first.bytes;

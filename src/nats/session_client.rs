@@ -1,8 +1,8 @@
-//! Asks a session that runs on another machine.
+//! Sends requests to a session on another machine.
 //!
 //! # Invariants
-//! - What was told not to have been sent is not sent later.
-//! - A command is not run after its client gave up on it: see [`super::deadline`].
+//! - A request that was reported as not sent is not sent later.
+//! - A command does not run after its client timed out: see [`super::deadline`].
 
 use std::{
     io,
@@ -21,31 +21,29 @@ use crate::socket::{
     message::{ClientKind, ReplyData, RequestKind, SessionRequest, ask, ask_until},
 };
 
-/// How long a session may take to answer.
+/// How long to wait for the session's answer.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// How often to check whether the connection is still there while the session takes its time.
+/// How often to check that the connection still exists while waiting for an answer.
 const LOOK: Duration = Duration::from_millis(250);
 
-/// A session on another machine, as it is asked.
 #[derive(Debug, Clone)]
 pub struct NatsSessionClient {
     client: Client,
     subjects: SessionSubjects,
     session: String,
-    /// Which of those that had the name, if that is known.
+    /// Which of the sessions of that name, if known.
     id: Option<String>,
     /// The session's clock, as its last reply reported it.
     clock: Arc<Mutex<Option<SessionClock>>>,
 }
 
 impl NatsSessionClient {
-    /// The session of that name.
     pub fn new(client: Client, prefix: &str, session: &str, id: Option<String>) -> Self {
         let (subjects, session) = (SessionSubjects::new(prefix, session), session.to_owned());
         Self { client, subjects, session, id, clock: Arc::default() }
     }
 
-    /// Asks, and waits for the answer.
+    /// Sends a request and waits for the answer.
     pub async fn ask(
         &self,
         by: ClientKind,
@@ -54,8 +52,8 @@ impl NatsSessionClient {
         let line = match request.clone().meaning() {
             RequestKind::Question(_) | RequestKind::Watch(..) => ask(by, request),
             RequestKind::Command(_) | RequestKind::Judgement(_) => {
-                // The first command of a connection has to learn the session's clock. A creel that does not report it
-                // does not know deadlines either.
+                // The first command of a connection must learn the session's clock. A creel that does not report its
+                // clock does not know deadlines either.
                 if self.known_clock().is_none() {
                     self.send(ask(by, &SessionRequest::Status)).await?;
                 }
@@ -72,7 +70,6 @@ impl NatsSessionClient {
         *self.clock.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Sends a line, and waits for the reply.
     async fn send(&self, line: String) -> Result<TimedReply, SessionRequestError> {
         let mut headers = HeaderMap::new();
         if let Some(id) = &self.id {
@@ -80,7 +77,7 @@ impl NatsSessionClient {
         }
         let message = Message::new().payload(line.trim_end().to_owned().into()).headers(headers);
         let unreachable = |cause| SessionRequestError::Unreachable { name: self.session.clone(), cause };
-        // The client would keep it until the server is back, and by then nobody may want it any more.
+        // The client would store the request until the server is back. By then the user may not want it any more.
         if self.client.connection_state() != State::Connected {
             return Err(SessionRequestError::Refused(
                 "the connection to the server is lost; nothing was sent".to_owned(),
@@ -115,7 +112,6 @@ impl NatsSessionClient {
         Ok(reply)
     }
 
-    /// Waits until the connection is lost.
     async fn disconnected(&self) {
         while self.client.connection_state() == State::Connected {
             tokio::time::sleep(LOOK).await;

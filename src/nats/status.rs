@@ -1,34 +1,32 @@
-//! How a session stands with its NATS server, for those who watch it.
+//! The state of a session's connection to its NATS server.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// How a session stands with its NATS server.
+/// The state of a session's connection to its NATS server.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "state", rename_all = "snake_case")]
 pub enum NatsStatus {
-    /// It has not been reached yet.
+    /// The session has not reached the server yet.
     Connecting {
-        /// How many records it does not have.
+        /// How many records the server does not have.
         behind: u64,
     },
-    /// It takes records.
     Connected {
-        /// How many records it does not have yet.
+        /// How many records the server does not have yet.
         behind: u64,
     },
-    /// It is not there, or does not take them.
+    /// The session cannot reach the server, or the server refuses records.
     Away {
-        /// Why, in words.
         why: String,
-        /// How many records it does not have.
+        /// How many records the server does not have.
         behind: u64,
     },
 }
 
 impl NatsStatus {
-    /// The same, with another count.
+    /// The same state with another count.
     #[must_use]
     pub fn with(self, behind: u64) -> Self {
         match self {

@@ -1,7 +1,7 @@
-//! The stream that keeps the records, and what it has of a session.
+//! The stream that stores the records, and how to find out which records of a session it has.
 //!
 //! # Invariants
-//! - What the stream has is read from the stream: the place that was kept says only from where on to look.
+//! - The stream itself says which records it has. The saved position only says where to start reading.
 
 mod provision;
 
@@ -28,43 +28,38 @@ use crate::journal::outbox::{OutboxPosition, RecordNaming};
 use provision::covers;
 pub use provision::{bucket, ensured_replicas, find, found, open};
 
-/// How many subjects are looked up at once.
+/// How many subjects to look up at the same time.
 const AT_ONCE: usize = 64;
 
-/// Smaller messages would be little but headers.
+/// The smallest usable message size, in bytes: a smaller message would be little but headers.
 const SMALLEST: usize = 1024;
 
-/// The stream, and whatever is not as the config says.
 #[derive(Debug)]
 pub struct NatsStream {
-    /// The stream.
     pub stream: Stream,
-    /// When it was made: tells it apart from a later one of that name.
+    /// When the stream was created. This distinguishes it from a later stream of the same name.
     pub made: String,
-    /// What is not as the config says, in words.
+    /// How it differs from the config, as text for the user.
     pub differences: Vec<String>,
 }
 
-/// What the stream has of a session.
+/// The records of a session that the stream has.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoredRecords {
-    /// Up to where it has all.
+    /// The position up to which it has all records.
     pub place: OutboxPosition,
-    /// What it has beyond that: a server may take a record and not the one before.
+    /// The records beyond that: a server can store a record and not the one before it.
     pub beyond: BTreeSet<u64>,
 }
 
-/// The session whose records are looked for.
 #[derive(Debug, Clone, Copy)]
 pub struct SessionIdentity<'a> {
-    /// Its subjects.
     pub subjects: &'a SessionSubjects,
-    /// Its id.
     pub id: &'a str,
 }
 
 impl StoredRecords {
-    /// What the stream has forgotten, it had: the first record goes before all others.
+    /// Records that the stream has expired count as stored: the first record is sent before all others.
     fn without_the_forgotten(mut self) -> Self {
         if let Some(first) = self.beyond.first().filter(|_| self.place.seq == 0) {
             self.place.seq = first - 1;
@@ -77,17 +72,15 @@ impl StoredRecords {
 }
 
 impl NatsStream {
-    /// A stream as it is.
     pub fn of(stream: Stream) -> Self {
         Self { made: stream.cached_info().created.to_string(), stream, differences: Vec::new() }
     }
 
-    /// Its name.
     pub fn name(&self) -> &str {
         &self.stream.cached_info().config.name
     }
 
-    /// Whether it takes what is published to these subjects.
+    /// Fails if the stream does not store messages of these subjects.
     pub fn takes(&self, subjects: &str) -> Result<(), NatsError> {
         let Config { name, subjects: own, .. } = &self.stream.cached_info().config;
         if own.iter().any(|subject| covers(subject, subjects)) {
@@ -96,15 +89,15 @@ impl NatsStream {
         Err(NatsError(format!("the stream {name} does not take the subjects {subjects}")))
     }
 
-    /// Looks what the stream has of a session, from the place on that was kept.
+    /// Finds out which records of a session the stream has, starting at the saved position.
     pub async fn holdings(
         &self,
         whose: SessionIdentity<'_>,
         kept: &OutboxPosition,
     ) -> Result<StoredRecords, NatsError> {
         let last = self.stream.cached_info().state.last_sequence;
-        // Another stream has nothing of it; one that lost its end is looked through from the beginning. Others may have
-        // written on since, so its length alone does not tell.
+        // Another stream has no records of the session. One that lost its end is read from the beginning: its length
+        // does not show this, since other sessions may have written since.
         let known = kept.store == self.made && kept.at <= last && (kept.seq == 0 || self.has_kept(whose, kept).await?);
         let unknown =
             || OutboxPosition { store: self.made.clone(), server: kept.server.clone(), ..OutboxPosition::default() };
@@ -127,10 +120,10 @@ impl NatsStream {
                 let names = if with_id { RecordNaming::WithId } else { RecordNaming::Plain };
                 return self.walk(whose, OutboxPosition { at: first.sequence - 1, names, ..nothing }).await;
             }
-            // Another session had the name before.
+            // Another session had this name before.
             (names, from) = (RecordNaming::WithId, first.sequence + 1);
         }
-        // Its beginning may have been forgotten already, and the rest not.
+        // The first record may have expired while later ones still exist.
         if names == RecordNaming::Plain && !self.subjects(whose.subjects.events()).await?.is_empty() {
             let found = self.walk(whose, OutboxPosition { names: RecordNaming::WithId, ..nothing }).await?;
             return Ok(found.without_the_forgotten());
@@ -138,7 +131,7 @@ impl NatsStream {
         Ok(StoredRecords { place: OutboxPosition { names, ..nothing }, beyond: BTreeSet::new() })
     }
 
-    /// Whether what is known of it lies where it lay, as far as the stream remembers.
+    /// Whether the message at the saved position is still one of the session. An expired message counts as one.
     async fn has_kept(&self, whose: SessionIdentity<'_>, kept: &OutboxPosition) -> Result<bool, NatsError> {
         if kept.at < self.stream.cached_info().state.first_sequence {
             return Ok(true);
@@ -147,13 +140,13 @@ impl NatsStream {
         Ok(message.is_some_and(|message| ours(&message, whose.id).is_some_and(|(seq, _)| seq <= kept.seq)))
     }
 
-    /// Whether a message is one of that session.
+    /// Whether the message `at` belongs to the session with that id.
     pub async fn is_of(&self, at: u64, id: &str) -> Result<bool, NatsError> {
         let message = self.message(at).await?;
         Ok(message.is_some_and(|message| header(&message.headers, SESSION) == Some(id)))
     }
 
-    /// The most bytes that a message may have, if a server takes that many.
+    /// The size limit of a message in bytes, from the stream and from the server's `max_payload`.
     pub fn largest(&self, max_payload: usize) -> Result<usize, NatsError> {
         let Config { name, max_message_size, .. } = &self.stream.cached_info().config;
         let limit = usize::try_from(*max_message_size).ok().filter(|limit| *limit > 0).unwrap_or(max_payload);
@@ -165,12 +158,12 @@ impl NatsStream {
         Ok(max_payload.min(limit))
     }
 
-    /// Reads what comes after a place.
+    /// Reads the messages after `place`.
     async fn walk(&self, whose: SessionIdentity<'_>, mut place: OutboxPosition) -> Result<StoredRecords, NatsError> {
         let mut parts: BTreeMap<u64, BTreeSet<usize>> = BTreeMap::new();
         let mut beyond = BTreeSet::new();
         let subjects = whose.subjects.events();
-        // Beyond the last, a server would look through whatever others have written since.
+        // Stop at the last one: after it the server would search through everything that other sessions wrote.
         let last = self.end_of(&subjects, place.at).await?;
         let mut at = place.at;
         while at < last
@@ -187,7 +180,7 @@ impl NatsStream {
             while beyond.remove(&(place.seq + 1)) {
                 place.seq += 1;
             }
-            // What lies beyond must be found again the next time.
+            // The next check must find the records beyond the position again.
             if beyond.is_empty() && all_parts {
                 place.at = message.sequence;
             }
@@ -195,7 +188,7 @@ impl NatsStream {
         Ok(StoredRecords { place, beyond })
     }
 
-    /// The subjects under which there is something.
+    /// The subjects that have messages.
     pub async fn subjects(&self, filter: String) -> Result<BTreeSet<String>, NatsError> {
         let cannot = |error: String| NatsError(format!("the stream cannot be read: {error}"));
         let found = self.stream.info_with_subjects(filter).await.map_err(|error| cannot(error.to_string()))?;
@@ -207,10 +200,10 @@ impl NatsStream {
         Ok(subjects)
     }
 
-    /// The last message of each subject that there is now, the latest last.
+    /// The last message of each subject, the latest last.
     ///
-    /// Each is looked up by itself. A walk through the stream would meet a subject again whenever it changes meanwhile, and a
-    /// consumer could be put on a server of the cluster that was just lost.
+    /// Each subject is looked up separately. A walk through the stream would return a subject again if it changes meanwhile, and could
+    /// be placed on a server of the cluster that has just failed.
     pub async fn last_of_each(self: &Arc<Self>, filter: String) -> Result<Vec<StreamMessage>, NatsError> {
         let mut subjects = self.subjects(filter).await?.into_iter();
         let (mut asked, mut found) = (JoinSet::new(), Vec::new());
@@ -220,7 +213,7 @@ impl NatsStream {
                 asked.spawn(async move { store.last_of(&subject).await });
             }
             match asked.join_next().await {
-                // A subject that was deleted just now has no message any more.
+                // A subject that was just deleted has no message.
                 Some(Ok(message)) => found.extend(message?),
                 Some(Err(error)) => return Err(NatsError(format!("the stream cannot be read: {error}"))),
                 None => break,
@@ -230,7 +223,6 @@ impl NatsStream {
         Ok(found)
     }
 
-    /// The last message of a subject.
     pub async fn last_of(&self, subject: &str) -> Result<Option<StreamMessage>, NatsError> {
         match self.stream.get_last_raw_message_by_subject(subject).await {
             Ok(message) => Ok(Some(message)),
@@ -239,8 +231,8 @@ impl NatsStream {
         }
     }
 
-    /// The number of the last message of a subject. A server that does not know it, because somebody has deleted the last,
-    /// is asked for each from a number on.
+    /// The sequence number of the last message of a subject. If the last message was deleted, the server reports none;
+    /// then this reads all messages after `from`.
     pub async fn end_of(&self, subject: &str, from: u64) -> Result<u64, NatsError> {
         if let Some(last) = self.last_of(subject).await? {
             return Ok(last.sequence);
@@ -252,9 +244,9 @@ impl NatsStream {
         Ok(at)
     }
 
-    /// The message of a number, if it is there.
+    /// The message with that sequence number.
     async fn message(&self, at: u64) -> Result<Option<StreamMessage>, NatsError> {
-        // The server does not count from there, and says so.
+        // Sequence numbers start at 1, and the server refuses 0.
         if at == 0 {
             return Ok(None);
         }
@@ -265,7 +257,7 @@ impl NatsStream {
         }
     }
 
-    /// The first message of a subject from a number on.
+    /// The first message of a subject with at least that sequence number.
     pub async fn next_of(&self, subject: &str, from: u64) -> Result<Option<StreamMessage>, NatsError> {
         match self.stream.get_first_raw_message_by_subject(subject, from).await {
             Ok(message) => Ok(Some(message)),
@@ -275,21 +267,19 @@ impl NatsStream {
     }
 }
 
-/// Which part of how many.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MessagePart {
-    /// Its number, from 1.
+    /// From 1.
     pub number: usize,
-    /// How many there are.
+    /// How many parts the record has.
     pub of: usize,
 }
 
-/// What a header says.
 pub fn header<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
     headers.get(name).map(async_nats::HeaderValue::as_str)
 }
 
-/// Which part of a record a message is.
+/// Which part of a record the message is. `None` if the header is invalid.
 pub fn part(headers: &HeaderMap) -> Option<MessagePart> {
     let Some(said) = header(headers, PART) else { return Some(MessagePart { number: 1, of: 1 }) };
     let (number, of) = said.split_once('/')?;
@@ -297,7 +287,7 @@ pub fn part(headers: &HeaderMap) -> Option<MessagePart> {
     (1..=of).contains(&number).then_some(MessagePart { number, of })
 }
 
-/// The number of a record of that session, and which part of it this is.
+/// The number of the record and which part of it this message is. `None` if it is not of that session.
 fn ours(message: &StreamMessage, id: &str) -> Option<(u64, MessagePart)> {
     if header(&message.headers, SESSION) != Some(id) {
         return None;

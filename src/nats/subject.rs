@@ -1,23 +1,23 @@
-//! The subjects and headers of a session: the one place that knows their names.
+//! The subjects and headers that creel uses. No other file spells their names.
 //!
 //! # Invariants
-//! - A session's name, a kind and a prefix are plain, so no part of a subject holds a dot or a wildcard of somebody else's.
+//! - Session names, event kinds and prefixes are plain names, so no part of a subject can add a dot or a wildcard.
 
 use crate::{
     engine::{event::CUSTOM, tasks::command::is_name},
     journal::outbox::RecordNaming,
 };
 
-/// The header with the session's id: what another program published has none.
+/// The header with the session's id. Messages of other programs have none.
 pub const SESSION: &str = "Creel-Session";
 /// The header of a part of a record that is too large for one message: `2/3`.
 pub const PART: &str = "Creel-Part";
-/// The header by which the server knows a message that it has.
+/// The header by which the server recognises a message that it already has.
 pub const MESSAGE_ID: &str = "Nats-Msg-Id";
-/// The header that lets a message in only if its subject has none yet.
+/// The header that makes the server refuse a message unless the last one of its subject has this sequence number. `0`:
+/// the subject has none.
 pub const LAST_OF_SUBJECT: &str = "Nats-Expected-Last-Subject-Sequence";
 
-/// The subjects of one session.
 #[derive(Debug, Clone)]
 pub struct SessionSubjects {
     prefix: String,
@@ -25,17 +25,16 @@ pub struct SessionSubjects {
 }
 
 impl SessionSubjects {
-    /// The subjects of the session of that name.
     pub fn new(prefix: &str, session: &str) -> Self {
         Self { prefix: prefix.to_owned(), session: session.to_owned() }
     }
 
-    /// Where a record of that kind goes.
+    /// The subject of a record of that kind.
     pub fn event(&self, kind: &str) -> String {
         format!("{}.events.{}.{}", self.prefix, self.session, noun_verb(kind))
     }
 
-    /// All records.
+    /// All records of the session.
     pub fn events(&self) -> String {
         format!("{}.events.{}.>", self.prefix, self.session)
     }
@@ -45,39 +44,39 @@ impl SessionSubjects {
         self.event("session_started")
     }
 
-    /// Where it hears of tasks that were completed elsewhere.
+    /// Where the session receives completions from other programs.
     pub fn completions(&self) -> String {
         self.event("task_completed")
     }
 
-    /// Where tasks for others go.
+    /// The prefix of the subjects of queued tasks.
     pub fn queue(&self) -> String {
         queue(&self.prefix)
     }
 
-    /// Where it takes commands.
+    /// Where the session receives commands.
     pub fn commands(&self) -> String {
         format!("{}.commands.{}", self.prefix, self.session)
     }
 
-    /// Where it tells what its hooks print, as long as somebody watches.
+    /// Where the session publishes the output of running hooks while a viewer watches.
     pub fn live(&self) -> String {
         format!("{}.live.{}", self.prefix, self.session)
     }
 
-    /// Where it hears that somebody does.
+    /// Where viewers report that they watch.
     pub fn watch(&self) -> String {
         format!("{}.watch.{}", self.prefix, self.session)
     }
 
-    /// Whether a refusal is about these two.
+    /// Whether a refusal of the server concerns [`Self::live`] or [`Self::watch`].
     pub fn live_is_meant(&self, refusal: &str) -> bool {
         let refusal = refusal.to_lowercase();
         [self.live(), self.watch()].iter().any(|subject| refusal.contains(&format!("\"{}\"", subject.to_lowercase())))
     }
 }
 
-/// Whether a session's name, or its id, is one that creel gives: a subject, a header and a path can hold it.
+/// Whether creel could have made this name or id. Such a name is safe in a subject, a header and a path.
 pub fn is_plain(name: &str) -> bool {
     is_name(name)
 }
@@ -87,12 +86,12 @@ pub fn all_events(prefix: &str) -> String {
     format!("{prefix}.events.>")
 }
 
-/// What the subjects of tasks for others begin with.
+/// The prefix of the subjects of queued tasks.
 pub fn queue(prefix: &str) -> String {
     format!("{prefix}.queue.")
 }
 
-/// `task_completed` is `task.completed`. A kind of one word is the session's.
+/// `task_completed` becomes `task.completed`. A kind of one word gets the noun `session`.
 fn noun_verb(kind: &str) -> String {
     let plain = |text: &str| -> String {
         text.chars().map(|c| if c.is_ascii_alphanumeric() || c == '_' { c } else { '-' }).collect()
@@ -107,7 +106,7 @@ fn noun_verb(kind: &str) -> String {
     }
 }
 
-/// What the server knows a message by.
+/// The id by which the server recognises a duplicate.
 pub fn message_id(names: RecordNaming, session: &str, id: &str, seq: u64, part: Option<usize>) -> String {
     let part = part.map(|part| format!(".{part}")).unwrap_or_default();
     match names {

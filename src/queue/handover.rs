@@ -1,11 +1,11 @@
-//! Tasks of a session that others do: put into the queue when they are ready, and followed there.
+//! Hands tasks of a session over to the queue when they are ready, and follows them there.
 //!
-//! Does not decide what has to be told to whom: see [`crate::engine::queue::handover`].
+//! Does not decide which side to update: see [`crate::engine::queue::handover`].
 //!
 //! # Invariants
-//! - A session without such tasks asks nothing of the server.
-//! - What is told twice, after a lost connection, changes nothing the second time. What the queue said before something was
-//!   asked of it is no answer to that.
+//! - A session without such tasks sends no request to the server.
+//! - A message that is repeated after a lost connection has no effect the second time. A state of the queue from before
+//!   a request is not an answer to it.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -37,12 +37,11 @@ use crate::{
     },
 };
 
-/// How often the session is looked at, if something happens in it.
+/// How long to wait after a change in the session before reading it, so that changes are read together.
 const PACE: Duration = Duration::from_millis(100);
-/// How long to wait before the queue is tried again.
+/// How long to wait before the next attempt to reach the queue.
 const AGAIN: Duration = Duration::from_secs(5);
 
-/// Hands tasks over.
 pub(crate) struct TaskHandover<'a> {
     pub(crate) jetstream: &'a Context,
     pub(crate) nats: &'a NatsConfig,
@@ -52,7 +51,7 @@ pub(crate) struct TaskHandover<'a> {
     pub(crate) handle: &'a SessionHandle,
 }
 
-/// What is known on both sides.
+/// The tasks, as last seen in the session and in the queue.
 #[derive(Default)]
 struct HandoverSnapshot {
     tasks: BTreeMap<String, TaskView>,
@@ -60,7 +59,7 @@ struct HandoverSnapshot {
 }
 
 impl HandoverSnapshot {
-    /// Learns how a task is in the queue. Its name, if that is news.
+    /// Stores the state of a task in the queue. Returns the task's name if the state is new.
     fn learn(&mut self, seen: TaskRevision) -> Option<String> {
         let id = seen.task.order.id.clone();
         if !seen.is_news_to(self.queued.get(&id)) {
@@ -72,7 +71,7 @@ impl HandoverSnapshot {
 }
 
 impl TaskHandover<'_> {
-    /// Hands tasks over as long as it is asked to. Trouble is told once: the records matter more.
+    /// Hands tasks over until the caller drops the future. Warns about errors once, since the records matter more.
     pub(crate) async fn keep(&self, warned: &mut bool) {
         loop {
             if let Err(NatsError(why)) = self.follow().await {
@@ -120,7 +119,7 @@ impl TaskHandover<'_> {
         }
     }
 
-    /// What happened in the queue while nobody listened, then what happened in the session.
+    /// Handles what changed in the queue and in the session while this process was not connected.
     async fn catch_up(
         &self,
         queue: &mut TaskQueue,
@@ -137,8 +136,7 @@ impl TaskHandover<'_> {
         Ok(())
     }
 
-    /// The tasks that are for the queue. Never comes back if the session is over: that a session is gone says nothing about
-    /// its tasks.
+    /// The tasks for the queue. Never returns if the session has ended, since that says nothing about its tasks.
     async fn tasks(&self) -> BTreeMap<String, TaskView> {
         match self.desk.ask(SessionQuery::HandedTasks).await.told {
             Some(ReplyData::Tasks(tasks)) => tasks.into_iter().map(|task| (task.id.clone(), task)).collect(),
@@ -146,7 +144,7 @@ impl TaskHandover<'_> {
         }
     }
 
-    /// Looks at the session again: the tasks that are in another state than before.
+    /// Reads the session again and returns the tasks whose state has changed.
     async fn look(&self, known: &mut HandoverSnapshot) -> Vec<String> {
         let before = std::mem::replace(&mut known.tasks, self.tasks().await);
         let state = |tasks: &BTreeMap<String, TaskView>, id: &String| tasks.get(id).map(|task| task.state);
@@ -188,7 +186,7 @@ impl TaskHandover<'_> {
             }
             Err(QueueError::Trouble(trouble)) => Err(trouble),
             Err(QueueError::Refused(why)) => {
-                // Somebody else was faster; what they did is heard of next.
+                // Another process was faster. Its change arrives next.
                 tracing::info!("nats: the queue: {why}");
                 Ok(())
             }
@@ -196,7 +194,7 @@ impl TaskHandover<'_> {
     }
 }
 
-/// What others are asked to do. What it waited for is the session's affair.
+/// The task for the queue. Without dependencies, since the session has already waited for these.
 fn order(task: &TaskView, owner: OwnerSession) -> TaskSpec {
     TaskSpec {
         id: task.id.clone(),

@@ -1,11 +1,13 @@
-//! The tasks that can be begun, in a stream from which each is handed to one worker.
+//! The tasks that are ready to start, in a stream that hands each of them to one worker.
 //!
-//! Tasks of one priority, one type and the same allowed agents stand in one [`DispatchGroup`]. A worker looks into the rows that
-//! are for it, the highest priority first; rows of one priority take turns, and within a row, who was there first comes first.
+//! Tasks of the same priority, type and allowed agents form a [`DispatchGroup`]. A worker asks the groups that it can
+//! serve, the highest priority first. Groups of the same priority take turns; within a group, the oldest task comes
+//! first.
 //!
 //! # Invariants
-//! - A task is in the line at most once: its subject is its own, and says where it stands, whatever else a message says.
-//! - What was handed out and is not heard of for the time of its lease is handed out again.
+//! - A task is in the stream at most once, since its subject is unique. The subject defines the task's group, whatever
+//!   the message says.
+//! - A task whose worker is silent for longer than its lease is handed out again.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -35,58 +37,53 @@ use crate::{
     queue::task_bucket::QueueTaskKey,
 };
 
-/// Between the names of agents: no name has it.
+/// Separates the names of agents. No name contains it.
 const AND: char = '+';
-/// What stands for nothing.
+/// Stands for an empty part of a subject.
 const NONE: &str = "-";
-/// How long the server may take to say whether there is a task.
+/// How long to wait for the server to say whether there is a task.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// The line.
 #[derive(Debug)]
 pub struct ReadyTaskStream {
     jetstream: Context,
     store: NatsStream,
     prefix: String,
-    /// How long a worker may be silent, where nobody said so before.
+    /// How long a worker can be silent. Only for new consumers: an existing one keeps its own lease.
     lease: Duration,
     rows: BTreeMap<DispatchGroup, DispatchGroupState>,
-    /// How many tasks were taken.
+    /// How many tasks this process has received.
     taken: u64,
 }
 
-/// What is known of a row.
 #[derive(Debug, Default)]
 struct DispatchGroupState {
-    /// Whoever hands out its tasks, once it was asked.
+    /// The consumer of the group. `None` until a task is requested for the first time.
     consumer: Option<PullConsumer>,
-    /// When one was taken from it last.
+    /// The value of the counter when a task of the group was received last.
     taken: u64,
 }
 
-/// Tasks that are handed out alike.
+/// Tasks that the same workers can do.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct DispatchGroup {
     /// 0 is the highest.
     pub priority: u8,
-    /// Their type.
     pub kind: Option<String>,
-    /// Who may work on them; nobody means everybody.
+    /// The agents that can work on them. Empty means all agents.
     pub agents: BTreeSet<String>,
 }
 
-/// A task that was handed out.
+/// A task that a worker has received.
 #[derive(Debug)]
 pub struct LeasedTask {
-    /// What is to be done.
     pub order: TaskSpec,
-    /// How long the worker may be silent.
+    /// How long the worker can be silent.
     pub lease: Duration,
     message: Message,
 }
 
 impl DispatchGroup {
-    /// Where an order stands.
     pub fn of(order: &TaskSpec) -> Self {
         Self { priority: order.priority, kind: order.kind.clone(), agents: order.agents.clone() }
     }
@@ -96,7 +93,7 @@ impl DispatchGroup {
         format!("{}.{kind}.{}", self.priority, self.agents_token())
     }
 
-    /// The name of whoever hands out its tasks: no other row has it, though names of types and agents have a `_`.
+    /// The name of the group's consumer. It is unique, although names of types and agents can contain a `_`.
     fn consumer(&self) -> String {
         self.tokens().replace('.', &AND.to_string())
     }
@@ -106,13 +103,13 @@ impl DispatchGroup {
         if agents.is_empty() { NONE.to_owned() } else { agents.join(&AND.to_string()) }
     }
 
-    /// The row of a subject, after the prefix. None, if no task could stand there.
+    /// Parses the part of a subject after the prefix. `None` if no task can have this subject.
     fn parse(tokens: &str) -> Option<Self> {
         let [priority, kind, agents, _owner, id] = *tokens.split('.').collect::<Vec<_>>() else { return None };
         let agents = if agents == NONE { BTreeSet::new() } else { agents.split(AND).map(str::to_owned).collect() };
         let kind = (kind != NONE).then(|| kind.to_owned());
         let row = Self { priority: priority.parse().ok()?, kind, agents };
-        // Said in other words, it is a row that nobody would look into.
+        // Workers would not ask for a group that is spelled differently, such as with agents in another order.
         let is_so = tokens.strip_prefix(&row.tokens()).is_some_and(|rest| rest.starts_with('.'));
         let could_be = |row: &Self| {
             let Self { priority, kind, agents } = row.clone();
@@ -124,18 +121,16 @@ impl DispatchGroup {
     }
 }
 
-/// The subjects of the line.
 pub fn subjects(prefix: &str) -> String {
     format!("{}>", subject::queue(prefix))
 }
 
-/// The stream's name.
 fn stream_name(nats: &NatsConfig) -> String {
     format!("{}_QUEUE", nats.stream.name)
 }
 
 impl ReadyTaskStream {
-    /// The line; makes it, if there is none.
+    /// Opens the stream. Creates it if there is none.
     pub async fn open(jetstream: &Context, nats: &NatsConfig, lease: Duration) -> Result<Self, NatsError> {
         let wanted = Config {
             name: stream_name(nats),
@@ -159,17 +154,16 @@ impl ReadyTaskStream {
         Ok(Self { jetstream: jetstream.clone(), store, prefix, lease, rows: BTreeMap::new(), taken: 0 })
     }
 
-    /// Why the server keeps fewer replicas than the config says, if it does.
+    /// Why the server has fewer replicas than the config asks for.
     pub fn missing_replicas(&self) -> Option<&str> {
         self.store.differences.first().map(String::as_str)
     }
 
-    /// The place of a task.
     pub fn subject(&self, order: &TaskSpec) -> String {
         format!("{}{}.{}", self.prefix, DispatchGroup::of(order).tokens(), QueueTaskKey::of(order).tokens())
     }
 
-    /// Puts a task into the line, unless it is there.
+    /// Puts a task into the stream, unless it is already there.
     pub async fn put(&mut self, order: &TaskSpec) -> Result<(), NatsError> {
         let subject = self.subject(order);
         let mut headers = HeaderMap::new();
@@ -188,14 +182,14 @@ impl ReadyTaskStream {
         Ok(())
     }
 
-    /// There is something under this subject.
+    /// Notes that there is a task under this subject.
     pub fn heard(&mut self, subject: &str) {
         if let Some(row) = subject.strip_prefix(&self.prefix).and_then(DispatchGroup::parse) {
             self.rows.entry(row).or_default();
         }
     }
 
-    /// Looks what is there, and gives the subjects. Rows with nothing in them are not asked for tasks any more.
+    /// Reads which subjects have tasks and returns them. Groups without tasks are not asked any more.
     pub async fn look(&mut self) -> Result<BTreeSet<String>, NatsError> {
         let there = self.store.subjects(format!("{}>", self.prefix)).await?;
         let row = |subject: &String| subject.strip_prefix(&self.prefix).and_then(DispatchGroup::parse);
@@ -207,7 +201,7 @@ impl ReadyTaskStream {
         Ok(there)
     }
 
-    /// The next task of the rows that are wanted, the highest priority first.
+    /// The next task of the groups that `wanted` accepts, the highest priority first.
     pub async fn take(
         &mut self,
         mut wanted: impl FnMut(&DispatchGroup) -> bool,
@@ -233,7 +227,7 @@ impl ReadyTaskStream {
         loop {
             let mut batch =
                 consumer.fetch().max_messages(1).messages().await.map_err(|error| cannot(error.to_string()))?;
-            // What a lost connection was asked is answered by nobody.
+            // A request on a lost connection gets no answer.
             let next = std::future::poll_fn(|context| Pin::new(&mut batch).poll_next(context));
             let next = tokio::time::timeout(PATIENCE, next).await;
             let next = next.map_err(|_| cannot("the server does not answer".to_owned()))?;
@@ -248,7 +242,7 @@ impl ReadyTaskStream {
         }
     }
 
-    /// The order of a message. Its place is where it stands: other programs need not say it twice.
+    /// Parses a message. Its subject defines the group, so other programs need not repeat that in the message.
     fn read(&self, row: &DispatchGroup, message: &Message) -> Result<TaskSpec, String> {
         let read = serde_json::from_slice::<TaskSpec>(&message.payload).map_err(|error| error.to_string())?;
         let DispatchGroup { priority, kind, agents } = row.clone();
@@ -257,7 +251,7 @@ impl ReadyTaskStream {
         if subject == message.subject.as_str() { Ok(order) } else { Err(format!("it is at {}", message.subject)) }
     }
 
-    /// Whoever hands out the tasks of a row.
+    /// The consumer that hands out the tasks of a group.
     async fn consumer(&mut self, row: &DispatchGroup) -> Result<PullConsumer, NatsError> {
         if let Some(DispatchGroupState { consumer: Some(consumer), .. }) = self.rows.get(row) {
             return Ok(consumer.clone());
@@ -279,22 +273,21 @@ impl ReadyTaskStream {
 }
 
 impl LeasedTask {
-    /// Where it stands.
     pub fn subject(&self) -> &str {
         &self.message.subject
     }
 
-    /// The worker is alive.
+    /// Reports that the worker is alive.
     pub async fn keep(&self) -> Result<(), NatsError> {
         self.message.ack_with(AckKind::Progress).await.map_err(|error| NatsError(error.to_string()))
     }
 
-    /// Nobody has to be handed this any more.
+    /// Removes the task from the stream.
     pub async fn done(&self) -> Result<(), NatsError> {
         self.message.double_ack().await.map_err(|error| NatsError(error.to_string()))
     }
 
-    /// Somebody else shall have it, after a while.
+    /// Returns the task, so that another worker gets it after the delay.
     pub async fn back(&self, after: Duration) -> Result<(), NatsError> {
         let after = (!after.is_zero()).then_some(after);
         self.message.ack_with(AckKind::Nak(after)).await.map_err(|error| NatsError(error.to_string()))

@@ -1,10 +1,10 @@
-//! All tasks of the queue, and where each of them is: a bucket, in which a change counts only if nobody was faster.
+//! All tasks of the queue with their states, in a key-value bucket with compare-and-swap.
 //!
-//! Does not decide what may become of a task: see [`crate::engine::queue`].
+//! Does not decide how a task can change: see [`crate::engine::queue`].
 //!
 //! # Invariants
-//! - What is written follows from what was read: between the two nobody else wrote.
-//! - A name is given once, also after its task was removed.
+//! - A write succeeds only if the task has not changed since it was read.
+//! - A name is used once, even after its task was removed.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -39,12 +39,11 @@ use crate::{
     },
 };
 
-/// How long a message of the bucket may be on its way.
+/// How long to wait for a message of the bucket.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// How many names are tried for a task that has none: others add tasks, too.
+/// How many numbers to try for a task without a name, since other processes add tasks, too.
 const NAMES: u64 = 1_000;
 
-/// The tasks of the queue.
 #[derive(Debug, Clone)]
 pub struct TaskBucket {
     jetstream: Context,
@@ -52,73 +51,66 @@ pub struct TaskBucket {
     bucket: String,
 }
 
-/// What a task is found by: the session that it is a task of, and its name there.
+/// The key of a task: its session and its name there.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct QueueTaskKey {
     owner: String,
     id: String,
 }
 
-/// A task as it was read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TaskRevision {
-    /// The task.
     pub task: QueuedTask,
-    /// The number of the message that says so.
+    /// The sequence number of the message with this state.
     pub revision: u64,
 }
 
-/// The changes of tasks, as they come: first each task as it is, then each that changes.
+/// The changes of tasks: first each task as it is, then each change.
 pub struct QueueChanges {
     messages: Ordered,
-    /// Those that were there and have not come. It has to be names: while others write, no number tells how many will come.
+    /// The subjects that existed at the start and have not arrived. A count would not do, since tasks change meanwhile.
     missing: BTreeSet<String>,
 }
 
 impl TaskRevision {
-    /// Whether it is news to somebody who knows of that. What was written here comes back with all that was written before
-    /// it, and is not what others said since.
+    /// Whether this state is newer than the known one. A process receives its own writes again, after all earlier ones.
     pub fn is_news_to(&self, known: Option<&Self>) -> bool {
         known.is_none_or(|known| self.revision > known.revision)
     }
 }
 
 impl QueueTaskKey {
-    /// A task that is of no session.
+    /// A task without a session.
     pub fn own(id: &str) -> Self {
         Self { owner: "-".to_owned(), id: id.to_owned() }
     }
 
-    /// The task of an order.
     pub fn of(order: &TaskSpec) -> Self {
         let owner = order.session.as_ref().map_or("-", |owner| owner.id.as_str());
         Self { owner: owner.to_owned(), id: order.id.clone() }
     }
 
-    /// Another task of the same session.
     #[must_use]
     pub fn sibling(&self, id: &str) -> Self {
         Self { owner: self.owner.clone(), id: id.to_owned() }
     }
 
-    /// Its name.
     pub fn id(&self) -> &str {
         &self.id
     }
 
-    /// As the end of a subject.
+    /// The end of the task's subject.
     pub fn tokens(&self) -> String {
         format!("{}.{}", self.owner, self.id)
     }
 }
 
-/// The bucket's name.
 fn bucket(prefix: &str) -> String {
     format!("{}-tasks", prefix.replace('.', "_"))
 }
 
 impl TaskBucket {
-    /// The board; makes it, if there is none.
+    /// Opens the bucket. Creates it if there is none.
     pub async fn open(jetstream: &Context, nats: &NatsConfig) -> Result<Self, NatsError> {
         let bucket = bucket(&nats.prefix);
         let wanted = stream::bucket(&bucket, Duration::ZERO, nats.stream.replicas);
@@ -126,7 +118,7 @@ impl TaskBucket {
         Ok(Self { jetstream: jetstream.clone(), store: store.into(), bucket })
     }
 
-    /// Why the server keeps fewer replicas than the config says, if it does.
+    /// Why the server has fewer replicas than the config asks for.
     pub fn missing_replicas(&self) -> Option<&str> {
         self.store.differences.first().map(String::as_str)
     }
@@ -135,16 +127,15 @@ impl TaskBucket {
         format!("$KV.{}.{tokens}", self.bucket)
     }
 
-    /// A task as it is now.
     pub async fn get(&self, key: &QueueTaskKey) -> Result<Option<TaskRevision>, NatsError> {
-        // What is no name would mean something else in a subject: `*` is any task.
+        // A text that is not a name could match other subjects: `*` matches any task.
         if !is_name(&key.id) {
             return Ok(None);
         }
         let Some(message) = self.store.last_of(&self.subject(&key.tokens())).await? else { return Ok(None) };
         let revision = message.sequence;
         if message.payload.is_empty() {
-            // Somebody deleted it with the tools of the server. The name stays taken.
+            // The task was deleted with the server's own tools. Its name stays taken.
             let order = TaskSpec { id: key.id.clone(), ..TaskSpec::default() };
             return Ok(Some(TaskRevision {
                 task: QueuedTask { standing: QueuedTaskState::Removed, ..QueuedTask::new(order, UnixTime(0)) },
@@ -156,7 +147,8 @@ impl TaskBucket {
         Ok(Some(TaskRevision { task, revision }))
     }
 
-    /// Writes a task, if it still is what was read; 0 means that there was none. Nothing, if somebody was faster.
+    /// Writes a task if its revision is still `read`; 0 means that it did not exist. `None` if another process was
+    /// faster.
     pub async fn write(&self, task: &QueuedTask, read: u64) -> Result<Option<u64>, NatsError> {
         let mut headers = HeaderMap::new();
         headers.insert(LAST_OF_SUBJECT, read.to_string().as_str());
@@ -174,7 +166,7 @@ impl TaskBucket {
         }
     }
 
-    /// Adds a task; one without a name gets the next number. Gives it as it was written.
+    /// Adds a task and returns it. One without a name gets the next number.
     pub async fn add(&self, new: QueuedTask) -> Result<TaskRevision, QueueAddError> {
         if !new.order.id.is_empty() {
             return match self.write(&new, 0).await? {
@@ -182,7 +174,7 @@ impl TaskBucket {
                 None => Err(QueueAddError::Taken(new.order.id)),
             };
         }
-        // Names stay for ever, so there are about as many as there are messages.
+        // Names are never freed, so there are about as many as there are messages.
         let info = self.store.stream.get_info().await;
         let known =
             info.map_err(|error| NatsError(format!("the server does not say how many tasks there are: {error}")))?;
@@ -197,7 +189,8 @@ impl TaskBucket {
         Err(QueueAddError::Taken(format!("{first} to {}", first + NAMES)))
     }
 
-    /// Changes a task, again until nobody was faster. `None` from the change means that there is nothing to change.
+    /// Changes a task, and tries again if another process was faster. `change` returns `None` if there is nothing to
+    /// change.
     pub async fn change(
         &self,
         key: &QueueTaskKey,
@@ -212,13 +205,13 @@ impl TaskBucket {
         Ok(None)
     }
 
-    /// All tasks, in the order in which they changed last, as far as they can be understood.
+    /// All tasks in the order of their last change. Skips those in a format that this creel cannot read.
     pub async fn all(&self) -> Result<Vec<QueuedTask>, NatsError> {
         let last = self.store.last_of_each(self.subject(">")).await?;
         Ok(last.iter().filter_map(|message| serde_json::from_slice(&message.payload).ok()).collect())
     }
 
-    /// What changes; only of the session of that id, if there is one.
+    /// The changes of all tasks, or of the tasks of one session if `owner` is not empty.
     pub async fn changes(&self, owner: &str) -> Result<QueueChanges, NatsError> {
         let cannot = |error: String| NatsError(format!("the tasks of the queue cannot be read: {error}"));
         let tokens = if owner.is_empty() { ">".to_owned() } else { format!("{owner}.>") };
@@ -230,14 +223,14 @@ impl TaskBucket {
         };
         let consumer = self.store.stream.create_consumer(config).await.map_err(|error| cannot(error.to_string()))?;
         let messages = consumer.messages().await.map_err(|error| cannot(error.to_string()))?;
-        // After the consumer was made: each of them comes.
+        // Read after the consumer was created, so each of these subjects will arrive.
         let missing = self.store.subjects(filter).await?;
         Ok(QueueChanges { messages, missing })
     }
 }
 
 impl QueueChanges {
-    /// All tasks as they are, as far as they can be understood.
+    /// All tasks as they are. Skips those in a format that this creel cannot read.
     pub async fn all(&mut self) -> Result<BTreeMap<QueueTaskKey, TaskRevision>, NatsError> {
         let mut all = BTreeMap::new();
         while !self.missing.is_empty() {
@@ -248,7 +241,7 @@ impl QueueChanges {
         Ok(all)
     }
 
-    /// The next; nothing, if it is in words that this creel does not understand.
+    /// The next change. `None` if this creel cannot read its format.
     pub async fn next(&mut self) -> Result<Option<TaskRevision>, NatsError> {
         let next = std::future::poll_fn(|context| Pin::new(&mut self.messages).poll_next(context)).await;
         match next {
@@ -263,13 +256,11 @@ impl QueueChanges {
     }
 }
 
-/// Why a task is not added.
 #[derive(Debug, thiserror::Error)]
 pub enum QueueAddError {
-    /// It is not new.
+    /// The name is taken, or was in the past.
     #[error("there is a task {0} in the queue already, or was")]
     Taken(String),
-    /// The server is in the way.
     #[error("NATS: {0}")]
     Trouble(#[from] NatsError),
 }

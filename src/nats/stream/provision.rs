@@ -1,9 +1,9 @@
-//! Finding and making streams: as the config says, and with the replicas that it asks for.
+//! Finds streams, and creates them as the config says.
 //!
 //! # Invariants
 //! - creel uses an existing stream of records as it is: it reports what differs from the config, and changes nothing.
-//! - What creel keeps for itself (the list of sessions, the queue) has as many replicas as the config says, or creel says why
-//!   it has fewer.
+//! - Streams for creel's own use (the list of sessions, the queue) have at least as many replicas as the config says,
+//!   or creel reports why they have fewer.
 
 use std::time::{Duration, Instant};
 
@@ -20,22 +20,22 @@ use crate::{
     nats::{connection::NatsError, subject::all_events},
 };
 
-/// How long the server itself recognises a message that it already has.
+/// How long the server itself recognises duplicate messages.
 const KNOWN: Duration = Duration::from_mins(2);
 
-/// How long a cluster may take to find a new leader: its servers wait for up to 9 seconds before they vote.
+/// How long a cluster can take to elect a leader: its servers wait for up to 9 seconds before they vote.
 const ELECTION: Duration = Duration::from_secs(15);
-/// How long to wait before a cluster without a leader is asked again.
+/// How long to wait before asking a cluster without a leader again.
 const ELECTION_PAUSE: Duration = Duration::from_millis(250);
 
-/// Opens the stream of the records; makes it, if there is none.
+/// Opens the stream of the records. Creates it if there is none.
 pub async fn open(jetstream: &Context, nats: &NatsConfig) -> Result<NatsStream, NatsError> {
     let store = ensured(jetstream, wanted(nats)).await?;
     store.takes(&all_events(&nats.prefix))?;
     Ok(store)
 }
 
-/// A stream as it is; as it is wanted, if there is none.
+/// Opens a stream as it is. Creates it as wanted if there is none.
 pub async fn ensured(jetstream: &Context, wanted: Config) -> Result<NatsStream, NatsError> {
     match found(jetstream, &wanted.name).await? {
         Some(stream) => {
@@ -46,8 +46,9 @@ pub async fn ensured(jetstream: &Context, wanted: Config) -> Result<NatsStream, 
     }
 }
 
-/// A stream of creel's own, with at least as many replicas as are wanted. A lost server must not take the list of sessions or
-/// the queue with it, so creel adds the replicas that are missing, where the server lets it; else `differences` says why not.
+/// A stream for creel's own use, with at least as many replicas as wanted. The list of sessions and the queue must
+/// survive the loss of a server, so creel adds missing replicas if the server allows it. Otherwise `differences` says
+/// why not.
 pub async fn ensured_replicas(jetstream: &Context, wanted: Config) -> Result<NatsStream, NatsError> {
     let replicas = wanted.num_replicas;
     let store = NatsStream { differences: Vec::new(), ..ensured(jetstream, wanted).await? };
@@ -68,7 +69,6 @@ pub async fn ensured_replicas(jetstream: &Context, wanted: Config) -> Result<Nat
     Ok(NatsStream { differences: difference.into_iter().collect(), ..store })
 }
 
-/// A stream, if there is one.
 pub async fn found(jetstream: &Context, name: &str) -> Result<Option<Stream>, NatsError> {
     match look_up(jetstream, name).await {
         Ok(stream) => Ok(Some(stream)),
@@ -82,7 +82,7 @@ pub async fn found(jetstream: &Context, name: &str) -> Result<Option<Stream>, Na
     }
 }
 
-/// Looks a stream up. A cluster that has just lost a server may not answer until it has another leader for the stream.
+/// Looks a stream up. A cluster that has just lost a server does not answer until the stream has a new leader.
 async fn look_up(jetstream: &Context, name: &str) -> Result<Stream, GetStreamError> {
     let is_cluster = jetstream.client().server_info().cluster.is_some();
     let deadline = Instant::now() + ELECTION;
@@ -96,7 +96,7 @@ async fn look_up(jetstream: &Context, name: &str) -> Result<Stream, GetStreamErr
     }
 }
 
-/// Whether the stream may have no leader at the moment.
+/// Whether this error can mean that the stream has no leader at the moment.
 fn has_no_leader(error: &GetStreamError) -> bool {
     match error.kind() {
         GetStreamErrorKind::JetStream(cause) => cause.error_code() == ErrorCode::CLUSTER_NOT_AVAILABLE,
@@ -105,12 +105,11 @@ fn has_no_leader(error: &GetStreamError) -> bool {
     }
 }
 
-/// What went wrong with the request itself.
 fn request_error(error: &GetStreamError) -> Option<RequestErrorKind> {
     std::error::Error::source(error)?.downcast_ref::<RequestError>().map(RequestError::kind)
 }
 
-/// The stream, for callers that only read it.
+/// The stream, for callers that only read it and must not create it.
 pub async fn find(jetstream: &Context, name: &str) -> Result<NatsStream, NatsError> {
     look_up(jetstream, name).await.map(NatsStream::of).map_err(|error| not_found(name, &error))
 }
@@ -138,7 +137,7 @@ async fn create(jetstream: &Context, wanted: Config) -> Result<Stream, NatsError
     }
 }
 
-/// Why a stream is not found.
+/// The error for a stream that cannot be looked up.
 fn not_found(name: &str, error: &GetStreamError) -> NatsError {
     let is_off = match error.kind() {
         GetStreamErrorKind::JetStream(cause) => is_off(&cause),
@@ -149,7 +148,7 @@ fn not_found(name: &str, error: &GetStreamError) -> NatsError {
     if is_off { no_jetstream() } else { no_stream(name, error) }
 }
 
-/// Whether an answer means that there is no `JetStream`, for this account or at all.
+/// Whether the error means that `JetStream` is disabled, on the server or for this account.
 fn is_off(error: &jetstream::Error) -> bool {
     [ErrorCode::JETSTREAM_NOT_ENABLED, ErrorCode::JETSTREAM_NOT_ENABLED_FOR_ACCOUNT].contains(&error.error_code())
 }
@@ -165,7 +164,6 @@ fn no_stream(name: &str, error: &impl std::error::Error) -> NatsError {
     NatsError(format!("no stream {name}: {error}{cause}"))
 }
 
-/// The stream as the config wants it.
 fn wanted(nats: &NatsConfig) -> Config {
     let max_age = Duration::from(nats.stream.max_age);
     Config {
@@ -183,7 +181,7 @@ fn wanted(nats: &NatsConfig) -> Config {
     }
 }
 
-/// A bucket that keeps the last of each key. As a stream: the client's own call does not understand older servers.
+/// A key-value bucket, as the config of its stream: the client's own call does not support older servers.
 pub fn bucket(name: &str, remembered: Duration, replicas: usize) -> Config {
     Config {
         name: format!("KV_{name}"),
@@ -202,11 +200,11 @@ pub fn bucket(name: &str, remembered: Duration, replicas: usize) -> Config {
     }
 }
 
-/// What is different about a stream, in words.
+/// The differences, as text for the user.
 fn differences(wanted: &Config, found: &Config) -> Vec<String> {
     let amount = |n: i64| if n <= 0 { "unlimited".to_owned() } else { n.to_string() };
     let age = |age: Duration| if age.is_zero() { "for ever".to_owned() } else { TimeSpan::from(age).to_string() };
-    // Names of the client's own types; subjects keep their case, which counts.
+    // Lower case for the names of the client's own types. Subjects keep their case, which matters.
     let word = |value: &dyn std::fmt::Debug| format!("{value:?}").to_lowercase();
     let all = [
         ("subjects", wanted.subjects.join(", "), found.subjects.join(", ")),
@@ -224,7 +222,7 @@ fn differences(wanted: &Config, found: &Config) -> Vec<String> {
     different.map(|(what, wanted, found)| format!("{what}: {found} instead of {wanted}")).collect()
 }
 
-/// Whether a stream's subject takes all of another.
+/// Whether a stream's subject includes everything that `other` matches.
 pub(super) fn covers(subject: &str, other: &str) -> bool {
     let mut others = other.split('.');
     for token in subject.split('.') {
