@@ -1,10 +1,10 @@
 //! The control socket: how command lines, screens and programs reach a session that runs in another process.
 //!
-//! Owns the way there and back. What is asked goes to the session as a [`crate::engine::input::SessionCommand`], as from anybody
-//! else; what is only looked up comes from a state that is folded here.
+//! Owns the connections. A command goes to the session as a [`crate::engine::input::SessionCommand`], like one from any
+//! other client. Queries are answered from a state that is folded here.
 //!
 //! # Invariants
-//! - Only the owner is heard.
+//! - Only clients of the session's owner are accepted.
 //! - No client can block the session: the socket has a thread of its own, limits what clients send and receive, and
 //!   drops clients that do not read. No number of idle clients keeps another one out.
 
@@ -48,23 +48,22 @@ use address::{SocketDirs, SocketLocation};
 use connection::{ClientContext, IdleSince};
 use message::SessionReply;
 
-/// How many clients there may be at once. When there are as many, the one that has been idle for longest has to leave.
+/// How many clients can be connected. Beyond that, the client that has been idle for longest is disconnected.
 pub const MOST_CLIENTS: usize = 128;
-/// How many of them may watch: a watcher is never idle, and a command must always find room.
+/// How many of them can watch. A watcher is never idle, and there must always be room for a command.
 pub const MOST_WATCHERS: usize = 112;
-/// How long those who watch may take to read the end of a session that is over.
+/// How long watchers have to read the last records of a session that has ended.
 const FAREWELL: Duration = Duration::from_secs(1);
-/// How long to wait when the system has no room for another client.
+/// How long to wait when the system cannot accept another client.
 const NO_ROOM: Duration = Duration::from_millis(100);
 
-/// The socket of a session that runs in this process. It is gone when the session is over.
+/// The socket of a session that runs in this process. It is removed when the session ends.
 #[derive(Debug)]
 pub struct ControlSocket {
     address: SocketLocation,
     thread: Option<std::thread::JoinHandle<()>>,
 }
 
-/// What the thread needs.
 struct SocketServer {
     listener: std::os::unix::net::UnixListener,
     ledger: SessionMirror,
@@ -73,7 +72,7 @@ struct SocketServer {
 }
 
 impl ControlSocket {
-    /// Listens for the session of this folder, which this process is about to run.
+    /// Listens for the session in this folder, which this process is about to run.
     pub fn open(
         places: &SocketDirs,
         folder: &SessionDir,
@@ -92,12 +91,12 @@ impl ControlSocket {
         Ok(Self { address, thread: Some(thread) })
     }
 
-    /// Where it is, for whoever has to leave at once.
+    /// Where the socket is, so that an abrupt exit can remove it.
     pub fn address(&self) -> SocketLocation {
         self.address.clone()
     }
 
-    /// Waits until those who watch have seen the end. The session must be over.
+    /// Waits until watchers have read the last records. The session must have ended.
     pub fn close(mut self) {
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
@@ -125,7 +124,7 @@ impl SocketServer {
         listener.set_nonblocking(true)?;
         let listener = UnixListener::from_std(listener)?;
         let mut clients = ConnectedClients::default();
-        // It is gone with the session: whoever waits for news then learns that there are no more.
+        // Moved in, so that it is dropped when the session ends: that closes the channel that announces records.
         let following = async move { ledger.follow().await };
         tokio::pin!(following);
         loop {
@@ -141,7 +140,7 @@ impl SocketServer {
                 _ = &mut following => break,
             }
         }
-        // From here on there is no session to reach.
+        // From here on clients can no longer connect.
         address.remove();
         drop(listener);
         let all = async { while clients.running.join_next().await.is_some() {} };
@@ -150,7 +149,6 @@ impl SocketServer {
     }
 }
 
-/// The clients that are connected.
 #[derive(Default)]
 struct ConnectedClients {
     running: JoinSet<()>,
@@ -158,7 +156,6 @@ struct ConnectedClients {
     peers: PeerProcesses,
 }
 
-/// A client's connection, as the server sees it.
 struct ClientSlot {
     idle: IdleSince,
     task: AbortHandle,
@@ -180,13 +177,13 @@ impl ConnectedClients {
         } else {
             format!("{MOST_CLIENTS} clients are connected, and all of them are busy")
         };
-        // Nothing was written before, so there is room for a line.
+        // Nothing was written before, so a line fits into the buffer.
         let line = SessionReply::refused(why).to_line();
         let _ = timeout(NO_ROOM, stream.write_all(line.as_bytes())).await;
     }
 
-    /// Whether there is room for one more. Idle clients must not keep others out, so the one that has been idle for longest
-    /// leaves; those that never sent a request go first.
+    /// Whether there is room for one more. Idle clients must not keep others out, so this disconnects the one that has
+    /// been idle for longest; those that never sent a request go first.
     async fn has_room(&mut self) -> bool {
         self.seats.retain(|seat| !seat.task.is_finished());
         if self.running.len() >= MOST_CLIENTS {

@@ -202,8 +202,8 @@ impl NatsStream {
 
     /// The last message of each subject, the latest last.
     ///
-    /// Each subject is looked up separately. A walk through the stream would return a subject again if it changes meanwhile, and could
-    /// be placed on a server of the cluster that has just failed.
+    /// Each subject is looked up separately. A walk through the stream would return a subject again if it changes
+    /// meanwhile, and a consumer could be placed on a server of the cluster that has just failed.
     pub async fn last_of_each(self: &Arc<Self>, filter: String) -> Result<Vec<StreamMessage>, NatsError> {
         let mut subjects = self.subjects(filter).await?.into_iter();
         let (mut asked, mut found) = (JoinSet::new(), Vec::new());

@@ -1,12 +1,12 @@
-//! Where a session's socket is: chosen by whoever runs the session, found by everyone else through the session's folder.
+//! Where a session's socket is. The process of the session chooses it; clients find it through the session's folder.
 //!
-//! The path cannot be derived: a client may have another `XDG_RUNTIME_DIR` than the session, or none. So it is written into
-//! a file beside the journal. The socket itself does not lie there: the path of a project can be longer than a socket's
-//! may be, and its disk may not know sockets.
+//! Clients cannot derive the path, since their `XDG_RUNTIME_DIR` can differ from the session's. So the session writes
+//! it into a file beside the journal. The socket itself is not there: the path of a project can be too long for a
+//! socket, and its file system may not support sockets.
 //!
 //! # Invariants
-//! - The folder and the socket are the owner's alone.
-//! - A name that ends in `.sock` is listened at, or its session is dead.
+//! - Only the owner can access the folder and the socket.
+//! - A process listens at every name that ends in `.sock`, or the session is dead.
 
 use std::{
     fs::{self, DirBuilder, Permissions},
@@ -25,14 +25,14 @@ use crate::journal::{
     session_dir::{PRIVATE_DIR, PRIVATE_FILE},
 };
 
-/// What fits into the address of a socket everywhere.
+/// The longest path that every system accepts for a socket, in bytes.
 const LONGEST: usize = 100;
 
-/// The folders that may hold sockets, the best first.
+/// The folders that can contain sockets, the preferred one first.
 #[derive(Debug, Clone)]
 pub struct SocketDirs(Vec<PathBuf>);
 
-/// A socket, and the file that tells where it is.
+/// A socket, and the file that contains its path.
 #[derive(Debug, Clone)]
 pub struct SocketLocation {
     socket: PathBuf,
@@ -40,7 +40,7 @@ pub struct SocketLocation {
 }
 
 impl SocketDirs {
-    /// The user's folder for such things, else one under creel's own, else one for this user where all can write.
+    /// The user's runtime folder, otherwise one in creel's state folder, otherwise one for this user in `/tmp`.
     pub fn usual(state_dir: Option<&Path>) -> Self {
         let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|dir| dir.is_absolute());
         let runtime = runtime.filter(|dir| is_ours(dir)).map(|dir| dir.join("creel"));
@@ -55,7 +55,7 @@ fn is_ours(dir: &Path) -> bool {
 }
 
 impl SocketLocation {
-    /// Takes an address for the session of that id, listens there, and tells where it is.
+    /// Listens at a new address for the session with that id, and writes the path into the session's folder.
     pub fn take(places: &SocketDirs, folder: &SessionDir, id: &str) -> io::Result<(Self, UnixListener)> {
         let mut why = io::Error::other("there is no folder for it");
         for place in &places.0 {
@@ -71,24 +71,23 @@ impl SocketLocation {
         Err(why)
     }
 
-    /// The address that the session told.
+    /// The address that the session wrote into its folder.
     pub fn of(folder: &SessionDir) -> Option<Self> {
         let told_in = folder.socket_file();
         let told = open::line(&told_in).ok()?;
         Some(Self { socket: PathBuf::from(told.strip_suffix('\n')?), told_in })
     }
 
-    /// Where the socket is.
     pub fn socket(&self) -> &Path {
         &self.socket
     }
 
     fn tell(&self) -> io::Result<()> {
-        // Whole or not at all: somebody may be reading it.
+        // Atomic, since a client may be reading the file.
         open::replace(&self.told_in, &self.line())
     }
 
-    /// Connects. A file of somebody else's is not talked to: the session's folder may have come with a clone.
+    /// Connects. Refuses a socket of another user: the session's folder may have come with a clone.
     pub fn connect(&self) -> io::Result<UnixStream> {
         let meta = fs::symlink_metadata(&self.socket)?;
         if !meta.file_type().is_socket() || meta.uid() != geteuid().as_raw() {
@@ -97,7 +96,7 @@ impl SocketLocation {
         UnixStream::connect(&self.socket)
     }
 
-    /// Takes it away, if it is a socket. The session may be run by another creel by now, whose word is left alone.
+    /// Removes the socket and the file with its path. If another creel runs the session by now, its file stays.
     pub fn remove(&self) {
         if fs::symlink_metadata(&self.socket).is_ok_and(|meta| meta.file_type().is_socket()) {
             let _ = fs::remove_file(&self.socket);
@@ -111,7 +110,7 @@ impl SocketLocation {
         format!("{}\n", self.socket.display())
     }
 
-    /// Takes it away if nobody listens there any more.
+    /// Removes the socket if no process listens there any more.
     pub fn remove_if_stale(&self) {
         match self.connect() {
             Err(error) if [io::ErrorKind::ConnectionRefused, io::ErrorKind::NotFound].contains(&error.kind()) => {
@@ -123,7 +122,7 @@ impl SocketLocation {
 }
 
 fn listen_in(place: &Path, id: &str) -> io::Result<(PathBuf, UnixListener)> {
-    // No two processes have the same, so nobody takes away what another one has made.
+    // The process id makes the name unique, so a process never removes the socket of another one.
     let name = format!("{id}-{:x}", std::process::id());
     let socket = place.join(format!("{name}.sock"));
     if socket.as_os_str().len() > LONGEST || socket.to_str().is_none_or(|path| path.contains('\n')) {
@@ -131,7 +130,7 @@ fn listen_in(place: &Path, id: &str) -> io::Result<(PathBuf, UnixListener)> {
     }
     make_private(place)?;
     clear_stale(place);
-    // Bound under another name first: a socket that has its name is listened at and has its permissions.
+    // Bound under another name first, so that a client never sees a `.sock` without a listener and its permissions.
     let draft = place.join(name);
     let _ = fs::remove_file(&draft);
     let listener = UnixListener::bind(&draft)?;
@@ -140,7 +139,7 @@ fn listen_in(place: &Path, id: &str) -> io::Result<(PathBuf, UnixListener)> {
     Ok((socket, listener))
 }
 
-/// Makes the folder, or makes sure that the one that is there can be relied on.
+/// Creates the folder, or checks that the existing one is private.
 fn make_private(place: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(PRIVATE_DIR).create(place)?;
     let meta = fs::symlink_metadata(place)?;
@@ -153,7 +152,6 @@ fn make_private(place: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Removes the sockets of dead sessions.
 fn clear_stale(place: &Path) {
     let Ok(entries) = fs::read_dir(place) else { return };
     for path in entries.flatten().map(|entry| entry.path()) {

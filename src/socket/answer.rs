@@ -15,7 +15,7 @@ use crate::{
 pub(crate) enum RequestOutcome {
     /// Something to be said.
     Say(SessionReply),
-    /// A stream, for which whoever was asked needs a way.
+    /// A stream of records, which the caller has to send.
     Watch(Option<u64>, LiveSubscription),
 }
 

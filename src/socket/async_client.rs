@@ -1,4 +1,4 @@
-//! A connection to a session for a program that does other things meanwhile: what [`super::client`] is for a command line.
+//! An asynchronous connection to a session. [`super::client`] is the blocking one, for command lines.
 
 use std::{io, time::Duration};
 
@@ -13,7 +13,6 @@ use super::{
     message::{ClientKind, ReplyData, SessionRequest, ask},
 };
 
-/// A connection to a session.
 #[derive(Debug)]
 pub struct AsyncSocketClient {
     name: String,
@@ -21,7 +20,7 @@ pub struct AsyncSocketClient {
 }
 
 impl AsyncSocketClient {
-    /// Goes on with a connection on which nothing was asked yet. Must be called inside a runtime of tokio.
+    /// Wraps a connection on which no request was sent yet. Must be called inside a tokio runtime.
     pub fn new(client: SocketClient) -> Result<Self, SessionRequestError> {
         let (name, stream) = client.into_parts();
         let stream = stream.set_nonblocking(true).and_then(|()| UnixStream::from_std(stream));
@@ -31,12 +30,13 @@ impl AsyncSocketClient {
         }
     }
 
-    /// Whether the session still listens. Nothing comes unasked, so the end is all that could be heard.
+    /// Whether the session still listens. It sends nothing without a request, so any read other than "would block" is
+    /// the end.
     pub fn is_open(&self) -> bool {
         self.stream.get_ref().try_read(&mut [0]).is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock)
     }
 
-    /// Asks, and waits for the answer.
+    /// Sends a request and waits for the answer.
     pub async fn ask(
         &mut self,
         by: ClientKind,
@@ -45,7 +45,7 @@ impl AsyncSocketClient {
         self.ask_within(PATIENCE, by, request).await
     }
 
-    /// Asks for something that takes as long as the session needs for it.
+    /// Sends a request that takes as long as the session needs for it.
     pub async fn ask_patiently(
         &mut self,
         by: ClientKind,
@@ -63,7 +63,8 @@ impl AsyncSocketClient {
         let line = ask(by, request);
         let Self { name, stream } = self;
         let asking = async {
-            // A refused line is answered before it is read to its end: the answer counts, whatever became of the writing.
+            // The session answers a line that it refuses before it has read all of it. So the answer counts, even if
+            // writing failed.
             let _ = stream.get_mut().write_all(line.as_bytes()).await;
             let mut answer = String::new();
             stream.read_line(&mut answer).await.map(|_| answer)

@@ -1,12 +1,12 @@
-//! Identifies a caller: a person, the session's own agent or hook, or another program.
+//! Identifies a caller: the user, the session's own agent or hook, or another program.
 //!
-//! Owns what a client says about itself, and how much of that a session believes. Does not decide what a caller may do:
-//! see [`crate::engine::actor`].
+//! Owns what a client says about itself, and how much of that a session believes. Does not decide what a caller is
+//! allowed to do: see [`crate::engine::actor`].
 //!
 //! # Invariants
 //! - A session's own agent or hook is recognised whatever it says about itself, if the system reports whose process it
 //!   is.
-//! - On the control socket the person is the owner of the session; what a caller calls itself counts only over NATS.
+//! - On the control socket the user is the owner of the session. A name that the caller sends counts only over NATS.
 
 use std::sync::OnceLock;
 
@@ -19,19 +19,17 @@ use crate::{
     socket::process_origin,
 };
 
-/// No name is longer, in characters.
+/// The longest name, in characters.
 const LONGEST_NAME: usize = 64;
 
-/// How a client asks. No client can act as the config or as a timeout.
+/// The kind of a client. No client can act as the config or as a timeout.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ClientKind {
-    /// A command line, or a program of the user's own.
+    /// A command line, or a program of the user.
     #[default]
     Cli,
-    /// A screen.
     Tui,
-    /// An MCP server.
     Mcp,
 }
 
@@ -49,27 +47,25 @@ impl From<ClientKind> for ActorKind {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct CallerInfo {
-    /// How it asks.
     pub by: ClientKind,
-    /// The marks of the sessions that it runs under.
+    /// The marks of the sessions whose child it is.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mark: Option<String>,
-    /// The person's name.
+    /// The user's name.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub user: Option<String>,
-    /// The person's machine.
+    /// The user's machine.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub host: Option<String>,
 }
 
 impl CallerInfo {
-    /// This process.
     pub fn here(by: ClientKind) -> Self {
         let mark = std::env::var(MARK).ok().filter(|mark| !mark.is_empty());
         Self { by, mark, user: user(), host: Some(host()) }
     }
 
-    /// The caller on the control socket; `process` is what the system reports about the caller's process.
+    /// The caller on the control socket. `process` is what the system reports about the caller's process.
     pub fn on_socket(self, process: Option<ActorKind>, session: &str) -> Actor {
         match process.or_else(|| self.own(session)) {
             Some(own) => own.into(),
@@ -81,7 +77,6 @@ impl CallerInfo {
         }
     }
 
-    /// The caller over NATS.
     pub fn over_nats(self, session: &str) -> Actor {
         match self.own(session) {
             Some(own) => own.into(),
@@ -94,18 +89,17 @@ impl CallerInfo {
     }
 }
 
-/// The person in front of this machine.
+/// The user of this machine.
 pub fn person(by: ActorKind) -> Actor {
     Actor { by, user: user(), host: Some(host()) }
 }
 
-/// The name of this machine.
 pub fn host() -> String {
     let name = rustix::system::uname();
     name.nodename().to_string_lossy().into_owned()
 }
 
-/// The name of the person who runs this process, or the account's number where the environment has none.
+/// The name of the user that runs this process, or the account's number if the environment has no name.
 fn user() -> Option<String> {
     static USER: OnceLock<Option<String>> = OnceLock::new();
     let of_environment = || ["USER", "LOGNAME"].into_iter().find_map(|name| std::env::var(name).ok());
@@ -113,7 +107,7 @@ fn user() -> Option<String> {
     USER.get_or_init(|| name(of_environment().filter(|name| !name.is_empty()).or_else(|| Some(account())))).clone()
 }
 
-/// A name from elsewhere, in one line that can be shown.
+/// Makes a name from another process safe to show, in one line.
 fn name(given: Option<String>) -> Option<String> {
     let line = plain(&given?).split_whitespace().collect::<Vec<_>>().join(" ");
     let short: String = line.chars().take(LONGEST_NAME).collect();

@@ -1,6 +1,6 @@
-//! The other end of the control socket: asks a session that runs in another process.
+//! The client of the control socket: sends requests to a session in another process.
 //!
-//! Plain blocking calls: a command line must start and be done at once, and needs no runtime for a line each way.
+//! Uses blocking calls: a command line must start fast, and needs no runtime for one line each way.
 
 use std::{
     io::{self, BufRead as _, BufReader, Write as _},
@@ -17,36 +17,32 @@ use crate::{
     socket::message::live_message::LiveMessage,
 };
 
-/// How long a session may take to answer.
+/// How long to wait for the session's answer.
 pub(super) const PATIENCE: Duration = Duration::from_secs(30);
-/// How long a session that has just been started may take until it can be reached.
+/// How long to wait until a session that has just started can be reached.
 const STARTING: Duration = Duration::from_secs(5);
-/// How often to look.
 const AGAIN: Duration = Duration::from_millis(10);
 
-/// Why nothing came of a request.
+/// Why a request failed.
 #[derive(Debug, thiserror::Error)]
 pub enum SessionRequestError {
-    /// Nobody runs it.
+    /// No process runs the session.
     #[error("session `{0}` is not running")]
     NotRunning(String),
-    /// Somebody runs it, but it does not answer.
+    /// A process runs the session, but it does not answer.
     #[error("session `{name}` is running, but cannot be reached: {cause}")]
     Unreachable {
-        /// The session.
         name: String,
-        /// Why.
         cause: io::Error,
     },
-    /// The session will not, and says why.
+    /// Carries the session's reason.
     #[error("{0}")]
     Refused(String),
-    /// It was over before it answered.
+    /// The session ended before it answered.
     #[error("session `{0}` ended before it answered")]
     Ended(String),
 }
 
-/// A connection to a session.
 #[derive(Debug)]
 pub struct SocketClient {
     name: String,
@@ -54,7 +50,7 @@ pub struct SocketClient {
 }
 
 impl SocketClient {
-    /// Connects to the session of this folder, if it runs. What a dead one left behind is taken away.
+    /// Connects to the session in this folder, if it runs. Removes the socket that a dead session left.
     pub fn connect(folder: &SessionDir) -> Result<Self, SessionRequestError> {
         let deadline = Instant::now() + STARTING;
         loop {
@@ -70,7 +66,7 @@ impl SocketClient {
             };
             match connected {
                 Ok(stream) => return Self::new(folder, stream),
-                // It may be about to listen, or about to end.
+                // The session may be about to listen, or about to end.
                 Err(_) if Instant::now() < deadline => std::thread::sleep(AGAIN),
                 Err(cause) => return Err(SessionRequestError::Unreachable { name: folder.name.clone(), cause }),
             }
@@ -84,28 +80,28 @@ impl SocketClient {
         Ok(Self { name, stream: BufReader::new(stream) })
     }
 
-    /// The session's name, and the way there.
     pub(super) fn into_parts(self) -> (String, UnixStream) {
         (self.name, self.stream.into_inner())
     }
 
-    /// Asks, and waits for the answer.
+    /// Sends a request and waits for the answer.
     pub fn ask(&mut self, by: ClientKind, request: &SessionRequest) -> Result<Option<ReplyData>, SessionRequestError> {
         let line = ask(by, request);
-        // A refused line is answered before it is read to its end: the answer counts, whatever became of the writing.
+        // The session answers a line that it refuses before it has read all of it. So the answer counts, even if
+        // writing failed.
         let _ = self.stream.get_mut().write_all(line.as_bytes());
         let answer = self.line();
         heard(&self.name, answer)
     }
 
-    /// Asks for all that comes: records, from the one of that number on, and what is none.
+    /// Watches the session: all records with at least that number, and live messages.
     pub fn watch(mut self, from: Option<u64>) -> Result<SessionWatch, SessionRequestError> {
         self.ask(ClientKind::Tui, &SessionRequest::Watch { from, live: true })?;
         self.stream.get_ref().set_read_timeout(None).map_err(|error| self.broken(error))?;
         Ok(SessionWatch(self))
     }
 
-    /// The next line; less than one, if there are no more.
+    /// The next line. Without a newline at its end, the session has closed the connection.
     fn line(&mut self) -> io::Result<String> {
         let mut line = String::new();
         self.stream.read_line(&mut line).map(|_| line)
@@ -116,7 +112,7 @@ impl SocketClient {
     }
 }
 
-/// What a session says to a question.
+/// Parses the session's answer.
 pub(super) fn heard(session: &str, answer: io::Result<String>) -> Result<Option<ReplyData>, SessionRequestError> {
     let answer = answer.map_err(|error| broken(session, error))?;
     if !answer.ends_with('\n') {
@@ -129,22 +125,20 @@ pub(super) fn heard(session: &str, answer: io::Result<String>) -> Result<Option<
 fn broken(session: &str, cause: io::Error) -> SessionRequestError {
     let ended = [io::ErrorKind::ConnectionReset, io::ErrorKind::BrokenPipe].contains(&cause.kind());
     let name = session.to_owned();
-    // What the kernel says of a limit that has passed tells nobody anything.
+    // The kernel's message for a timeout does not help the user.
     let silent = [io::ErrorKind::WouldBlock, io::ErrorKind::TimedOut].contains(&cause.kind());
     let cause = if silent { io::Error::new(io::ErrorKind::TimedOut, "it does not answer") } else { cause };
     if ended { SessionRequestError::Ended(name) } else { SessionRequestError::Unreachable { name, cause } }
 }
 
-/// What comes from a session.
 #[derive(Debug)]
 pub enum WatchMessage {
-    /// A record.
     Record(Box<Record>),
-    /// Something that is no record.
+    /// Hook output or a status, which the journal does not contain.
     Aside(LiveMessage),
 }
 
-/// A session as it happens. Ends when the session does, and for whoever does not read it for too long.
+/// The records and live messages of a session. Ends with the session, or if the client does not read for too long.
 #[derive(Debug)]
 pub struct SessionWatch(SocketClient);
 
@@ -158,7 +152,7 @@ impl Iterator for SessionWatch {
                 line => line.map_err(|error| self.0.broken(error)),
             };
             let seen = line.and_then(|line| seen(&line).map_err(|error| self.0.broken(io::Error::other(error))));
-            // A newer session may tell what is not known here.
+            // A newer session may send kinds of messages that this creel does not know.
             if let Some(seen) = seen.transpose() {
                 return Some(seen);
             }

@@ -1,7 +1,7 @@
-//! One client: its requests, one after another, and the answers.
+//! One client of the control socket: reads its requests one after another and answers them.
 //!
 //! # Invariants
-//! - A client holds nobody but itself: what it sends is limited, and whoever does not read is left.
+//! - A client can block only itself: its requests are limited in size, and a client that does not read is disconnected.
 
 use std::{
     io,
@@ -39,19 +39,19 @@ use crate::{
     },
 };
 
-/// How long a client may take to read what it is sent.
+/// How long a client can take to read an answer.
 pub(super) const WRITING: Duration = Duration::from_secs(10);
-/// How long a client may say nothing.
+/// How long a client can be silent before it is disconnected.
 const IDLE: Duration = Duration::from_mins(10);
 
-/// What a client can reach.
+/// What the connection of a client needs.
 #[derive(Clone)]
 pub(super) struct ClientContext {
     pub(super) handle: SessionHandle,
     pub(super) desk: QueryHandle,
     pub(super) journal: PathBuf,
     pub(super) live: broadcast::Sender<HookOutputChunk>,
-    /// How the session stands with its NATS server, if it has one.
+    /// `None` if the session has no NATS server.
     pub(super) nats: Option<watch::Receiver<NatsStatus>>,
     /// The session's id.
     pub(super) session: String,
@@ -59,12 +59,11 @@ pub(super) struct ClientContext {
     pub(super) watches: Arc<Semaphore>,
 }
 
-/// Since when a client has been idle; `None` while its request is being answered, or while it watches. A client that
+/// Since when a client has been idle. `None` while its request is being answered, or while it watches. A client that
 /// never sent a request sorts before all that did.
 #[derive(Debug, Clone)]
 pub(super) struct IdleSince(Arc<Mutex<Option<(RequestHistory, Instant)>>>);
 
-/// Whether a client has sent a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum RequestHistory {
     Never,
@@ -72,7 +71,6 @@ pub(super) enum RequestHistory {
 }
 
 impl IdleSince {
-    /// A client that has just connected.
     pub(super) fn now() -> Self {
         Self(Arc::new(Mutex::new(Some((RequestHistory::Never, Instant::now())))))
     }
@@ -86,7 +84,6 @@ impl IdleSince {
     }
 }
 
-/// A client.
 struct ClientConnection {
     reader: BufReader<OwnedReadHalf>,
     writer: OwnedWriteHalf,
@@ -96,14 +93,13 @@ struct ClientConnection {
     idle: IdleSince,
 }
 
-/// What came from a client.
 enum ClientLine {
     Line(Vec<u8>),
     TooLong,
     Nothing,
 }
 
-/// Talks with a client until one of the two has enough.
+/// Serves a client until it disconnects, stops reading, or the session ends.
 pub(super) async fn serve(stream: UnixStream, process: Option<ActorKind>, reach: ClientContext, idle: IdleSince) {
     let (reader, writer) = stream.into_split();
     let connection = ClientConnection { reader: BufReader::new(reader), writer, reach, process, idle };
@@ -142,7 +138,7 @@ impl ClientConnection {
         }
     }
 
-    /// The next line, if there is one, and not more of it than is allowed.
+    /// The next line, up to the size limit.
     async fn hear(&mut self) -> io::Result<ClientLine> {
         let mut line = Vec::new();
         let most = LONGEST as u64 + 1;
@@ -150,7 +146,7 @@ impl ClientConnection {
         Ok(match line.pop() {
             Some(b'\n') => ClientLine::Line(line),
             Some(_) if line.len() == LONGEST => ClientLine::TooLong,
-            // A client that leaves in the middle of a line has not said anything.
+            // A client that disconnects in the middle of a line has sent no request.
             Some(_) | None => ClientLine::Nothing,
         })
     }
@@ -185,11 +181,11 @@ impl ClientConnection {
         let mut news = self.reach.desk.news.clone();
         let mut over = false;
         loop {
-            // First what is known to be there, then the file: a record that comes in between is seen the next time.
+            // Mark first, read the file afterwards: a record that is written in between counts as a change.
             news.mark_unchanged();
             while let Some(lines) = tail.read()? {
                 self.write(&lines).await?;
-                // A long journal must not keep the others waiting.
+                // Other clients must not wait until a long journal has been sent.
                 tokio::task::yield_now().await;
             }
             if over {
@@ -215,13 +211,12 @@ impl ClientConnection {
     }
 }
 
-/// What follows from a request.
 enum ConnectionAction {
     Say(SessionReply),
     Watch(JournalLineReader, LiveMessageSource, OwnedSemaphorePermit),
 }
 
-/// Hears what is no record, as far as it is wanted and there.
+/// The live messages that the client wants.
 #[derive(Default)]
 struct LiveMessageSource {
     live: Option<broadcast::Receiver<HookOutputChunk>>,
@@ -231,7 +226,7 @@ struct LiveMessageSource {
 impl LiveMessageSource {
     fn new(live: &broadcast::Sender<HookOutputChunk>, nats: Option<&watch::Receiver<NatsStatus>>) -> Self {
         let nats = nats.cloned().map(|mut link| {
-            // How it is now is news to whoever has just come.
+            // A new client must learn the current status first.
             link.mark_changed();
             link
         });
@@ -246,7 +241,7 @@ impl LiveMessageSource {
     }
 }
 
-/// The next piece of a hook's output, if it is wanted.
+/// The next chunk of hook output. Never returns if the client does not want it.
 async fn overheard(live: &mut Option<broadcast::Receiver<HookOutputChunk>>) -> HookOutputChunk {
     let mut missed = false;
     while let Some(pieces) = live {
@@ -259,7 +254,7 @@ async fn overheard(live: &mut Option<broadcast::Receiver<HookOutputChunk>>) -> H
     std::future::pending().await
 }
 
-/// How the session stands with its NATS server, once that is not what was told.
+/// The next status of the NATS connection. Never returns if the session has no NATS server.
 async fn changed(nats: &mut Option<watch::Receiver<NatsStatus>>) -> NatsStatus {
     while let Some(link) = nats {
         match link.changed().await {
@@ -270,12 +265,12 @@ async fn changed(nats: &mut Option<watch::Receiver<NatsStatus>>) -> NatsStatus {
     std::future::pending().await
 }
 
-/// Waits until the session is over.
+/// Waits until the session has ended.
 async fn the_end(mut news: watch::Receiver<u64>) {
     while news.changed().await.is_ok() {}
 }
 
-/// Waits until the client has closed its side; what it still says is passed over.
+/// Waits until the client has closed its side. Ignores what it still sends.
 async fn gone(reader: &mut BufReader<OwnedReadHalf>) {
     while let Ok(heard) = reader.fill_buf().await {
         let length = heard.len();

@@ -1,7 +1,6 @@
-//! The end of a journal, as it grows: for those who watch.
+//! Reads the end of a journal as it grows, for a client that watches.
 //!
-//! Everybody who watches reads the file at their own pace. So nothing is kept in memory for the slow, and nobody else
-//! waits for them.
+//! Each watcher reads the file at its own pace, so a slow one needs no memory here and delays no other.
 
 use std::{
     fs::File,
@@ -11,16 +10,16 @@ use std::{
 
 use serde::Deserialize;
 
-/// How much is read at a time.
+/// How many bytes to read at a time.
 const CHUNK: usize = 128 << 10;
 
-/// Reads whole lines, from the record of a number on.
+/// Reads whole lines, from the record with that number on.
 pub(super) struct JournalLineReader {
     file: File,
     from: u64,
     /// Whether the first wanted record was found.
     found: bool,
-    /// What was read and is not a whole line yet.
+    /// The beginning of a line whose end has not been read yet.
     rest: Vec<u8>,
 }
 
@@ -34,7 +33,7 @@ impl JournalLineReader {
         Ok(Self { file: File::open(journal)?, from, found: from <= 1, rest: Vec::new() })
     }
 
-    /// The next wanted lines; none of what was read may be wanted. Nothing if there is no more for now.
+    /// The next wanted lines, which can be empty. `None` if there is no more for now.
     pub(super) fn read(&mut self) -> io::Result<Option<Vec<u8>>> {
         let start = self.rest.len();
         self.rest.resize(start + CHUNK, 0);
@@ -53,7 +52,7 @@ impl JournalLineReader {
         let mut skipped = 0;
         while !self.found && skipped < lines.len() {
             let line = lines[skipped..].split_inclusive(|byte| *byte == b'\n').next().unwrap_or_default();
-            // A line that is no record cannot be one that was asked for.
+            // A line that is not a record is skipped.
             let seq = serde_json::from_slice(line).map_or(0, |NumberedLine { seq }| seq);
             self.found = seq >= self.from;
             skipped += if self.found { 0 } else { line.len() };

@@ -61,7 +61,7 @@ pub enum SessionRequest {
         #[serde(default = "after_iteration")]
         how: StopTiming,
     },
-    /// End this turn; the loop goes on.
+    /// End this turn; the loop continues.
     CancelTurn,
     /// Say something to the agent.
     Message { text: String },
@@ -338,7 +338,7 @@ pub fn ask_until(by: ClientKind, request: &SessionRequest, deadline: &str) -> St
     line(&OutgoingRequest { v: VERSION, caller: CallerInfo::here(by), deadline: Some(deadline), request })
 }
 
-/// Reads a request; the error is for whoever sent it.
+/// Parses a request. The error is for the client that sent it.
 pub fn read(line: &[u8]) -> Result<(CallerInfo, SessionRequest), String> {
     let wrong = |error: serde_json::Error| format!("not a request: {error}");
     let envelope: RequestEnvelope = serde_json::from_slice(line).map_err(wrong)?;

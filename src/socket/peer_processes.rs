@@ -1,10 +1,11 @@
-//! Whose process connects to the control socket.
+//! Finds out which process connects to the control socket.
 //!
-//! Owns the processes that were seen alive. Does not decide what they may do: see [`crate::engine::actor`].
+//! Owns the list of processes that were seen alive. Does not decide what they are allowed to do: see
+//! [`crate::engine::actor`].
 //!
-//! A process that has exited when creel looks could be anybody, and an agent could try to be that quick. So creel
-//! treats it as the agent, unless the same process has connected before: a screen may leave before the session has read
-//! its last key.
+//! A process that has exited before creel looks cannot be identified, and an agent could exit that fast on purpose. So
+//! creel treats it as the agent, unless the same process has connected before: a screen may exit before the session has
+//! read its last key.
 
 use std::collections::VecDeque;
 
@@ -13,7 +14,7 @@ use crate::{
     socket::process_origin::{self, ProcessOrigin},
 };
 
-/// How many processes are remembered.
+/// How many processes to remember.
 const MOST_REMEMBERED: usize = 256;
 
 /// The processes that have connected, the latest last.
@@ -23,7 +24,7 @@ pub(super) struct PeerProcesses {
 }
 
 impl PeerProcesses {
-    /// The session's own agent or hook, if the process belongs to one. Ask as soon as it connects.
+    /// The session's own agent or hook, if the process belongs to one. Call this as soon as it connects.
     pub(super) fn of_process(&mut self, pid: Option<i32>, session: &str) -> Option<ActorKind> {
         let pid = pid.filter(|pid| *pid > 0)?;
         self.remember(pid, process_origin::of_process(pid, session))

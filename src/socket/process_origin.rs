@@ -1,13 +1,13 @@
-//! Whether a process belongs to a session: its agent, one of its hooks, or something that these started.
+//! Whether a process belongs to a session: its agent, one of its hooks, or a process that these started.
 //!
-//! Owns the reading of marks and of the chain of parents. Does not decide what such a process may do: see
+//! Owns the reading of marks and of the chain of parents. Does not decide what such a process is allowed to do: see
 //! [`crate::engine::actor`].
 //!
-//! A process belongs to the session if its environment carries the session's mark, or if it descends from this process.
-//! The exception is an editor that the user opened from the screen, and what is below it: creel started that process
-//! itself, under a mark for editors.
+//! A process belongs to the session if its environment has the session's mark, or if it descends from this process. The
+//! exception is an editor that the user opened from the screen, with its children: creel started it under a mark for
+//! editors.
 //!
-//! Where the system has no list of processes, only the mark that a caller sends along tells.
+//! On systems without a list of processes, creel only knows the mark that a caller sends.
 
 use crate::{
     engine::actor::ActorKind,
@@ -18,24 +18,23 @@ use crate::{
     },
 };
 
-/// What a mark says about its owner, if it is one of this session's: `SESSION/run-7` is a hook, anything else the agent.
+/// The kind of process that a mark of this session stands for: `SESSION/run-7` is a hook, anything else the agent.
 pub fn of_marks(marks: &str, session: &str) -> Option<ActorKind> {
     let mut own = marks.split(' ').filter_map(|mark| mark.strip_prefix(session)?.strip_prefix('/'));
     own.next_back().map(|rest| if rest.starts_with("run-") { ActorKind::Hook } else { ActorKind::Agent })
 }
 
-/// How a process is related to the session that this process runs.
+/// The relation of a process to the session that this process runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ProcessOrigin {
-    /// It belongs to the session: its agent, or a hook.
+    /// It is the session's agent or hook.
     Session(ActorKind),
-    /// It does not, as far as the system tells.
+    /// It does not belong to the session, as far as the system reports.
     Stranger,
-    /// It has ended, and nothing is known about it.
+    /// It has ended, so nothing is known about it.
     Gone,
 }
 
-/// Whose process this is.
 pub fn of_process(pid: i32, session: &str) -> ProcessOrigin {
     of_process_in(ProcessTable::of_system(), pid, session)
 }
@@ -64,7 +63,8 @@ fn own_process(table: ProcessTable, process: ProcessStat, session: &str) -> Opti
     None
 }
 
-/// Whose a direct child of creel's is. Orphans of the session cannot look like an editor: creel has not started them.
+/// What a direct child of creel belongs to. Orphans of the session cannot pretend to be an editor: creel has not
+/// started them.
 fn by_child(child: ProcessStat, session: &str) -> Option<ActorKind> {
     match children::mark_of(&child) {
         Some(mark) if sweep::is_below(mark.as_bytes(), sweep::EDITOR) => None,

@@ -1,4 +1,4 @@
-//! What running hooks have printed so far, from the files in which all of it is kept.
+//! Reads what running hooks have printed so far, from their output files.
 
 use std::{
     fs::File,
@@ -6,11 +6,11 @@ use std::{
     path::Path,
 };
 
-/// How much of the output of a running hook is shown.
+/// How many bytes of a running hook's output are shown.
 pub const SHOWN: usize = 16 << 10;
 
-/// How much a run has printed so far, and the end of it. The file is made with the first byte: without one, nothing was
-/// printed yet.
+/// How many bytes a run has printed so far, and the last of them. The file is created with the first byte, so a missing
+/// file means that nothing was printed yet.
 pub fn end(file: &Path) -> (u64, Vec<u8>) {
     read_end(file).unwrap_or_default()
 }
@@ -22,7 +22,7 @@ fn read_end(file: &Path) -> io::Result<(u64, Vec<u8>)> {
     let mut end = Vec::new();
     file.read_to_end(&mut end)?;
     let printed = from + end.len() as u64;
-    // What is cut off begins with a whole line, if it has one.
+    // After a cut, start with a whole line if there is one.
     let line = end.iter().position(|byte| *byte == b'\n').filter(|_| from > 0);
     end.drain(..line.map_or(0, |newline| newline + 1));
     Ok((printed, end))

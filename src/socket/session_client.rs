@@ -1,4 +1,4 @@
-//! How a screen steers its session: one that runs in this process, or one in another.
+//! How a screen controls its session, which runs in this process or in another one.
 
 use tokio::sync::{mpsc, watch};
 
@@ -17,26 +17,25 @@ use crate::{
     },
 };
 
-/// Why a command is not known to be carried out.
+/// Why a command was not confirmed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CommandError {
-    /// It will not be, for this reason.
+    /// The session refuses it, for this reason.
     Refused(String),
-    /// Nobody answered, and it may be all the same.
+    /// The session did not answer. It may have run the command or not.
     Unanswered(String),
 }
 
-/// Where the commands of a screen go.
 #[derive(Debug, Clone)]
 pub enum SessionClient {
-    /// To the session of this process, which ends with the screen.
+    /// The session of this process, which ends with the screen.
     Here(SessionHandle),
-    /// To a session that goes on without this screen.
+    /// A session in another process, which continues without this screen.
     There(RemoteSession),
 }
 
 impl SessionClient {
-    /// Asks the session for something; the answer says why not, if it will not.
+    /// Sends a command. Fails with the session's reason if it refuses.
     pub async fn command(&self, command: SessionCommand) -> Result<(), CommandError> {
         match self {
             Self::Here(handle) => handle.command(person(ActorKind::Tui), command).await.map_err(CommandError::Refused),
@@ -45,45 +44,42 @@ impl SessionClient {
     }
 }
 
-/// How much output of hooks may wait to be shown.
+/// How many chunks of hook output can wait to be shown.
 pub const LIVE_BACKLOG: usize = 256;
 
-/// What comes from a session in another process. It ends when the session does.
+/// The updates of a session in another process. They end with the session.
 #[derive(Debug)]
 pub struct RemoteUpdates {
-    /// The number of its last record: a sign that there is more in its journal.
+    /// The number of the last record: a change means that the journal has more.
     pub news: watch::Receiver<u64>,
-    /// The output of its hooks.
     pub live: mpsc::Receiver<HookOutputChunk>,
-    /// How it stands with its NATS server, if it has one.
+    /// `None` if the session has no NATS server.
     pub nats: Option<watch::Receiver<NatsStatus>>,
 }
 
-/// Where all that goes.
 struct RemoteUpdateSenders {
     news: watch::Sender<u64>,
     live: mpsc::Sender<HookOutputChunk>,
     nats: Option<watch::Sender<NatsStatus>>,
 }
 
-/// A session in another process.
 #[derive(Debug, Clone)]
 pub enum RemoteSession {
-    /// On this machine: its socket is told in its folder.
+    /// On this machine. Its folder says where its socket is.
     Near(SessionDir),
-    /// On another one, reached by NATS.
+    /// On another machine, reached by NATS.
     Far(Box<NatsSessionClient>),
 }
 
 impl RemoteSession {
-    /// The session of this folder, and what comes from it.
+    /// Connects to the session in this folder and follows its updates.
     pub fn follow(folder: &SessionDir) -> Result<(Self, RemoteUpdates), SessionRequestError> {
         let mut client = SocketClient::connect(folder)?;
         let link = match client.ask(ClientKind::Tui, &SessionRequest::Status)? {
             Some(ReplyData::Status(status)) => status.nats,
             Some(_) | None => None,
         };
-        // From here on nothing is missed: what was recorded before is in the journal, which the screen reads later.
+        // The screen reads the journal after this point, so it misses no record.
         let watch = client.watch(None)?;
         let (told, news) = watch::channel(0);
         let (heard, live) = mpsc::channel(LIVE_BACKLOG);
@@ -102,7 +98,7 @@ impl RemoteSession {
                 return asked.map(drop).map_err(|error| unheeded(error, |_| true));
             }
         };
-        // One connection a command: it cannot have grown old, and a person does not type faster.
+        // A new connection for each command: it cannot be stale, and the user does not type faster.
         let asked =
             tokio::task::spawn_blocking(move || SocketClient::connect(&folder)?.ask(ClientKind::Tui, &command.into()))
                 .await;
@@ -115,7 +111,7 @@ impl RemoteSession {
     }
 }
 
-/// What it means that a session did not do what it was asked for: it may have heard it if it was reached and then silent.
+/// Turns a failed request into the error of a command. A session that was reached and then was silent may have run it.
 fn unheeded(error: SessionRequestError, was_silent: impl Fn(&std::io::Error) -> bool) -> CommandError {
     let words = error.to_string();
     match error {
@@ -130,8 +126,8 @@ fn unheeded(error: SessionRequestError, was_silent: impl Fn(&std::io::Error) -> 
 }
 
 impl RemoteUpdateSenders {
-    /// Passes on what comes, until nothing more comes or nobody wants it. A session leaves those who do not read, such as a
-    /// screen that is halted: as long as it runs, they come back, to where they were.
+    /// Forwards updates until the session or the screen ends. A session disconnects watchers that do not read, such as
+    /// a suspended screen: these reconnect and continue with the next record.
     fn tell_all(&self, folder: &SessionDir, mut watch: SessionWatch) {
         let mut next = 0;
         while self.is_left(watch, &mut next) {
@@ -142,7 +138,8 @@ impl RemoteUpdateSenders {
         }
     }
 
-    /// Passes on what comes; whether it ended before the session did. `next` is the record that would have come.
+    /// Forwards updates. Returns whether the watch ended before the session did. `next` is the number of the next
+    /// record.
     fn is_left(&self, watch: SessionWatch, next: &mut u64) -> bool {
         let mut ended = false;
         for seen in watch {
@@ -168,7 +165,7 @@ impl RemoteUpdateSenders {
 
     fn tell(&self, aside: LiveMessage) -> bool {
         match (aside, &self.nats) {
-            // What the screen is too slow for is dropped: all of it is on disk.
+            // If the screen is too slow, chunks are dropped: all output is on disk.
             (LiveMessage::Live(piece), _) => self.live.try_send(piece.into()).is_ok() || !self.live.is_closed(),
             (LiveMessage::Nats(link), Some(nats)) => nats.send(link).is_ok(),
             (LiveMessage::Nats(_), None) => true,

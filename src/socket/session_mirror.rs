@@ -1,8 +1,8 @@
-//! The session as the socket knows it: folded from its records, so that a question never bothers the loop.
+//! A copy of the session's state, folded from its records, so that queries do not disturb the session loop.
 //!
 //! # Invariants
-//! - Whoever was told that a command was done, and asks then, is told of a session in which it was done: the records that
-//!   are there are folded before a question is answered.
+//! - A client that queries after its command was confirmed sees the effect: all records on disk are folded before a
+//!   query is answered.
 
 use std::{sync::Arc, time::Duration};
 
@@ -24,36 +24,34 @@ use crate::{
     socket::stop_view,
 };
 
-/// How many questions wait before whoever asks has to.
+/// How many queries can wait before senders are blocked.
 const BACKLOG: usize = 64;
-/// How long records are gathered, if they are: whoever is woken for each one keeps a processor from the session.
+/// How long to collect records: waking up for each one would take processor time from the session.
 const GATHERED: Duration = Duration::from_millis(10);
 
-/// When records are looked at.
+/// When records are folded.
 #[derive(Debug)]
 pub(crate) enum FoldPace {
-    /// As they come.
     AtOnce,
-    /// Some at a time, unless somebody cannot wait.
+    /// Several at a time. The notification ends the wait early.
     Gathered(Arc<Notify>),
 }
 
-/// Follows a session and answers questions.
 pub(crate) struct SessionMirror {
     state: SessionState,
     seq: u64,
-    /// The records that are not folded yet. They are on disk: however far behind this is, nothing is kept in memory.
+    /// The records that are not folded yet. They are on disk, so no backlog uses memory.
     records: RecordTail,
     /// Signals that there are new records.
     written: watch::Receiver<u64>,
     questions: mpsc::Receiver<MirrorQuery>,
     news: watch::Sender<u64>,
-    /// How the session stands with its NATS server, if it has one.
+    /// `None` if the session has no NATS server.
     nats: Option<watch::Receiver<NatsStatus>>,
     pace: FoldPace,
 }
 
-/// Whether there can be more records.
+/// Whether more records can follow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum MirrorProgress {
     Runs,
@@ -65,7 +63,7 @@ struct MirrorQuery {
     reply: oneshot::Sender<SessionReply>,
 }
 
-/// How the ledger is reached. Cheap to clone.
+/// Sends queries to the mirror. Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct QueryHandle {
     questions: mpsc::Sender<MirrorQuery>,
@@ -86,14 +84,14 @@ impl SessionMirror {
         (ledger, QueryHandle { questions: asks, news })
     }
 
-    /// Follows until the session is over; how the session was then. Can be dropped and begun again, also in another
-    /// runtime of tokio: nothing but the time that was waited is lost.
+    /// Follows the session to its end and returns its last status. The future can be dropped and started again, even in
+    /// another tokio runtime: only the time already waited is lost.
     pub(crate) async fn follow(&mut self) -> StatusView {
         // An earlier call may have been dropped after it was notified of records and before it read them.
         if self.catch_up() == MirrorProgress::IsOver {
             return self.status();
         }
-        // Until when records are gathered. Nobody listens for them until then, so the session wakes nobody.
+        // Until when records are collected. `changed` is not polled until then, so the session wakes no task.
         let mut due: Option<Instant> = None;
         loop {
             tokio::select! {
@@ -108,7 +106,7 @@ impl SessionMirror {
                 },
                 Some(MirrorQuery { question, reply }) = self.questions.recv() => {
                     self.catch_up();
-                    // Whoever asked may be gone.
+                    // The client may have disconnected.
                     let _ = reply.send(self.answer(question));
                 }
                 () = gathered(&self.pace, due), if due.is_some() => {
@@ -121,9 +119,9 @@ impl SessionMirror {
         }
     }
 
-    /// Folds all that is there.
+    /// Folds all records on disk.
     fn catch_up(&mut self) -> MirrorProgress {
-        // Looked at first: what was written before the end is read below.
+        // Checked first: records that were written before the end are read below.
         let session = if self.written.has_changed().is_ok() { MirrorProgress::Runs } else { MirrorProgress::IsOver };
         loop {
             match self.records.next_record() {
@@ -181,7 +179,7 @@ impl SessionMirror {
     }
 }
 
-/// Waits until enough was gathered.
+/// Waits until the time for collecting is over, or a notification ends it.
 async fn gathered(pace: &FoldPace, due: Option<Instant>) {
     let due = due.unwrap_or_else(Instant::now);
     match pace {

@@ -1,4 +1,4 @@
-//! Stop hooks, loops, judgements and checkpoints as they are told to those who ask: plain facts, no rules.
+//! Stop hooks, loops, judgements and checkpoints as clients see them.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -13,80 +13,61 @@ use crate::{
     journal::{Record, record::rfc3339},
 };
 
-/// A stop hook that was registered.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct StopHookView {
-    /// Its name.
     pub id: String,
-    /// The task; the session's name where it is for the session.
+    /// The task's id, or the session's name if the hook is for the session.
     pub task: String,
-    /// The preset.
     pub preset: String,
-    /// Whether it is asked.
     pub enabled: bool,
-    /// What whoever registered it wants to know of it.
+    /// Data of the client that registered it. creel does not use it.
     pub metadata: Map<String, Value>,
 }
 
-/// A loop that an agent leads.
+/// A loop of a self-driven agent.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct LoopView {
-    /// Its name.
     pub id: String,
-    /// The task.
     pub task: String,
-    /// Where it is, from 1.
+    /// The current iteration, from 1.
     pub iteration: u32,
-    /// How many iterations it may have.
     pub max_iterations: u32,
-    /// The promises that count; all, if none is named.
+    /// The promises that count. Empty means all.
     pub promises: Vec<Promise>,
-    /// Whether it is over.
     pub is_over: bool,
-    /// What was decided last about the iteration that it is in.
+    /// The last decision about the current iteration.
     pub decided: Option<StopAction>,
 }
 
-/// What a rule said.
+/// The result of a rule.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RuleView {
-    /// The rule.
     pub rule: String,
-    /// Whether it holds.
     pub passed: bool,
-    /// What was found.
+    /// What the check found.
     pub message: String,
-    /// How long the check took.
     pub took_ms: TimeSpan,
 }
 
-/// What was decided about an iteration of a loop.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct JudgementView {
-    /// Who decided.
+    /// The stop hook that decided.
     pub hook: String,
-    /// The iteration.
     pub iteration: u32,
-    /// What.
     pub action: StopAction,
-    /// Why.
     pub reason: String,
     /// What the agent is to do next.
     pub next_prompt: Option<String>,
-    /// What the rules said, where they were checked.
+    /// The results of the rules, if they were checked.
     pub rules: Vec<RuleView>,
-    /// Whether something was kept.
     pub checkpoint_created: bool,
-    /// What else the hook said.
+    /// Other data that the hook returned.
     pub metadata: Map<String, Value>,
 }
 
-/// Something that was kept.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct CheckpointView {
-    /// When.
     pub at: String,
-    /// What.
     #[serde(flatten)]
     pub checkpoint: Checkpoint,
 }
@@ -105,7 +86,6 @@ pub fn hooks(state: &SessionState, task: Option<&str>) -> Vec<StopHookView> {
         .collect()
 }
 
-/// A loop.
 pub fn agent_loop(known: &AgentLoop) -> LoopView {
     LoopView {
         id: known.id.clone(),
@@ -118,14 +98,14 @@ pub fn agent_loop(known: &AgentLoop) -> LoopView {
     }
 }
 
-/// What was kept, oldest first.
+/// Oldest first.
 pub fn checkpoints(state: &SessionState) -> Vec<CheckpointView> {
     let kept = state.stop.checkpoints.iter();
     kept.map(|kept| CheckpointView { at: rfc3339(kept.at), checkpoint: kept.checkpoint.clone() }).collect()
 }
 
 impl JudgementView {
-    /// The decision that these records, of one judgement, end with.
+    /// The decision at the end of these records, which belong to one judgement.
     pub fn of<'a>(records: impl IntoIterator<Item = &'a Record>) -> Option<Self> {
         let mut rules = Vec::new();
         let mut checkpoint_created = false;

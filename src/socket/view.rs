@@ -1,4 +1,4 @@
-//! A session as it is told to those who ask: plain facts, no rules.
+//! A session as clients see it.
 
 use std::collections::BTreeMap;
 
@@ -26,66 +26,57 @@ use crate::{
     present::stop_decisions,
 };
 
-/// How a session is.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct StatusView {
-    /// Its name.
     pub session: String,
-    /// In a word: running, paused, waiting (for a person), or how it ended.
+    /// One word: running, paused, waiting (for the user), or how it ended.
     pub state: String,
-    /// In a few words.
+    /// A short text.
     pub doing: String,
-    /// The current iteration.
     pub iteration: u32,
-    /// How many there may be.
     pub max_iterations: u32,
     /// The turn that is in flight.
     pub turn: Option<TurnId>,
     /// The retries since the last new message.
     pub retries: u32,
-    /// How many there may be.
     pub max_retries: u32,
-    /// The turns that failed in a row.
+    /// The number of failed turns in a row.
     pub errors: u32,
-    /// How many items would go with the next prompt.
+    /// The number of items that go with the next prompt.
     pub pending: usize,
-    /// How many messages wait for the agent.
+    /// The number of messages that wait for the agent.
     pub messages: usize,
     /// Whether no further prompt is sent.
     pub paused: bool,
-    /// Whether it was told to stop, and how.
+    /// Set if the session was asked to stop.
     pub stopping: Option<StopTiming>,
-    /// The gate that waits.
     pub gate: Option<GateView>,
-    /// The hooks that run.
+    /// The runs in progress.
     pub running: Vec<RunId>,
-    /// The agent.
     pub agent: String,
-    /// Whether the agent leads itself, and is sent no prompts.
+    /// Whether the agent is self-driven, and is sent no prompts.
     #[serde(default)]
     pub led_from_outside: bool,
     /// The project's folder.
     pub cwd: String,
-    /// When it began.
     pub started: String,
     /// The process that runs it.
     pub pid: u32,
-    /// How it ended, if it has.
+    /// `None` while the session runs.
     pub outcome: Option<SessionOutcome>,
     /// The number of its last record.
     pub seq: u64,
-    /// The usage limit that it waits for, if it does.
+    /// The usage limit that the session waits for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub usage_limit: Option<LimitView>,
-    /// How it stands with its NATS server, if it has one.
+    /// `None` if the session has no NATS server.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub nats: Option<NatsStatus>,
 }
 
-/// A usage limit that a session waits for.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LimitView {
-    /// Whose limit it is.
+    /// The agent whose limit it is.
     pub agent: String,
     /// When it resets, if that is known.
     #[serde(default, with = "rfc3339_or_none", skip_serializing_if = "Option::is_none")]
@@ -95,84 +86,71 @@ pub struct LimitView {
     pub until: UnixTime,
 }
 
-/// A gate that waits.
+/// A gate that waits for an answer.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct GateView {
-    /// Its number.
     pub gate: GateId,
-    /// What it is about.
     pub about: GateKind,
-    /// Why the session waits, in words.
+    /// Why the session waits, as text for the user.
     pub reason: String,
-    /// The answers that it takes.
+    /// The answers that it accepts.
     pub choices: Vec<GateChoice>,
     /// The hook that it is about.
     pub hook: Option<String>,
-    /// The held items that it is about.
+    /// The pending items that it is about.
     pub items: Vec<ItemId>,
-    /// What the agent offers at a permission gate.
+    /// The answers that the agent offers at a permission gate.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub options: Vec<OptionView>,
-    /// When it opened.
     pub opened: String,
 }
 
-/// One of several answers that an agent offers.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct OptionView {
     /// The agent's own name for it.
     pub id: String,
-    /// What it says, for a person.
+    /// The agent's text for the user.
     pub name: String,
-    /// The choice that takes it.
+    /// The choice that selects it.
     pub choice: GateChoice,
 }
 
-/// A piece of held output.
+/// An item of pending hook output.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ItemView {
-    /// Its number.
     pub item: ItemId,
-    /// Where it is.
     pub state: ItemState,
-    /// The point of the run that printed it.
+    /// The hook point of the run that printed it.
     pub point: HookPoint,
-    /// The hook.
     pub hook: String,
-    /// The run.
     pub run: RunId,
-    /// The iteration.
     pub iteration: u32,
-    /// Whether a person changed it.
+    /// Whether the user changed it.
     pub edited: bool,
-    /// How long its text is, while it is held.
+    /// The length of its text, in bytes.
     pub bytes: usize,
-    /// What the agent will read.
+    /// The text for the agent. `None` in lists, and after it was delivered.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub text: Option<String>,
 }
 
-/// A hook of the session.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct HookView {
-    /// Where it runs.
     pub point: HookPoint,
-    /// What it is called.
     pub hook: String,
-    /// The command, or what it is instead of one.
+    /// The command, or a description in parentheses.
     pub runs: String,
     /// Whether it runs when its point is reached.
     pub enabled: bool,
-    /// Its place among the hooks of its point: lower is first.
+    /// Its order among the hooks of its point: lower runs first.
     pub priority: i64,
-    /// How long it may take.
     pub timeout_ms: TimeSpan,
     /// Whether its output goes to the agent.
     pub pipe_output: bool,
 }
 
 impl StatusView {
-    /// The session, after the record of that number.
+    /// The session after the record `seq`.
     pub fn of(state: &SessionState, seq: u64) -> Self {
         Self {
             session: state.name.clone(),
@@ -216,7 +194,7 @@ fn word(state: &SessionState) -> &'static str {
     }
 }
 
-/// The gates that wait. One does at most; whoever asks need not know that.
+/// The open gates. There is at most one, but clients need not rely on that.
 pub fn gates(state: &SessionState) -> Vec<GateView> {
     state.gates.open.iter().map(|gate| gate_view(state, gate)).collect()
 }
@@ -236,7 +214,7 @@ fn gate_view(state: &SessionState, gate: &Gate) -> GateView {
     }
 }
 
-/// What is held, oldest first.
+/// The pending items, oldest first.
 pub fn items(state: &SessionState, which: ItemFilter) -> Vec<ItemView> {
     let wanted = |item: &&PendingItem| which == ItemFilter::All || item.state != ItemState::Delivered;
     state.pending.items().iter().filter(wanted).map(ItemView::of).collect()
@@ -258,7 +236,7 @@ impl ItemView {
         }
     }
 
-    /// An item with what the agent will read.
+    /// An item with its text.
     pub fn whole(item: &PendingItem) -> Self {
         let text = (item.state != ItemState::Delivered).then(|| item.text.clone());
         Self { text, ..Self::of(item) }
@@ -275,7 +253,7 @@ pub fn hooks(plan: &BTreeMap<HookPoint, Vec<HookSpec>>, book: &HookState) -> Vec
     HookPoint::ALL.into_iter().flat_map(at).collect()
 }
 
-/// The automation hooks, in the order in which they run. What is built in and as it always is goes without saying.
+/// The automation hooks, in the order in which they run. Leaves out built-in ones that are as their preset says.
 pub fn automation_hooks(plan: &[AutomationHook], book: &HookState) -> Vec<HookView> {
     let mut specs: Vec<&HookSpec> = plan.iter().map(|hook| &hook.spec).collect();
     specs.sort_by_key(|spec| spec.priority);
@@ -298,7 +276,6 @@ pub fn stop_hooks(plan: &StopPlan, state: Option<&SessionState>) -> Vec<HookView
 }
 
 impl HookView {
-    /// A stop decision hook, and whether it is asked.
     fn stop(hook: &StopHook, enabled: bool) -> Self {
         let (runs, timeout_ms) = match &hook.judge {
             StopHookKind::Preset(preset) => (format!("(preset: {})", preset.name()), TimeSpan::default()),
@@ -313,7 +290,6 @@ impl HookView {
         Self { point, hook, runs, enabled, priority: 100, timeout_ms, pipe_output: false }
     }
 
-    /// A hook, and whether it runs.
     pub fn of(point: HookPoint, spec: &HookSpec, enabled: bool) -> Self {
         let runs = match &spec.action {
             HookAction::Command(command) => command.clone(),

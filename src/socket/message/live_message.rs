@@ -1,19 +1,18 @@
-//! What is said between the records of a watch, and is none: it is not kept, and whoever comes late has missed it.
+//! Messages between the records of a watch. They are not stored, so a client that connects later has missed them.
 //!
 //! ```text
 //! {"v":1,"live":{"run":3,"stream":"stdout","at":0,"text":"…"}}    a hook printed something
-//! {"v":1,"nats":{"state":"connected","behind":0}}                 how the session stands with its NATS server
+//! {"v":1,"nats":{"state":"connected","behind":0}}                 the state of its NATS connection
 //! ```
 //!
-//! How it stands is told first when the watch begins, if the session has a server, then when it has changed. Lines that are
-//! not known are skipped, so that there may be others one day.
+//! If the session has a NATS server, the first message of a watch is the state of that connection; it is sent again
+//! when it changes. Clients skip lines that they do not know, so later versions can add others.
 
 use serde::{Deserialize, Serialize};
 
 use super::{VERSION, line};
 use crate::{engine::ids::RunId, nats::status::NatsStatus, process::run::OutputStream, runtime::HookOutputChunk};
 
-/// A line between the records.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 struct LiveMessageLine {
     v: u32,
@@ -21,39 +20,34 @@ struct LiveMessageLine {
     aside: Option<LiveMessage>,
 }
 
-/// Something that is no record.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LiveMessage {
-    /// A piece of a hook's output.
     Live(HookOutputMessage),
-    /// How the session stands with its NATS server.
+    /// The state of the connection to the NATS server.
     Nats(NatsStatus),
 }
 
-/// A piece of a hook's output.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HookOutputMessage {
-    /// The run that printed it.
     pub run: RunId,
-    /// Where.
     pub stream: OutputStream,
-    /// How much the run had printed before, in bytes of both streams: so much of its output file is older.
+    /// How many bytes of both streams the run had printed before: the position in its output file.
     pub at: u64,
-    /// What; bytes that are no text are replaced.
+    /// The text. Bytes that are not UTF-8 are replaced.
     pub text: String,
-    /// Whether something before it is missing, because it came faster than it was read.
+    /// Whether output before it is missing, because the hook printed faster than the client read.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub gap: bool,
 }
 
 impl LiveMessage {
-    /// The line for it, newline included.
+    /// The message as a line, with its newline.
     pub fn into_line(self) -> String {
         line(&LiveMessageLine { v: VERSION, aside: Some(self) })
     }
 
-    /// Reads a line; nothing, if it is one that is not known.
+    /// Parses a line. `None` if this creel does not know the kind of message.
     pub fn read(line: &[u8]) -> Result<Option<Self>, serde_json::Error> {
         serde_json::from_slice(line).map(|LiveMessageLine { aside, .. }| aside)
     }
