@@ -31,10 +31,7 @@ pub enum SessionRequestError {
     NotRunning(String),
     /// A process runs the session, but it does not answer.
     #[error("session `{name}` is running, but cannot be reached: {cause}")]
-    Unreachable {
-        name: String,
-        cause: io::Error,
-    },
+    Unreachable { name: String, cause: io::Error },
     /// Carries the session's reason.
     #[error("{0}")]
     Refused(String),
