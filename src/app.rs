@@ -1,4 +1,4 @@
-//! Puts it together: from the command line to an exit code.
+//! Dispatches a command line, and turns the result into an exit code.
 
 mod agents;
 mod attach;
@@ -41,13 +41,12 @@ use crate::{
     socket::message::SessionRequest,
 };
 
-/// What a command came to: an exit code, or the reason why it failed.
+/// The exit code of a command, or why it failed.
 type AppResult<T = u8> = std::result::Result<T, AppError>;
 
-/// Runs the program.
 pub fn main() -> ExitCode {
     let cli = Cli::try_parse().unwrap_or_else(|error| refuse(&error));
-    // What cannot be held is done in one process, as for a session without a screen.
+    // If no second process can be started, this one runs the session itself, as without a screen.
     if process_pair::is_wanted(&cli)
         && let Ok(code) = process_pair::hold()
     {
@@ -62,8 +61,8 @@ pub fn main() -> ExitCode {
     }
 }
 
-/// Prints what is wrong with the command line, or its help. The message repeats arguments, so it leaves out characters
-/// in them that a terminal would obey.
+/// Prints what is wrong with the command line, or its help. The message repeats arguments, so this leaves out
+/// characters in them that a terminal would interpret.
 fn refuse(error: &clap::Error) -> ! {
     let text = error.render().to_string();
     if plain(&text) == text {
@@ -73,7 +72,7 @@ fn refuse(error: &clap::Error) -> ! {
     std::process::exit(error.exit_code());
 }
 
-/// Does what was asked for, here and now.
+/// Runs the command in this process.
 fn follow(cli: Cli) -> AppResult {
     let leash = cli.held.then(ParentProcess::take).transpose().map_err(|error| {
         AppError::usage(format!("nobody holds this process: {error}\n  start it without --held, which is creel's own"))
@@ -128,7 +127,7 @@ fn dispatch(command: Option<CliCommand>, leash: Option<&ParentProcess>) -> AppRe
     }
 }
 
-/// `creel` alone.
+/// `creel` without a command.
 fn bare(leash: Option<&ParentProcess>) -> AppResult {
     let here = project::here()?;
     if paths::find(&here).is_some() {
@@ -142,7 +141,6 @@ fn bare(leash: Option<&ParentProcess>) -> AppResult {
     ))
 }
 
-/// Prints a result.
 fn print(text: &str) -> AppResult {
     match put(text) {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
@@ -152,9 +150,10 @@ fn print(text: &str) -> AppResult {
     }
 }
 
-/// Says something to the person.
+/// Prints a message for the user.
 fn say(text: &str) {
-    // With standard error gone there is nobody to say it to. Names in it may come from elsewhere.
+    // If standard error is closed, the user cannot be told. `plain`, since names in the text can come from other
+    // programs.
     let _ = writeln!(io::stderr(), "{}", plain(text.trim_end()));
 }
 

@@ -1,7 +1,8 @@
-//! `creel agents`: which agents there are, how each would be run, and how to get those that are missing.
+//! `creel agents`: lists the agents, how each would run, and how to install the missing ones.
 //!
 //! # Invariants
-//! - Only programs that the user has installed are asked for their version: nothing that a project's config names is run.
+//! - Only programs that the user has installed are asked for their version: creel runs nothing that a project's config
+//!   names.
 
 pub(super) mod version;
 
@@ -30,30 +31,28 @@ use crate::{
 use version::{VersionAnswer, VersionQuery};
 
 pub(super) const INTERRUPTED: u8 = 130;
-/// How wide a line may be.
+/// The width of a line, in columns.
 const WIDTH: usize = 80;
 
-/// An agent in the list.
 struct ListedAgent<'a> {
     name: &'a str,
-    /// What people call it, where that is known.
+    /// Its product name, if known.
     title: Option<&'a str>,
     from: &'static str,
-    /// How it would be run; unsaid if no way is there.
+    /// How it would run. `None` if it is not installed.
     runs: Option<&'a AgentSpec>,
     found: ProgramLookup,
     /// How to ask its program for the version.
     question: Option<VersionQuery>,
-    /// The ways to install it that would change something.
+    /// The ways to install it that would improve something.
     install: Vec<&'a str>,
     login: Option<&'a str>,
 }
 
-/// Whether an agent's program is there.
 enum ProgramLookup {
     At(PathBuf),
     Missing,
-    /// It needs no program, or runs something that only a shell could find.
+    /// It needs no program, or runs something that only a shell can find.
     Unknown,
 }
 
@@ -76,7 +75,7 @@ pub(super) fn agents(args: &AgentsArgs) -> AppResult {
     Ok(0)
 }
 
-/// Those of the config, then those that need no entry.
+/// The agents of the config, then those that need no entry.
 fn list<'a>(settings: &'a Settings, root: &Path, path: &OsStr) -> Vec<ListedAgent<'a>> {
     let described = settings.agents.iter().map(|(name, spec)| described(settings, name, spec, (root, path)));
     let known = settings.known.iter().filter(|agent| !settings.agents.contains_key(&agent.name));
@@ -108,7 +107,7 @@ fn described<'a>(
 
 fn known_agent<'a>(agent: &'a KnownAgent, path: &OsStr) -> ListedAgent<'a> {
     let way = agent.installed(path);
-    // What is there already is good enough, unless it does not speak the protocol and could.
+    // What is installed is good enough, unless only another way speaks the protocol.
     let better = agent.ways.iter().filter(|other| way.is_none_or(|way| !way.is_acp() && other.is_acp()));
     ListedAgent {
         name: &agent.name,
@@ -129,7 +128,7 @@ pub(super) fn question(way: &LaunchMethod, path: &OsStr) -> Option<VersionQuery>
     Some(VersionQuery { program: way.find(path)?, arguments: way.version.clone()? })
 }
 
-/// A word that a shell would take as the name of a program.
+/// Whether a shell would read the word as the name of a program.
 fn is_plain_word(word: &str) -> bool {
     const OF_THE_SHELL: [&str; 10] = ["exec", "cd", "eval", "export", "if", "for", "while", "set", "command", "time"];
     let plain = |c: char| c.is_alphanumeric() || matches!(c, '-' | '_' | '.' | '+' | '/' | '@');
@@ -185,7 +184,7 @@ fn table(listed: &[ListedAgent<'_>], versions: &BTreeMap<VersionQuery, VersionAn
         match asked {
             Some(VersionAnswer::Told(version)) => version.clone(),
             Some(VersionAnswer::NoAnswer(_)) => asked.and_then(VersionAnswer::problem).unwrap_or_default(),
-            // What a program says about its failure is long; `creel check` shows it.
+            // A program's own error message is long; `creel check` shows it.
             Some(VersionAnswer::Failed(_)) => "fails".to_owned(),
             None => "-".to_owned(),
         }
@@ -222,7 +221,6 @@ fn table(listed: &[ListedAgent<'_>], versions: &BTreeMap<VersionQuery, VersionAn
     text + &missing.iter().map(|agent| columns.install(agent)).collect::<String>()
 }
 
-/// How wide the columns are.
 #[derive(Clone, Copy)]
 struct AgentColumns {
     name: usize,
@@ -230,7 +228,7 @@ struct AgentColumns {
 }
 
 impl AgentColumns {
-    /// As much of the command as there is room for.
+    /// As much of the command as fits.
     fn command(self, spec: &AgentSpec) -> String {
         let room = WIDTH - self.name - self.version - "    RUNS AS  …".chars().count();
         first_line(&plain(spec.command_line().unwrap_or_default()), room)
@@ -251,7 +249,6 @@ impl AgentColumns {
     }
 }
 
-/// What is shown of how it runs.
 const fn shown(spec: &AgentSpec) -> &'static str {
     match spec {
         AgentSpec::Acp { .. } => "ACP",

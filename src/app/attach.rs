@@ -33,14 +33,14 @@ pub(super) fn attach(args: AttachArgs) -> AppResult {
     let source = tui::ScreenSource { journal: folder.journal(), helm, news, live, tie: CloseBehavior::Loose, nats };
     let tokio = session_host::runtime()?;
     let shown = tokio.block_on(tui::run(source, screen_options(ui)));
-    // Whoever still waits for the session must not keep the program.
+    // A task that still waits for the session must not delay the exit.
     tokio.shutdown_background();
     shown.map_err(|error| AppError::failed(format!("the screen failed: {error}; the session goes on")))?;
     farewell(&folder);
     Ok(0)
 }
 
-/// A screen on a session on another machine. It is steered by requests, and comes back by itself when the connection does.
+/// Shows a session on another machine. Reconnects by itself when the connection was lost.
 fn from_afar(server: NatsServerConnection, session: Option<&str>, ui: UiSettings) -> AppResult {
     let mirror = server.mirror(session)?;
     let name = mirror.folder().name.clone();
@@ -66,7 +66,7 @@ fn from_afar(server: NatsServerConnection, session: Option<&str>, ui: UiSettings
         say(&format!("creel: session `{name}` goes on; `creel attach --nats URL {name}` shows it again"));
     }
     following.abort();
-    // The copy goes with whoever follows.
+    // The copy of the journal is removed with the task that follows the session.
     let _ = tokio.block_on(following);
     tokio.shutdown_background();
     shown.map(|_| 0).map_err(|error| AppError::failed(format!("the screen failed: {error}; the session goes on")))
@@ -74,7 +74,7 @@ fn from_afar(server: NatsServerConnection, session: Option<&str>, ui: UiSettings
 
 fn farewell(folder: &SessionDir) {
     let name = &folder.name;
-    // A session that has ended may still be about to leave.
+    // The process of a session that has ended may still be about to exit.
     if journal::fold(&folder.journal()).is_ok_and(|state| state.outcome().is_some()) {
         session_host::tell_the_end(folder);
     } else if journal::running(folder).is_some() {

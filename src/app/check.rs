@@ -1,4 +1,4 @@
-//! `creel check`: what follows from a config, before anything runs.
+//! `creel check`: shows what a config means, before anything runs.
 
 use std::{collections::BTreeMap, path::Path};
 
@@ -37,7 +37,7 @@ pub(super) fn check(args: &CheckArgs) -> AppResult {
     let wanted =
         PlanRequest { agent: args.agent.as_deref(), task_type: args.task_type.as_deref(), ..PlanRequest::default() };
     let plan = settings.plan(wanted);
-    // A user who names a type or an agent has to learn that it is not available.
+    // A user that names a type or an agent has to learn that it is not available.
     if let Err(error @ (PlanError::UnknownType { .. } | PlanError::NotAllowed(_) | PlanError::UnknownAgent { .. })) =
         plan
     {
@@ -58,7 +58,7 @@ pub(super) fn check(args: &CheckArgs) -> AppResult {
         let warnings: Vec<String> = warnings.chain(keymap_mistakes()).collect();
         let mut follows = json!(settings.draft);
         if let Ok(plan) = &plan {
-            // What the type of the task says counts.
+            // The settings of the task type count.
             (follows["stop"], follows["max_iterations"]) = (json!(plan.stop), json!(plan.max_iterations));
         }
         let all = json!({
@@ -97,7 +97,7 @@ pub(super) fn check(args: &CheckArgs) -> AppResult {
     print(&text).map(|_| code)
 }
 
-/// What is wrong with the person's own keys: on the screen there is room for one of them.
+/// The mistakes in the user's own keymap. The screen has room for only one of them.
 fn keymap_mistakes() -> impl Iterator<Item = String> {
     let file = session_host::keymap();
     let mistakes = file.as_deref().map(|file| Keymap::load(file).1).unwrap_or_default();
@@ -105,7 +105,7 @@ fn keymap_mistakes() -> impl Iterator<Item = String> {
     mistakes.into_iter().map(move |mistake| format!("{path}: {mistake}; the standard keys count"))
 }
 
-/// The verdict: whether the config is valid, and what is missing on this machine.
+/// Whether the config is valid, and what is missing on this machine.
 fn heading(settings: &Settings, problems: &[String], paint: ColourMode) -> String {
     let path = settings.path.as_deref().map(|path| plain(&path.display().to_string())).unwrap_or_default();
     if problems.is_empty() {
@@ -134,7 +134,7 @@ fn agent_line(plan: &SessionPlan) -> String {
 
 fn limits(settings: &Settings, plan: Option<&SessionPlan>) -> String {
     let draft = &settings.draft;
-    // A type of task may have limits of its own.
+    // A task type can have its own limits.
     let (iterations, retries, turn) = plan
         .map_or((draft.max_iterations, draft.max_hook_retries, draft.turn_timeout), |plan| {
             (plan.max_iterations, plan.max_hook_retries, plan.turn_timeout)
@@ -162,7 +162,7 @@ fn limits(settings: &Settings, plan: Option<&SessionPlan>) -> String {
     )
 }
 
-/// What the agent may do, and what the session may use, where something is said about it.
+/// The permissions and the budget, if the config has any.
 fn allowance(settings: &Settings) -> String {
     let mut text = String::new();
     for rule in &settings.draft.permissions {
@@ -191,7 +191,7 @@ fn allowance(settings: &Settings) -> String {
     text
 }
 
-/// Where the records go, without who logs in there.
+/// Where the records go, without the login.
 fn nats(settings: &Settings) -> String {
     let Some(nats) = &settings.nats else { return String::new() };
     format!(
@@ -217,7 +217,7 @@ const fn says(action: PermissionPolicy) -> &'static str {
     }
 }
 
-/// The types of tasks, each with those who may work on it.
+/// The task types, each with the agents that can work on it.
 fn types(settings: &Settings, asked: Option<&str>) -> String {
     let mut text = String::new();
     for (name, of_type) in &settings.task_types {
@@ -240,7 +240,7 @@ fn points(settings: &Settings, hooks: &BTreeMap<HookPoint, Vec<ResolvedHook>>, p
     text
 }
 
-/// Who says that a hook runs, and where.
+/// Which part of the config says that a hook runs, with its line.
 fn origin(settings: &Settings, chosen: &ResolvedHook) -> String {
     match (&chosen.origin, chosen.line) {
         (HookOrigin::Project, Some(line)) => format!("{}:{line}", file(settings)),
@@ -269,7 +269,7 @@ fn listed(settings: &Settings, hooks: &BTreeMap<HookPoint, Vec<ResolvedHook>>) -
     serde_json::Value::Object(all.collect())
 }
 
-/// Who decides whether the work is complete.
+/// The hooks that decide whether the work is complete.
 fn deciding(stop: &StopPlan, paint: ColourMode) -> String {
     let hooks = view::stop_hooks(stop, None);
     if hooks.is_empty() {
@@ -283,7 +283,7 @@ fn deciding(stop: &StopPlan, paint: ColourMode) -> String {
     format!("\n{}\n{}", paint.paint(TextRole::Heading, "stop decision"), lines.collect::<String>())
 }
 
-/// What must hold for the work to be complete.
+/// The rules that must pass for the work to be complete.
 fn rules(stop: &StopPlan, paint: ColourMode) -> String {
     if stop.rules.is_empty() {
         return String::new();
@@ -296,7 +296,7 @@ fn rules(stop: &StopPlan, paint: ColourMode) -> String {
     format!("\n{}\n{}", paint.paint(TextRole::Heading, "rules"), lines.collect::<String>())
 }
 
-/// What happens by itself when tasks change; what is built in and off is not worth a line.
+/// The automation hooks, without built-in ones that are off, and the workflows.
 fn automation(settings: &Settings, paint: ColourMode) -> String {
     let built_in = |hook: &AutomationHook| matches!(hook.spec.action, HookAction::Builtin(_));
     let listed = settings.draft.automation.iter().filter(|hook| hook.spec.enabled || !built_in(hook));
@@ -304,7 +304,7 @@ fn automation(settings: &Settings, paint: ColourMode) -> String {
     for (n, hook) in listed.enumerate() {
         let events: Vec<&str> = hook.events.iter().map(|event| event.name()).collect();
         let HookSpec { name, priority, .. } = &hook.spec;
-        // What is built in takes no time.
+        // Built-in hooks have no timeout to show.
         let what = if built_in(hook) {
             format!("{} (built in)  [priority {priority}]", plain(name))
         } else {

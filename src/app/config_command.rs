@@ -1,4 +1,4 @@
-//! `creel config`: the annotated example, and the config in use.
+//! `creel config`: prints the annotated example, or the path of the config in use.
 
 use super::{AppError, AppResult, print, project};
 use crate::{

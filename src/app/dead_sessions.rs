@@ -1,11 +1,10 @@
-//! What sessions left running when their creel was killed.
+//! Ends the processes that sessions left running when their creel was killed.
 //!
-//! Owns which sessions are looked at before another one begins. Does not find processes: see
-//! [`crate::process::sweep`].
+//! Owns which sessions are checked before another one starts. Does not find processes: see [`crate::process::sweep`].
 //!
 //! # Invariants
-//! - The processes of a session that runs are left alone: a session is swept only while its lock is held here.
-//! - A session whose plan the user has not trusted is left alone: its journal may have come with a clone, and could name
+//! - The processes of a running session are never touched: a session is swept only while this process has its lock.
+//! - A session whose plan the user has not trusted is skipped: its journal may have come with a clone, and could name
 //!   any process.
 
 use std::fs;
@@ -18,10 +17,10 @@ use crate::{
     runtime::session_processes::SessionProcesses,
 };
 
-/// The dead sessions of a project that may have left something running.
+/// The dead sessions of a project that may have left processes running.
 #[derive(Default)]
 pub(super) struct DeadSessions {
-    /// The session that is resumed.
+    /// The session that is being resumed.
     resumed: Option<SessionProcesses>,
     others: Vec<DeadSession>,
 }
@@ -34,12 +33,12 @@ struct DeadSession {
 }
 
 impl DeadSessions {
-    /// The leftovers of all sessions that no process runs.
+    /// All sessions that no process runs.
     pub(super) fn of(sessions: &SessionsDir) -> Self {
         Self::except(sessions, "")
     }
 
-    /// The leftovers of the session that is being resumed, whose lock is held elsewhere, and of all others.
+    /// The session that is being resumed, whose lock the caller has, and all others.
     pub(super) fn before_resuming(sessions: &SessionsDir, state: &SessionState) -> Self {
         Self::except(sessions, &state.name).with_resumed(state)
     }
@@ -49,18 +48,16 @@ impl DeadSessions {
         Self { resumed: None, others: all.filter_map(DeadSession::find).collect() }
     }
 
-    /// Adds those of the session that is being resumed.
     pub(super) fn with_resumed(mut self, state: &SessionState) -> Self {
         self.resumed = Some(SessionProcesses::left_behind(state));
         self
     }
 
-    /// Whether a session is resumed.
     pub(super) const fn is_resuming(&self) -> bool {
         self.resumed.is_some()
     }
 
-    /// Ends the processes that are left, and returns a note about each session that had some.
+    /// Ends the remaining processes, and returns a note about each session that had some.
     pub(super) async fn end(self) -> Vec<String> {
         let mut notes = Vec::new();
         if let Some(children) = self.resumed {
@@ -69,7 +66,7 @@ impl DeadSessions {
         for DeadSession { folder, opened } in self.others {
             let ended = SessionProcesses::left_behind(&opened.state).end_all().await;
             notes.extend(note(ended, &format!("session `{}`", folder.name)));
-            // The file shows that something may be left. If it cannot be removed, the next run looks again.
+            // The file shows that processes may be left. If it cannot be removed, the next run checks again.
             let _ = fs::remove_file(folder.pid_file());
         }
         notes

@@ -1,4 +1,4 @@
-//! `creel demo`: a session that needs nothing, in a folder that goes away.
+//! `creel demo`: a built-in session in a temporary folder.
 
 use std::{fs, path::PathBuf};
 
@@ -19,7 +19,7 @@ use crate::{
     runtime::now,
 };
 
-/// A built-in scenario: the files of its project, the config and the agent's script among them.
+/// A built-in scenario: the files of its project, including the config and the agent's script.
 struct DemoScenario {
     name: &'static str,
     about: &'static str,
@@ -68,7 +68,7 @@ pub(super) fn demo(args: &DemoArgs) -> AppResult {
     let prompt = settings.prompt.clone().unwrap_or_default();
     let session = SessionsDir::of(&folder.path).folder("demo");
     let afterwards = if args.keep { FolderRetention::Stays } else { FolderRetention::GoesAway };
-    // Its folder goes away with the screen, so there would be nothing to come back to.
+    // Not detachable: its folder is removed with the screen, so there would be nothing to attach to.
     let surface = SessionSurface::chosen(args.output, DetachArgs::default(), settings.ui);
     let (root, tasks) = (folder.path.clone(), TaskGraph::default());
     let start = NewSession {
@@ -91,7 +91,7 @@ pub(super) fn demo(args: &DemoArgs) -> AppResult {
     Ok(code)
 }
 
-/// A folder that is removed when the demo is over.
+/// A folder that is removed when the demo ends, unless `kept` is set.
 struct DemoDir {
     path: PathBuf,
     kept: bool,

@@ -1,7 +1,7 @@
-//! `--detach`: a session in the background, in a process of its own that no terminal can take along.
+//! `--detach`: runs a session in the background, in a process of its own that survives the terminal.
 //!
-//! creel starts itself again instead of splitting in two: what runs in the background has begun like any other session, and
-//! nothing of the terminal is left in it.
+//! creel starts itself again instead of forking, so the background session starts like any other, and has no open files
+//! of the terminal.
 
 use std::{
     ffi::OsString,
@@ -22,22 +22,22 @@ use crate::{
     socket::address::SocketLocation,
 };
 
-/// How often to look whether the session has begun.
+/// How often to check whether the session has started.
 const AGAIN: Duration = Duration::from_millis(10);
-/// How long a session that runs may take until it can be reached.
+/// How long to wait until a running session can be reached.
 const UNREACHED: Duration = Duration::from_secs(5);
-/// The exit code of a session that could not begin.
+/// The exit code of a session that could not start.
 const USAGE: i32 = 2;
 
-/// Runs this same command again in the background, with these arguments before its own and this text to read, and prints
-/// the session's name as soon as the session can be reached.
+/// Runs this same command again in the background, with `more` before its own arguments and `input` as its standard
+/// input. Prints the session's name as soon as the session can be reached.
 pub(super) fn start(folder: &SessionDir, more: &[&str], input: &str) -> AppResult {
     let failed = |error: io::Error| AppError::failed(format!("cannot start a session in the background: {error}"));
     let mut log = log()?;
     let before = log.seek(SeekFrom::End(0)).map_err(failed)?;
     let mut child = spawn(more, &log).map_err(failed)?;
     if let Some(mut stdin) = child.stdin.take() {
-        // If it does not want the text, it has ended, and tells why.
+        // A process that does not read the text has ended, and its error is printed below.
         let _ = stdin.write_all(input.as_bytes());
     }
     match begun(folder, &mut child).map_err(failed)? {
@@ -54,7 +54,7 @@ pub(super) fn start(folder: &SessionDir, more: &[&str], input: &str) -> AppResul
     }
 }
 
-/// What a session in the background says, since it has no terminal to say it on.
+/// The log for messages of background sessions, which have no terminal.
 pub(super) fn log() -> AppResult<File> {
     let folder = project::state_dir()?.join("log");
     let path = folder.join("background.log");
@@ -81,7 +81,7 @@ fn spawn(more: &[&str], log: &File) -> io::Result<Child> {
         .spawn()
 }
 
-/// Waits until the session can be reached, or the process has ended. A session that cannot be reached runs all the same.
+/// Waits until the session can be reached, or the process has ended. A session that cannot be reached still runs.
 fn begun(folder: &SessionDir, child: &mut Child) -> io::Result<Option<ExitStatus>> {
     let mut holds_since: Option<Instant> = None;
     loop {
@@ -100,10 +100,10 @@ fn begun(folder: &SessionDir, child: &mut Child) -> io::Result<Option<ExitStatus
     }
 }
 
-/// Leaves the terminal and the group of whoever started this process.
+/// Detaches from the terminal and from the process group of the caller.
 pub(super) fn leave_the_terminal() {
     sweep::remember_session();
-    // It fails for the leader of a group, which a process that creel has started is not.
+    // This fails only for the leader of a group, and a process that creel has started is not one.
     if let Err(error) = rustix::process::setsid() {
         tracing::warn!("this session stays with its terminal: {error}");
     }

@@ -1,4 +1,4 @@
-//! Why a command failed: the words for a person, and the code for a program.
+//! Why a command failed: the message for the user and the exit code for programs.
 
 use std::fmt;
 
@@ -11,34 +11,31 @@ use crate::{
 
 /// Wrong usage or config.
 const USAGE: u8 = 2;
-/// Something that did not work.
 const FAILED: u8 = 1;
 
-/// Why a command failed.
 #[derive(Debug)]
 pub(super) struct AppError {
-    /// The exit code.
     pub(super) code: u8,
     message: String,
 }
 
 impl AppError {
-    /// The person can mend it: the command line, the config, the choice of session.
+    /// The user can fix it: the command line, the config, or the choice of the session.
     pub(super) fn usage(message: impl Into<String>) -> Self {
         Self { code: USAGE, message: message.into() }
     }
 
-    /// It should have worked.
+    /// A failure that the user did not cause.
     pub(super) fn failed(message: impl Into<String>) -> Self {
         Self { code: FAILED, message: message.into() }
     }
 
-    /// The same in other words.
+    /// Replaces the message.
     pub(super) fn with(self, words: impl FnOnce(String) -> String) -> Self {
         Self { message: words(self.message), ..self }
     }
 
-    /// The words alone, for whoever tells them otherwise.
+    /// The message without the exit code.
     pub(super) fn into_message(self) -> String {
         self.message
     }

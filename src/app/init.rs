@@ -1,8 +1,8 @@
-//! `creel init`: a first config, from what the project and the machine have and what the user answers.
+//! `creel init`: writes a first config, based on the project, the machine and the user's answers.
 //!
 //! # Invariants
 //! - No existing config is changed.
-//! - Every program in the config that it writes is one that is installed, or one that the user named.
+//! - Every program in the written config is installed, or was named by the user.
 
 mod config_text;
 mod questions;
@@ -21,7 +21,7 @@ use crate::{
     engine::policy::RetryLimitPolicy,
 };
 
-/// A toolchain, the file that shows it, and how it tests.
+/// The file that identifies a toolchain, and the toolchain's test command.
 const TOOLCHAINS: [(&str, &str); 7] = [
     ("Cargo.toml", "cargo test"),
     ("go.mod", "go test ./..."),
@@ -31,18 +31,18 @@ const TOOLCHAINS: [(&str, &str); 7] = [
     ("mix.exs", "mix test"),
     ("Makefile", "make test"),
 ];
-/// Where the schema is written, relative to the project. The config names this file, so an editor needs neither creel nor
-/// a network, and the path is right in every clone that has the file.
+/// Where the schema is written, relative to the project. The config names this file, so an editor needs neither creel
+/// nor a network, and the path is valid in every clone that has the file.
 const SCHEMA: &str = ".creel/config.schema.json";
 
-/// What the config is about to say.
+/// The values for the config.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct InitChoices {
-    /// One of the known agents; none, if none is installed and the user named none.
+    /// A known agent. `None` if none is installed and the user named none.
     agent: Option<String>,
-    /// What has to pass after each turn.
+    /// The command that must pass after each turn.
     check: Option<String>,
-    /// What happens at the retry limit when nobody can be asked.
+    /// What happens at the retry limit when unattended.
     on_limit: RetryLimitPolicy,
 }
 
@@ -87,14 +87,14 @@ fn next_steps(known: &KnownAgents, installed: &[&str]) -> String {
     }
 }
 
-/// The command that tests this project; a template without a toolchain needs one all the same.
+/// The command that tests this project. The `tdd` template needs one even without a toolchain.
 fn test_command(project: &Path, template: Option<InitTemplate>) -> Option<String> {
     let found = TOOLCHAINS.iter().find(|(file, _)| project.join(file).exists()).map(|(_, command)| *command);
     let placeholder = (template == Some(InitTemplate::Tdd)).then_some("./test");
     found.or(placeholder).map(str::to_owned)
 }
 
-/// Writes the schema for editors. A file of an earlier version is replaced: nobody edits it by hand.
+/// Writes the schema for editors. Replaces a file of an earlier version, since users do not edit it.
 fn write_schema(project: &Path) -> AppResult<PathBuf> {
     let path = project.join(SCHEMA);
     let write = || {

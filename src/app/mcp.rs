@@ -1,7 +1,7 @@
 //! `creel mcp`: the session's tools for an agent.
 //!
-//! An agent that creel supervises has a session. One that somebody runs by hand may have none: then the first call begins one,
-//! which that agent leads itself, and which ends when the agent goes.
+//! An agent that creel supervises has a session. One that the user starts by hand may have none: then the first call
+//! starts a self-driven session, which ends with the agent.
 
 mod self_driven_session;
 
@@ -21,7 +21,7 @@ use crate::{
     mcp::{self, McpServerEnd},
 };
 
-/// The exit code of a server that was ended by a signal.
+/// The exit code of a server that a signal ended.
 const INTERRUPTED: u8 = 130;
 
 pub(super) fn mcp(args: SessionArgs) -> AppResult {
@@ -49,9 +49,9 @@ pub(super) fn mcp(args: SessionArgs) -> AppResult {
     }
 }
 
-/// The session that is meant; with none named and none running, one of its own.
+/// The named or running session. If there is none, a self-driven one.
 fn session(args: &SessionArgs, own: &Mutex<Option<SelfDrivenSession>>) -> AppResult<SessionDir> {
-    // One call begins it, and the others wait for that.
+    // The first call starts it while the others wait for the lock.
     let mut own = own.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(own) = own.as_ref().filter(|own| own.is_running()) {
         return Ok(own.folder().clone());
@@ -65,7 +65,7 @@ fn session(args: &SessionArgs, own: &Mutex<Option<SelfDrivenSession>>) -> AppRes
     Ok(folder)
 }
 
-/// What an agent has to know of a session of its own that is not as the project wants it.
+/// A note for the agent if its self-driven session does not run the project's hooks and rules.
 fn restriction(args: &SessionArgs) -> Option<&'static str> {
     let untrusted = SelfDrivenSpec::of(&args.config).is_ok_and(|opening| !opening.is_allowed());
     untrusted.then_some(

@@ -1,4 +1,4 @@
-//! `creel submit` and `creel merge`: of a session, or of the work tree as it is.
+//! `creel submit` and `creel merge`: for a session, or for the work tree as it is.
 
 use std::path::PathBuf;
 
@@ -23,7 +23,7 @@ use crate::{
     socket::message::SessionRequest,
 };
 
-/// Submits or merges: the session that is named or that runs, or else what the folder holds.
+/// Submits or merges the named or running session, otherwise the work tree.
 pub(super) fn pipeline(pipeline: PipelineKind, args: &PipelineArgs) -> AppResult {
     let (_, sessions) = project::sessions_of(&args.config)?;
     let session = SessionArgs { session: args.session.clone(), config: args.config.clone(), ..SessionArgs::default() };
@@ -42,7 +42,7 @@ pub(super) fn pipeline(pipeline: PipelineKind, args: &PipelineArgs) -> AppResult
     }
 }
 
-/// The work of a session that has ended.
+/// For a session that has ended.
 fn of_session(pipeline: PipelineKind, args: &PipelineArgs, folder: &SessionDir) -> AppResult {
     let opened = Journal::open(folder)?;
     let plan = &opened.state.began.plan;
@@ -61,7 +61,7 @@ fn of_session(pipeline: PipelineKind, args: &PipelineArgs, folder: &SessionDir) 
     supervise(stage, |scene| SessionRuntime::resume(opened, take_up, scene))
 }
 
-/// What the folder holds, whoever made it: a session for nothing else.
+/// For the work tree, whatever made the changes: starts a session only for this pipeline.
 fn of_work_tree(pipeline: PipelineKind, args: &PipelineArgs) -> AppResult {
     let project = Project::load_existing(&args.config)?;
     let wanted =

@@ -1,14 +1,14 @@
-//! The leash between the process that the shell knows and the one that has the session and its screen.
+//! Parent and child process of a session on a screen.
 //!
-//! Nobody can leave a terminal and stay the process that a shell waits for. So creel starts itself again for a session on
-//! a screen: the first process holds the second and does nothing else, the second does all there is to do. When a
-//! person leaves the session running, the second goes with it and lets the first return to the shell.
+//! A process cannot detach from its terminal while the shell waits for it. So creel starts itself again for a session
+//! on a screen: the parent only waits, the child runs the session and its screen. When the user leaves the session
+//! running, the child detaches with it, and the parent returns to the shell.
 //!
-//! They are tied by a pair of sockets. The held one gets its end as standard input, and the terminal through it: what is
-//! handed over like this is seen by nobody else, neither as a variable nor as an open file.
+//! A socket pair connects them. The child gets its end as standard input, and the terminal through it. No other process
+//! sees what is passed this way, neither as a variable nor as an open file.
 //!
 //! # Invariants
-//! - The held process does not outlive its holder, unless it was let go.
+//! - The child does not outlive its parent, unless it has detached.
 //! - To the shell the two are one: the same job, the same signals, the same exit code.
 
 mod child;
@@ -39,7 +39,7 @@ use crate::{
     cli::{Cli, CliCommand, DetachArgs, OutputArgs},
 };
 
-/// Whether what was asked for is a session on a screen, and nobody holds this process yet.
+/// Whether the command is a session on a screen, and this process is not yet the child.
 pub(super) fn is_wanted(cli: &Cli) -> bool {
     let (output, detach) = match &cli.command {
         None => (OutputArgs::default(), DetachArgs::default()),
@@ -50,7 +50,7 @@ pub(super) fn is_wanted(cli: &Cli) -> bool {
     !cli.held && is_on_screen(output, detach)
 }
 
-/// Sends what is to be the standard input of whoever has the other end: a terminal, mostly.
+/// Sends the file, usually a terminal, that becomes the standard input of the child.
 pub(super) fn send_input(socket: &UnixStream, input: impl AsFd) -> io::Result<()> {
     let terminal = [input.as_fd()];
     let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(1))];

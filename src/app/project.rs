@@ -1,4 +1,4 @@
-//! The project that a command is about: its folder, its config, what the user keeps elsewhere.
+//! The project of a command: its folder, its config, and the user's own files.
 
 use std::path::{Path, PathBuf};
 
@@ -9,22 +9,18 @@ use crate::{
     journal::SessionsDir,
 };
 
-/// The folder that creel was started in.
 pub(super) fn here() -> AppResult<PathBuf> {
     std::env::current_dir().map_err(|error| AppError::usage(format!("the current folder cannot be used: {error}")))
 }
 
-/// A project.
 #[derive(Debug)]
 pub(super) struct Project {
-    /// Its folder.
     pub(super) root: PathBuf,
-    /// What its config says.
     pub(super) settings: Settings,
 }
 
 impl Project {
-    /// The project of the config that was named or found; the folder itself, if there is none.
+    /// The project of the named or found config. Without one, the current folder.
     pub(super) fn load(args: &ConfigArgs) -> AppResult<Self> {
         let here = here()?;
         let Some(path) = args.config.clone().map(|path| here.join(path)).or_else(|| paths::find(&here)) else {
@@ -32,7 +28,7 @@ impl Project {
             let settings = config::without_config(paths::agents_file().as_deref())?;
             return Ok(Self { root: here, settings });
         };
-        // Before the config is read: it may lie there.
+        // Before reading the config, which can be in this folder.
         refuse_links(&paths::project_root(&path))?;
         let settings = config::load(&path, paths::agents_file().as_deref())?;
         if !settings.warnings.is_empty() {
@@ -43,7 +39,7 @@ impl Project {
         Ok(Self { root, settings })
     }
 
-    /// The mistakes of the config, as data.
+    /// The mistakes of the config, as JSON.
     pub(super) fn mistakes(args: &ConfigArgs) -> AppResult<Option<Vec<serde_json::Value>>> {
         let here = here()?;
         let path = args.config.clone().map(|path| here.join(path)).or_else(|| paths::find(&here));
@@ -60,7 +56,7 @@ impl Project {
         Ok(project)
     }
 
-    /// Where the config lies, as trust knows it.
+    /// The canonical path of the config, under which it is trusted.
     pub(super) fn config_place(&self) -> PathBuf {
         let path = self.settings.path.as_deref().unwrap_or(&self.root);
         path.canonicalize().unwrap_or_else(|_| path.to_owned())
@@ -77,7 +73,7 @@ fn as_json(mistake: &config::diagnostic::Diagnostic) -> serde_json::Value {
     })
 }
 
-/// The sessions of the project that the config names, or else the current folder.
+/// The sessions of the project that the config names, otherwise those of the current folder.
 pub(super) fn sessions_of(args: &ConfigArgs) -> AppResult<(PathBuf, SessionsDir)> {
     let here = here()?;
     let config = args.config.as_ref().map(|path| here.join(path)).or_else(|| paths::find(&here));
@@ -86,7 +82,7 @@ pub(super) fn sessions_of(args: &ConfigArgs) -> AppResult<(PathBuf, SessionsDir)
     Ok((root.clone(), refuse_links(&root)?))
 }
 
-/// The sessions of a project whose `.creel` is not a link.
+/// The sessions of a project. Fails if its `.creel` is a link.
 pub(super) fn refuse_links(root: &Path) -> AppResult<SessionsDir> {
     let sessions = SessionsDir::of(root);
     match sessions.refuse_links() {
@@ -95,17 +91,16 @@ pub(super) fn refuse_links(root: &Path) -> AppResult<SessionsDir> {
     }
 }
 
-/// A session can be run without a config; then its folder shows where the project is.
+/// Sessions can run without a config. Then their folder shows where the project is.
 fn nearest_with_sessions(here: &Path) -> PathBuf {
     here.ancestors().find(|folder| folder.join(".creel/sessions").is_dir()).unwrap_or(here).to_owned()
 }
 
-/// What the user has allowed.
 pub(super) fn trust_store() -> AppResult<TrustStore> {
     state_dir().map(|dir| TrustStore::new(&dir))
 }
 
-/// Where creel keeps what outlives a session.
+/// Where creel stores what outlives a session.
 pub(super) fn state_dir() -> AppResult<PathBuf> {
     paths::state_dir().ok_or_else(|| AppError::failed("there is no home folder: set HOME or XDG_STATE_HOME"))
 }

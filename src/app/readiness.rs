@@ -1,10 +1,11 @@
-//! Whether a session can run here: the programs of all agents, hooks, rules and other commands that it may start, and what
-//! `nats:` needs.
+//! Whether a session can run here: checks the programs of all agents, hooks, rules and other commands that it can
+//! start, and what `nats:` needs.
 //!
 //! Owns what `creel check` reports beyond a valid config, and what `creel run` refuses before anything runs.
 //!
 //! # Invariants
-//! - Nothing that a project's config names is run. Only the program of a known agent is started, to ask for its version.
+//! - creel runs nothing that a project's config names. It starts only the program of a known agent, to ask for its
+//!   version.
 
 use std::{ffi::OsString, fmt::Write as _, path::Path};
 
@@ -26,20 +27,17 @@ use crate::{
     },
 };
 
-/// A command of a plan, and what it belongs to.
 struct PlannedCommand<'a> {
     owner: String,
     command: &'a str,
-    /// Where it runs, relative to the project's folder.
+    /// The working directory, relative to the project's folder.
     folder: Option<&'a str>,
 }
 
-/// What an agent does in a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum AgentRole {
-    /// It does the work.
     Main,
-    /// It takes over while the main agent has reached a usage limit.
+    /// It works while the main agent has reached a usage limit.
     Fallback,
     /// It reviews before a submit or a merge.
     Gatekeeper,
@@ -55,7 +53,7 @@ impl AgentRole {
     }
 }
 
-/// An agent that a session may start.
+/// An agent that a session can start.
 #[derive(Debug, Clone, Copy)]
 struct PlannedAgent<'a> {
     role: AgentRole,
@@ -63,8 +61,8 @@ struct PlannedAgent<'a> {
     spec: &'a AgentSpec,
 }
 
-/// Why a session of this plan would not work here, as texts of one or more lines. `None`, if a signal came first. `asked` is
-/// what the user gave as `--agent`.
+/// Why a session of this plan would not work here, as texts of one or more lines. `None` if a signal arrived first.
+/// `asked` is the value of `--agent`.
 pub(super) fn problems(
     project: &Project,
     plan: std::result::Result<&SessionPlan, &PlanError>,
@@ -90,10 +88,10 @@ pub(super) fn problems(
 /// What the user can do instead of installing a missing agent.
 pub(super) const ANOTHER_AGENT: &str =
     "or choose another agent with `--agent NAME`; `creel agents` lists those that are installed";
-/// The same for a session that has begun.
+/// The same for a session that has started.
 pub(super) const RESUME_LATER: &str = "then resume the session";
 
-/// Refuses to start or resume a session whose agent is not there, before anything runs.
+/// Refuses to start or resume a session whose agent is not installed, before anything runs.
 pub(super) fn require_agent(root: &Path, plan: &SessionPlan, way_out: &str) -> AppResult<()> {
     let Some(problem) = agent_problem(root, plan) else { return Ok(()) };
     Err(AppError::usage(format!("{problem}\n  {way_out}\n  Nothing has run.")))
@@ -103,7 +101,7 @@ fn search_path() -> OsString {
     std::env::var_os("PATH").unwrap_or_default()
 }
 
-/// The agents that a session may start, each once.
+/// The agents that a session can start, each once.
 fn planned_agents(plan: &SessionPlan) -> Vec<PlannedAgent<'_>> {
     let main = PlannedAgent { role: AgentRole::Main, name: &plan.agent, spec: &plan.agent_spec };
     let fallbacks = plan.limits.fallback.iter();
@@ -122,7 +120,7 @@ fn planned_agents(plan: &SessionPlan) -> Vec<PlannedAgent<'_>> {
     agents
 }
 
-/// The names under `gatekeeper:` in the hooks that are switched on.
+/// The names under `gatekeeper:` in the enabled hooks.
 fn gatekeepers(plan: &SessionPlan) -> impl Iterator<Item = &str> {
     let hooks = plan.hooks.values().flatten().filter(|hook| hook.enabled);
     hooks.flat_map(|hook| match &hook.action {
@@ -141,7 +139,7 @@ fn missing_helpers(settings: &Settings, plan: &SessionPlan, asked: Option<&str>)
     let reviewers = reviewers.map(|name| (format!("{} `{name}`", AgentRole::Gatekeeper.words()), name));
     let mut problems = Vec::new();
     for (owner, name) in fallbacks.chain(reviewers) {
-        // A gatekeeper that is no agent stands for a kind of review.
+        // A gatekeeper that is not an agent is a kind of review.
         if let Err(error @ PlanError::NotInstalled { .. }) = settings.agent_named(name) {
             problems.push(format!("{owner}: {error}"));
         }
@@ -172,8 +170,8 @@ fn missing_program(root: &Path, PlannedAgent { role, name, spec }: PlannedAgent<
     Some(text)
 }
 
-/// What the agents lack. Starts the programs of known agents, all at once, to ask for their versions. `None`, if a signal
-/// came first.
+/// What the agents lack. Starts the programs of known agents, all at the same time, to ask for their versions. `None`
+/// if a signal arrived first.
 fn agent_problems(root: &Path, settings: &Settings, agents: &[PlannedAgent<'_>]) -> AppResult<Option<Vec<String>>> {
     let missing: Vec<Option<String>> = agents.iter().map(|agent| missing_program(root, *agent)).collect();
     let present = agents.iter().zip(&missing).filter(|(_, missing)| missing.is_none());
@@ -248,7 +246,7 @@ fn commands(plan: &SessionPlan) -> Vec<PlannedCommand<'_>> {
     hooks.chain(rules).chain(judges).chain(submit).chain(steps).collect()
 }
 
-/// The commands of a workflow's step, those of its parts included, each with the name of its step.
+/// The commands of a workflow's step and of its parts, each with the name of its step.
 fn step_commands(step: &WorkflowStep) -> Vec<(&str, &str)> {
     match &step.action {
         StepAction::Command(HookSpec { action: HookAction::Command(command), .. }) => vec![(&step.name, command)],
@@ -261,7 +259,7 @@ fn step_commands(step: &WorkflowStep) -> Vec<(&str, &str)> {
     }
 }
 
-/// The commands of a stop hook, those of its parts included.
+/// The commands of a stop hook and of its parts.
 fn judges(hook: &StopHook) -> Vec<&str> {
     if !hook.enabled {
         return Vec::new();

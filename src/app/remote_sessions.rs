@@ -1,4 +1,4 @@
-//! Sessions on other machines, reached by a NATS server.
+//! Sessions on other machines, reached through a NATS server.
 
 use async_nats::{Client, jetstream};
 use tokio::sync::mpsc;
@@ -19,19 +19,17 @@ use crate::{
     socket::message::{ClientKind, ReplyData, SessionRequest},
 };
 
-/// A NATS server that was reached.
 pub(super) struct NatsServerConnection {
     pub(super) tokio: tokio::runtime::Runtime,
     pub(super) nats: NatsConfig,
     pub(super) client: Client,
-    /// What the connection tells about itself.
+    /// The events of the connection.
     pub(super) told: mpsc::UnboundedReceiver<Event>,
 }
 
-/// A session that was chosen.
 struct ChosenSession {
     name: String,
-    /// Which of those that had the name, if that is known.
+    /// Which of the sessions of that name, if known.
     id: Option<String>,
 }
 
@@ -42,7 +40,7 @@ impl From<NatsError> for AppError {
 }
 
 impl NatsServerConnection {
-    /// The server that the command line names, if it names one; what the config says of the rest holds.
+    /// The server on the command line, if there is one. Other settings come from the config.
     pub(super) fn named(args: &NatsArgs, config: &ConfigArgs) -> AppResult<Option<Self>> {
         let Some(url) = &args.url else { return Ok(None) };
         let config = Project::load(config).ok().and_then(|project| project.settings.nats);
@@ -50,7 +48,7 @@ impl NatsServerConnection {
         Self::reach(nats).map(Some)
     }
 
-    /// The server that the command line names, or else the config.
+    /// The server on the command line, otherwise the one in the config.
     pub(super) fn meant(args: &NatsArgs, config: &ConfigArgs) -> AppResult<Self> {
         if let Some(server) = Self::named(args, config)? {
             return Ok(server);
@@ -60,7 +58,7 @@ impl NatsServerConnection {
         let Some(nats) = project.settings.nats else {
             return Err(AppError::usage("no server is named: give --nats URL, or `nats:` in the config"));
         };
-        // Whoever logs in there shows what the config says that is: a token from the environment, perhaps.
+        // Logging in sends the server what the config names, such as a token from the environment.
         if !is_trusted {
             let (place, server) = (place.display(), nats.shown());
             let why = format!("{place} names the server {server}, and nobody has trusted it yet");
@@ -77,7 +75,7 @@ impl NatsServerConnection {
         Ok(Self { tokio, nats, client, told })
     }
 
-    /// The last signs of all sessions.
+    /// The last heartbeats of all sessions.
     pub(super) fn signs(&self) -> AppResult<Vec<SessionHeartbeat>> {
         Ok(self.tokio.block_on(async {
             let jetstream = jetstream::new(self.client.clone());
@@ -85,8 +83,8 @@ impl NatsServerConnection {
         })?)
     }
 
-    /// A copy of a session, with all that happened until now: of the one that is named by its name or its id, or of the
-    /// only one that runs.
+    /// A copy of a session with all records so far: of the session with that name or id, otherwise of the only running
+    /// one.
     pub(super) fn mirror(&self, session: Option<&str>) -> AppResult<RemoteJournal> {
         let ChosenSession { name, id } = self.choose(session)?;
         let mirror = self.tokio.block_on(async {
@@ -103,9 +101,9 @@ impl NatsServerConnection {
         Ok(mirror)
     }
 
-    /// The session that is named, or the only one that runs.
+    /// The named session, otherwise the only running one.
     fn choose(&self, session: Option<&str>) -> AppResult<ChosenSession> {
-        // Who may not read the list can still ask by name.
+        // A user that is not allowed to read the list can still name a session.
         let signs = self.signs().unwrap_or_default();
         if let Some(sign) = signs.iter().find(|sign| session == Some(&sign.id)) {
             return Ok(ChosenSession::of(sign));
@@ -131,7 +129,7 @@ impl NatsServerConnection {
         }
     }
 
-    /// Asks a session, and gives what it told.
+    /// Sends a request to a session and returns its answer.
     pub(super) fn told(&self, session: &SessionArgs, request: &SessionRequest) -> AppResult<Option<ReplyData>> {
         let ChosenSession { name, id } = self.choose(session.session.as_deref())?;
         let asking = NatsSessionClient::new(self.client.clone(), &self.nats.prefix, &name, id);
@@ -139,7 +137,7 @@ impl NatsServerConnection {
     }
 }
 
-/// A copy of a session on another machine, if the command line says so.
+/// A copy of a session on another machine, if the command line names a server.
 pub(super) fn copy(session: &SessionArgs) -> AppResult<Option<RemoteJournal>> {
     let Some(server) = NatsServerConnection::named(&session.nats, &session.config)? else { return Ok(None) };
     server.mirror(session.session.as_deref()).map(Some)
@@ -151,7 +149,7 @@ impl ChosenSession {
     }
 }
 
-/// What tells a session from the others, if all of them have the same name.
+/// The id if all sessions have the same name, otherwise the name.
 fn called<'a>(sign: &'a SessionHeartbeat, name: Option<&str>) -> &'a str {
     if name.is_some() { &sign.id } else { &sign.status.session }
 }

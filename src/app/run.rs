@@ -1,4 +1,4 @@
-//! `creel run` and `creel resume`: a session from its config to its exit code.
+//! `creel run` and `creel resume`: runs a session, from its config to its exit code.
 
 use std::path::{Path, PathBuf};
 
@@ -55,33 +55,29 @@ pub(super) fn run(args: &RunArgs, leash: Option<&ParentProcess>) -> AppResult {
     begin(start, surface, FolderRetention::Stays)
 }
 
-/// All that a new session needs.
 pub(super) struct NewSession {
     /// The project's folder.
     pub(super) root: PathBuf,
     /// The session's folder.
     pub(super) folder: SessionDir,
-    /// Nobody else takes its name until it has begun.
+    /// Reserves the session's name until it has started.
     pub(super) turn: Option<SessionNameLock>,
-    /// The rules.
     pub(super) plan: SessionPlan,
-    /// The goal.
     pub(super) prompt: String,
-    /// The tasks whose open ones it takes over.
+    /// The session copies the open ones of these tasks.
     pub(super) tasks: TaskGraph,
-    /// All that it is for, if that is not to work on a goal.
+    /// Set if the session only runs this pipeline and has no goal.
     pub(super) errand: Option<PipelineKind>,
     /// The task of a queue that it works on.
     pub(super) order: Option<String>,
-    /// The NATS server that it is to be reached by.
     pub(super) nats: Option<NatsConfig>,
-    /// Who holds this process.
+    /// The parent process, if this is the child of a pair.
     pub(super) leash: Option<ParentProcess>,
-    /// What dead sessions may have left running.
+    /// The sessions that may have left processes running.
     pub(super) leftovers: DeadSessions,
 }
 
-/// What a session begins with.
+/// The first event of a session.
 pub(super) fn began(root: &Path, plan: SessionPlan, prompt: String, presence: UserPresence) -> SessionStarted {
     SessionStarted {
         agent: plan.agent.clone(),
@@ -97,7 +93,7 @@ pub(super) fn began(root: &Path, plan: SessionPlan, prompt: String, presence: Us
     }
 }
 
-/// Starts a session whose plan is trusted, and stays with it.
+/// Starts a session whose plan is trusted, and runs it to its end.
 pub(super) fn begin(start: NewSession, surface: SessionSurface, afterwards: FolderRetention) -> AppResult {
     let NewSession { root, folder, turn, plan, prompt, tasks, errand, order, nats, leash, leftovers } = start;
     let began = SessionStarted { errand, order, ..began(&root, plan, prompt, surface.presence()) };
@@ -128,7 +124,7 @@ pub(super) fn resume(args: &ResumeArgs, leash: Option<&ParentProcess>) -> AppRes
     let asked = if args.trust { TrustFlag::Trust } else { TrustFlag::Unsaid };
     trust::require_session(&root, plan, asked)?;
     if args.detach.detach && !args.detach.background {
-        // The process in the background has to get at the journal.
+        // Unlocks the journal for the process in the background.
         drop(opened);
         let named: &[&str] = if args.session.is_some() { &[] } else { &[&folder.name] };
         return detach::start(&folder, named, "");
@@ -154,7 +150,7 @@ pub(super) fn resume(args: &ResumeArgs, leash: Option<&ParentProcess>) -> AppRes
     supervise(stage, |scene| SessionRuntime::resume(opened, resume, scene))
 }
 
-/// The server that the command line names, or else the config.
+/// The server on the command line, otherwise the one in the config.
 pub(super) fn on_command_line(url: Option<&str>, config: Option<NatsConfig>) -> AppResult<Option<NatsConfig>> {
     match url {
         Some(url) => NatsConfig::named(url, config).map(Some).map_err(AppError::usage),
@@ -162,8 +158,8 @@ pub(super) fn on_command_line(url: Option<&str>, config: Option<NatsConfig>) -> 
     }
 }
 
-/// The server that the config names now: a journal keeps no way to log in. The config may have changed since the session
-/// began, so it must be trusted as it is.
+/// The server in the current config, since a journal contains no login. The config may have changed since the session
+/// started, so it must be trusted as it is now.
 pub(super) fn trusted_nats(project: Project) -> Option<NatsConfig> {
     let trusted = is_trusted(&project);
     if project.settings.nats.is_some() && !trusted {
@@ -172,7 +168,7 @@ pub(super) fn trusted_nats(project: Project) -> Option<NatsConfig> {
     project.settings.nats.filter(|_| trusted)
 }
 
-/// Whether a person has trusted the config as it is.
+/// Whether the user has trusted the config as it is.
 pub(super) fn is_trusted(project: &Project) -> bool {
     let place = project.config_place();
     project::trust_store().is_ok_and(|store| store.trusts(&place, &project.settings.documents))
@@ -189,7 +185,7 @@ fn plan(project: &Project, args: &RunArgs) -> AppResult<SessionPlan> {
 
 fn prompt(project: &Project, args: &RunArgs) -> AppResult<String> {
     let from_file = args.prompt_file.as_deref().map(|path| {
-        // What can be read once has been read by whoever has started this process, who passes it on.
+        // The process that started this one has read the file, which may be readable only once, and passes it on.
         let path = if args.detach.background { Path::new("/dev/stdin") } else { path };
         std::fs::read_to_string(path)
             .map_err(|error| AppError::usage(format!("cannot read the prompt from {}: {error}", path.display())))
@@ -207,8 +203,7 @@ fn prompt(project: &Project, args: &RunArgs) -> AppResult<String> {
     })
 }
 
-/// A new name, or the one that was asked for if it is free. A name of the config's is for the project's sessions one
-/// after another: the next one gets a number.
+/// A new name, or the requested one if it is free. If the config names the sessions, each gets the next number.
 fn choose_folder(
     sessions: &SessionsDir,
     project: &Project,
@@ -240,19 +235,19 @@ fn taken(folder: &SessionDir) -> AppError {
     }
 }
 
-/// A folder of that name, or of the name with a number behind it.
+/// The folder of that name, or the first free one with a number added.
 pub(super) fn first_free(sessions: &SessionsDir, name: &str) -> SessionDir {
     let mut all = numbered(sessions, name);
     all.find(|folder| !folder.exists()).expect("numbers do not end before sessions do")
 }
 
-/// The folder of that name, then those of the name with a number behind it.
+/// The folder of that name, then those with a number added.
 pub(super) fn numbered(sessions: &SessionsDir, name: &str) -> impl Iterator<Item = SessionDir> {
     let more = (2..).map(move |n| sessions.folder(&format!("{name}-{n}")));
     std::iter::once(sessions.folder(name)).chain(more)
 }
 
-/// From the folder and the time.
+/// A name from the folder and the time.
 fn dated_name(root: &Path) -> String {
     let folder = root.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
     let plain: String =
@@ -261,13 +256,12 @@ fn dated_name(root: &Path) -> String {
     dated(if folder.is_empty() { "session" } else { folder })
 }
 
-/// A name with the time behind it.
+/// A name with the time added.
 pub(super) fn dated(name: &str) -> String {
     format!("{name}-{}", jiff::Zoned::now().strftime("%Y%m%d-%H%M%S"))
 }
 
-/// The latest session that can be gone on with. One that an agent led itself only waits for that agent: it comes after
-/// all others.
+/// The latest session that can be resumed. Self-driven ones come last, since they only wait for their agent.
 fn latest_unfinished(sessions: &SessionsDir, max_iterations: Option<u32>) -> AppResult<SessionDir> {
     let all = sessions.list().map_err(|error| AppError::failed(format!("cannot list the sessions: {error}")))?;
     let mut waits = None;
@@ -284,14 +278,15 @@ fn latest_unfinished(sessions: &SessionsDir, max_iterations: Option<u32>) -> App
     waits.ok_or_else(|| AppError::usage("there is no session to go on with; `creel sessions` lists all"))
 }
 
-/// Resuming asks for trust as well, since a journal can come with a clone; what was just allowed need not be asked.
+/// Trusts the plan for a later resume, which also asks for trust since a journal can come with a clone. The user has
+/// just allowed it.
 pub(super) fn remember_plan(root: &Path, plan: &SessionPlan) -> AppResult<()> {
     project::trust_store()?
         .trust(&trust::place_of_plans(root), &[plan_document(plan)])
         .map_err(|error| AppError::failed(format!("cannot remember what is trusted: {error}")))
 }
 
-/// Names a session among all that ever had its name: the mark of its processes.
+/// Identifies a session among all that ever had its name. Part of the mark of its processes.
 fn new_id() -> String {
     format!("{:x}-{:x}", now().0, std::process::id())
 }

@@ -1,4 +1,4 @@
-//! Where a session is shown while it runs: on the screen, as lines, or as records.
+//! Runs a session and shows it: on the screen, as lines, or as records.
 
 use std::{
     io::{self, IsTerminal as _},
@@ -37,19 +37,18 @@ use crate::{
 const NOBODY_THERE: u8 = 4;
 const INTERRUPTED: u8 = 130;
 
-/// How a session is shown.
 #[derive(Debug, Clone)]
 pub(super) enum SessionSurface {
-    /// On the screen, where a person can answer.
+    /// On the screen, where the user can answer.
     Screen(tui::ScreenOptions),
-    /// Printed, mostly with nobody there.
+    /// Printed, usually unattended.
     Printed(PrintFormat, UserPresence),
-    /// Not at all: it runs in the background, and waits for whoever attaches or answers from elsewhere.
+    /// Not at all: it runs in the background, and waits until the user attaches or answers from elsewhere.
     Nowhere,
 }
 
 impl SessionSurface {
-    /// What was asked for; without a terminal there is no screen.
+    /// The surface that the command line asks for. Without a terminal there is no screen.
     pub(super) fn chosen(output: OutputArgs, detach: DetachArgs, ui: UiSettings) -> Self {
         if detach.background {
             return Self::Nowhere;
@@ -62,7 +61,7 @@ impl SessionSurface {
         }
     }
 
-    /// Whether somebody is there to answer.
+    /// Whether the user can answer.
     pub(super) fn presence(&self) -> UserPresence {
         match self {
             Self::Screen(_) | Self::Nowhere => UserPresence::Attended,
@@ -71,13 +70,12 @@ impl SessionSurface {
     }
 }
 
-/// Whether a session that is asked for like this has a screen.
+/// Whether a session with these arguments has a screen.
 pub(super) fn is_on_screen(output: OutputArgs, detach: DetachArgs) -> bool {
     let asked_for = !output.json && !output.headless && !detach.detach && !detach.background;
     asked_for && io::stdin().is_terminal() && io::stdout().is_terminal()
 }
 
-/// How the screen looks and behaves.
 pub(super) fn screen_options(ui: UiSettings) -> tui::ScreenOptions {
     tui::ScreenOptions {
         theme: ui.theme,
@@ -89,46 +87,38 @@ pub(super) fn screen_options(ui: UiSettings) -> tui::ScreenOptions {
     }
 }
 
-/// The person's own keys.
+/// The user's own keymap.
 pub(super) fn keymap() -> Option<PathBuf> {
     paths::config_dir().map(|dir| dir.join("keymap.yaml"))
 }
 
-/// What becomes of a session's folder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum FolderRetention {
-    /// It stays.
     Stays,
-    /// It is thrown away.
     GoesAway,
 }
 
-/// Where a session is shown, and what has to be known for it.
 pub(super) struct SessionHost<'a> {
-    /// The session's folder.
     pub(super) folder: &'a SessionDir,
     /// The project's folder.
     pub(super) root: PathBuf,
-    /// How it is shown.
     pub(super) surface: SessionSurface,
-    /// Whether the session can be looked at and resumed afterwards.
+    /// Whether the session can be viewed and resumed afterwards.
     pub(super) afterwards: FolderRetention,
-    /// What dead sessions may have left running: it is ended before anything new begins.
+    /// The sessions that may have left processes running. These are ended before anything new starts.
     pub(super) leftovers: DeadSessions,
-    /// What the exit code tells of.
     pub(super) of: ExitCodeSource,
-    /// The NATS server that it is to be reached by.
     pub(super) nats: Option<NatsConfig>,
-    /// Who holds this process. A screen without a holder cannot be left with the session running.
+    /// The parent process. Without one, the user cannot leave the screen while the session runs.
     pub(super) leash: Option<ParentProcess>,
 }
 
-/// What the exit code of a session tells of.
+/// What the exit code of a session reports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ExitCodeSource {
     /// How the session ended.
     Session,
-    /// How the submit or the merge went that it was taken up for.
+    /// How the submit or merge went that the session was started or resumed for.
     Pipeline(PipelineKind),
 }
 
@@ -172,7 +162,7 @@ pub(super) fn supervise(
             }
         }
     })?;
-    // Whatever still reads from a pipe must not keep the program.
+    // A task that still reads from a pipe must not delay the exit.
     tokio.shutdown_background();
     match (afterwards, left.leave) {
         (FolderRetention::Stays, _) => match of {
@@ -193,13 +183,11 @@ pub(super) fn supervise(
     })
 }
 
-/// What asynchronous work runs on.
 pub(super) fn runtime() -> AppResult<tokio::runtime::Runtime> {
     let built = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
     built.map_err(|error| AppError::failed(format!("cannot start: {error}")))
 }
 
-/// A session without a screen.
 struct HeadlessSession<'a> {
     folder: &'a SessionDir,
     nats: Option<NatsConfig>,
@@ -207,7 +195,7 @@ struct HeadlessSession<'a> {
 }
 
 impl HeadlessSession<'_> {
-    /// Lets others reach the session, and lets signals and whoever holds it end it.
+    /// Opens the ways to reach the session, and makes signals and the end of the parent process end it.
     fn open_doors(self, runtime: &mut SessionRuntime) -> AppResult<ControlEndpoints> {
         let doors = ControlEndpoints::open(self.folder, runtime, self.nats);
         if let Some(leash) = &self.leash {
@@ -224,7 +212,7 @@ async fn printed(
     make: impl FnOnce() -> std::result::Result<SessionRuntime, RuntimeError>,
 ) -> AppResult<RuntimeExit> {
     let (mut printer, live) = SessionPrinter::new(format);
-    // A session that goes on has a past; one that begins has none, and no journal to read.
+    // A resumed session has a journal to catch up with. A new one has none yet.
     let _ = journal::read(&hidden.folder.journal(), |record| printer.catch_up(&record.event));
     let mut runtime = make()?;
     if format == PrintFormat::Lines {
@@ -235,7 +223,7 @@ async fn printed(
     let printing = records.and_then(|(records, news)| printer.start(records, news));
     let printing = printing.map_err(|error| AppError::failed(format!("cannot print: {error}")))?;
     let left = runtime.run().await?;
-    // Off the workers, which may still have a signal to listen for.
+    // On a blocking thread, since the workers may still wait for a signal.
     let _ = tokio::task::spawn_blocking(move || (printing.join(), doors.close())).await;
     Ok(left)
 }
@@ -251,12 +239,11 @@ async fn in_background(
     Ok(left)
 }
 
-/// A session on a screen of its own process.
 struct ScreenSession<'a> {
     folder: &'a SessionDir,
     options: tui::ScreenOptions,
     leash: Option<ParentProcess>,
-    /// How to see the session again, once it was left.
+    /// How to show the session again after the user has left it.
     way_back: String,
     nats: Option<NatsConfig>,
 }
@@ -288,11 +275,11 @@ async fn on_screen(
     let leaves = matches!(shown, Ok(ScreenExit::LeavesItRunning)) && !session.is_finished();
     if let Some(leash) = leash.filter(|_| leaves) {
         say(&format!("creel: session `{}` goes on; {way_back}", folder.name));
-        // First away from the terminal: what it tells from now on is meant for others.
+        // Detach first: the terminal belongs to the shell from now on.
         leash.let_go();
         headless::obey_signals(handle, way_out).map_err(no_signals)?;
     } else {
-        // The screen is gone: a session that is still going on is stopped, and the next signal leaves at once.
+        // The screen has closed: stop the session if it still runs. The next signal exits at once.
         let _ = handle.command(ActorKind::Tui, SessionCommand::Stop(StopTiming::Now)).await;
         headless::leave_at_a_signal(way_out).map_err(no_signals)?;
     }
@@ -305,14 +292,14 @@ async fn on_screen(
     Ok(left)
 }
 
-/// The ways by which others reach a session.
+/// The ways to reach a session.
 pub(super) struct ControlEndpoints {
     socket: Option<ControlSocket>,
     uplink: Option<NatsEndpoint>,
 }
 
 impl ControlEndpoints {
-    /// Lets others reach the session. One that cannot be reached goes on all the same.
+    /// Opens the ways to reach the session. If one cannot be opened, the session runs anyway.
     pub(super) fn open(folder: &SessionDir, runtime: &mut SessionRuntime, nats: Option<NatsConfig>) -> Self {
         let uplink = nats.and_then(|nats| {
             let opened = NatsEndpoint::open(nats, folder, runtime);
@@ -327,7 +314,7 @@ impl ControlEndpoints {
         Self { socket: socket.ok(), uplink }
     }
 
-    /// How the session stands with its NATS server.
+    /// `None` if the session has no NATS server.
     fn link(&self) -> Option<watch::Receiver<NatsStatus>> {
         self.uplink.as_ref().map(NatsEndpoint::link)
     }
@@ -336,7 +323,7 @@ impl ControlEndpoints {
         ExitCleanup { children: runtime.children(), address: self.socket.as_ref().map(ControlSocket::address) }
     }
 
-    /// Waits until those who watch have seen the end, and not for long.
+    /// Waits a short time until watchers have the last records.
     pub(super) fn close(self) {
         if let Some(socket) = self.socket {
             socket.close();
@@ -349,7 +336,7 @@ impl ControlEndpoints {
     }
 }
 
-/// The last line of the story stays in the terminal when the screen is gone.
+/// Prints the last line of the session, so that it stays in the terminal after the screen has closed.
 pub(super) fn tell_the_end(folder: &SessionDir) {
     let mut narrator = RecordFormatter::new(ColourMode::for_stream(&io::stdout()), HookOutputMode::Told);
     let mut last = String::new();
@@ -370,13 +357,13 @@ fn no_signals(error: io::Error) -> AppError {
     AppError::failed(format!("cannot listen for signals: {error}"))
 }
 
-/// How to say which project is meant, where the current folder does not.
+/// How to name the project in a hint. Empty if the current folder is in it.
 fn elsewhere(root: &Path) -> String {
     let here = project::sessions_of(&ConfigArgs::default()).is_ok_and(|(here, _)| here == root);
     if here { String::new() } else { format!(" in {}", root.display()) }
 }
 
-/// Why it waits for a person.
+/// Why the session waits for the user.
 fn why(left: &RuntimeExit) -> String {
     left.state.gates.open.as_ref().map_or_else(|| "a gate".into(), |gate| plain(&gate.reason))
 }
@@ -399,7 +386,7 @@ fn farewell(folder: &SessionDir, left: &RuntimeExit, elsewhere: &str) {
                 "creel: the session waits for a person: {why}\n  go on with `creel resume {name}`{elsewhere}{advice}"
             ));
         }
-        // The outcome alone does not tell: a person may have cut the end short.
+        // The outcome alone is not enough: the user may have aborted the end.
         ExitReason::Ended if left.state.refuse_resume(None).is_none() => {
             say(&format!(
                 "creel: see what happened with `creel show {name}`, go on with `creel resume {name}`{elsewhere}"
@@ -412,7 +399,7 @@ fn farewell(folder: &SessionDir, left: &RuntimeExit, elsewhere: &str) {
     }
 }
 
-/// What is left to say about a submit or a merge that is held.
+/// Explains a submit or a merge that did not finish.
 fn farewell_to_pipeline(folder: &SessionDir, left: &RuntimeExit, pipeline: PipelineKind) {
     let last = left.state.pipelines.last.as_deref();
     if let Some(last) = last.filter(|last| last.outcome != PipelineOutcome::Done) {

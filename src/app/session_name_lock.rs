@@ -1,6 +1,6 @@
-//! Who may choose the name of a new session: one after the other, so that each finds another name free.
+//! A lock for choosing the name of a new session, so that two processes do not choose the same one.
 //!
-//! Only for names that nobody asked for. Whoever does not wait his turn is still refused by the journal's lock.
+//! Only for generated names. A process that does not get this lock is still refused by the journal's lock.
 
 use std::{
     fs::{DirBuilder, File, OpenOptions, TryLockError},
@@ -13,18 +13,17 @@ use crate::{
     journal::session_dir::{PRIVATE_DIR, PRIVATE_FILE},
 };
 
-/// How long somebody may take from the choice of a name to the session's first record. One that was halted in between
-/// must not hold all others.
+/// How long to wait for another process between its choice of a name and its first record. A suspended process must not
+/// block all others.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// How often to look.
 const AGAIN: Duration = Duration::from_millis(5);
 
-/// The turn of this process, until it is dropped.
+/// Locked until this is dropped.
 #[derive(Debug)]
 pub(super) struct SessionNameLock(#[expect(dead_code, reason = "its lock is what counts")] File);
 
 impl SessionNameLock {
-    /// Waits for it. None, where there is no way to: then the journal's lock has to do.
+    /// Waits for the lock. `None` if it cannot be acquired: then only the journal's lock protects the name.
     pub(super) fn wait() -> Option<Self> {
         let folder = paths::state_dir()?;
         DirBuilder::new().recursive(true).mode(PRIVATE_DIR).create(&folder).ok()?;

@@ -1,4 +1,4 @@
-//! `creel sessions` and `creel show`: what there was.
+//! `creel sessions`, `creel show` and `creel replay`: past and running sessions.
 
 use std::io::IsTerminal as _;
 
@@ -28,7 +28,6 @@ use crate::{
     tui::{self, model::CloseBehavior},
 };
 
-/// A session in a list.
 struct ListedSession {
     folder: SessionDir,
     state: std::result::Result<SessionState, JournalError>,
@@ -58,7 +57,7 @@ pub(super) fn sessions(args: &SessionListArgs) -> AppResult {
     print(&format!("{}\n{lines}", paint.paint(TextRole::Faint, head)))
 }
 
-/// Sessions on other machines, by their last sign of life.
+/// Sessions on other machines, by their last heartbeats.
 fn elsewhere(signs: &[SessionHeartbeat], as_json: bool) -> AppResult {
     if as_json {
         let text = serde_json::to_string_pretty(signs).map_err(|error| AppError::failed(error.to_string()))?;
@@ -99,7 +98,7 @@ fn look_at(folder: SessionDir) -> ListedSession {
     ListedSession { state: journal::fold(&folder.journal()), folder, running, changed }
 }
 
-/// What a session is, in a word: an outcome, or whether somebody runs it.
+/// The outcome of a session, or whether a process runs it, in one word.
 fn status(listed: &ListedSession) -> &'static str {
     match (&listed.state, listed.running) {
         (Ok(state), _) if state.outcome().is_some() => {
@@ -124,7 +123,7 @@ fn line(listed: &ListedSession, width: usize) -> String {
     plain(&line).replace('\n', " ")
 }
 
-/// An age needs no second unit.
+/// An age in a single unit.
 fn coarse(age: crate::engine::time::TimeSpan) -> String {
     let seconds = age.0 / 1_000;
     match seconds {
@@ -164,7 +163,7 @@ fn as_json(listed: &ListedSession) -> serde_json::Value {
     all
 }
 
-/// A session of this project, or the copy of one elsewhere.
+/// A session of this project, or the copy of a remote one.
 fn found(copy: Option<&RemoteJournal>, config: &ConfigArgs, session: &str) -> AppResult<SessionDir> {
     let Some(copy) = copy else { return choose_session::called(session, config, &project::sessions_of(config)?.1) };
     let folder = copy.folder().clone();
@@ -186,7 +185,7 @@ pub(super) fn show(args: &ShowArgs) -> AppResult {
     print_each(&folder, |record| narrator.tell(record))
 }
 
-/// A journal can be larger than memory: it is printed as it is read.
+/// Prints while reading, since a journal can be larger than memory.
 fn print_each(folder: &SessionDir, mut text: impl FnMut(&journal::Record) -> String) -> AppResult {
     let mut printed = Ok(0);
     let disorder = journal::read(&folder.journal(), |record| {
@@ -205,7 +204,6 @@ fn prompt(record: &journal::Record, paint: ColourMode) -> String {
     format!("{}\n{}\n\n", paint.paint(TextRole::Heading, head), plain(&prompt.text))
 }
 
-/// Watches a past session again.
 pub(super) fn replay(args: &ReplayArgs) -> AppResult {
     let server = NatsServerConnection::named(&args.nats, &args.config)?;
     let copy = server.as_ref().map(|server| server.mirror(Some(&args.session))).transpose()?;
@@ -213,7 +211,7 @@ pub(super) fn replay(args: &ReplayArgs) -> AppResult {
     if !std::io::stdout().is_terminal() || !std::io::stdin().is_terminal() {
         return Err(AppError::usage("a replay needs a terminal; `creel show` prints what happened"));
     }
-    // Read once before the screen opens, so that a damaged journal is told in words.
+    // Read once before the screen opens, so that a damaged journal is reported as text.
     let (_, disorder) = journal::fold_checked(&folder.journal())?;
     super::warn_of(disorder.as_ref());
     let ui = project::Project::load(&args.config).map_or(Settings::default().ui, |project| project.settings.ui);

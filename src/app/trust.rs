@@ -1,4 +1,4 @@
-//! `creel trust` and `creel untrust`, and the question before anything of a new config runs.
+//! `creel trust` and `creel untrust`, and the question before a new config runs anything.
 
 use std::{
     collections::BTreeSet,
@@ -23,12 +23,9 @@ use crate::{
     process::sweep,
 };
 
-/// Whether the command line says so already.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum TrustFlag {
-    /// `--trust` was given.
     Trust,
-    /// Nothing was said.
     Unsaid,
 }
 
@@ -37,7 +34,7 @@ pub(super) fn trust(args: &ConfigArgs) -> AppResult {
     let place = project.config_place();
     refuse_own_session(&place)?;
     project::trust_store()?.trust(&place, &project.settings.documents).map_err(|error| cannot_remember(&error))?;
-    // A config with a mistake can be trusted, too; `creel check` tells of it.
+    // A config with a mistake can be trusted, too; `creel check` reports the mistake.
     let may_run =
         project.settings.plan(PlanRequest::default()).map(|plan| of_project(&project, &plan)).unwrap_or_default();
     let may_run = if may_run.is_empty() { String::new() } else { format!(", and may run:\n\n{}", listed(&may_run)) };
@@ -61,19 +58,18 @@ pub(super) fn untrust(args: &ConfigArgs) -> AppResult {
     Ok(0)
 }
 
-/// Whether a person allowed what would run.
+/// Whether the user has allowed these commands.
 pub(super) fn is_allowed(place: &Path, documents: &[ConfigDocument], commands: &[String]) -> AppResult<bool> {
     Ok(commands.is_empty() || project::trust_store()?.trusts(place, documents))
 }
 
-/// What trust is asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum TrustSubject {
     Config,
     Session,
 }
 
-/// Makes sure that a person allowed what a config would run.
+/// Makes sure that the user has allowed what a config would run.
 pub(super) fn require(
     place: &Path,
     documents: &[ConfigDocument],
@@ -83,7 +79,7 @@ pub(super) fn require(
     ensure(TrustSubject::Config, (place, documents), commands, asked)
 }
 
-/// Makes sure that a person allowed what a session of this project would run when it is gone on with.
+/// Makes sure that the user has allowed what a resumed session of this project would run.
 pub(super) fn require_session(root: &Path, plan: &SessionPlan, asked: TrustFlag) -> AppResult<()> {
     let content = [plan_document(plan)];
     ensure(TrustSubject::Session, (&place_of_plans(root), &content), &of_session(plan), asked)
@@ -106,7 +102,7 @@ fn ensure(
     store.trust(place, documents).map_err(|error| cannot_remember(&error))
 }
 
-/// An agent or a hook does not decide what the config of its own project may run: it could have changed that config.
+/// Agents and hooks cannot trust the config of their own project, since they could have changed it.
 fn refuse_own_session(place: &Path) -> AppResult<()> {
     let variable = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
     let (Some(_), Some(project)) = (variable(sweep::MARK), variable("CREEL_PROJECT")) else { return Ok(()) };
@@ -124,7 +120,7 @@ fn refuse_own_session(place: &Path) -> AppResult<()> {
 fn a_person_agrees(subject: TrustSubject, place: &Path, commands: &[String]) -> AppResult<bool> {
     let (way_out, noun) = match subject {
         TrustSubject::Config => ("run `creel trust`, or give --trust", "config"),
-        // `creel trust` is for the config, which may say something else by now.
+        // `creel trust` is for the config, which can differ from the session's plan by now.
         TrustSubject::Session => ("give --trust", "session"),
     };
     let list = listed(commands);
@@ -152,18 +148,18 @@ fn cannot_remember(error: &io::Error) -> AppError {
     ))
 }
 
-/// Where the plans of a project's sessions are trusted, beside its config.
+/// The place under which the plans of a project's sessions are trusted.
 pub(super) fn place_of_plans(root: &Path) -> PathBuf {
     root.join(".creel").join("sessions")
 }
 
-/// What a session that is gone on with would run. That is never nothing: its journal says what happens next.
+/// What a resumed session would run. Never empty, since its journal says what happens next.
 fn of_session(plan: &SessionPlan) -> Vec<String> {
     let next = "(session) whatever its journal says is to be done next".to_owned();
     of_plan(plan).into_iter().chain([next]).collect()
 }
 
-/// What a session would run, its agent's script included.
+/// What a session would run, including its agent's script.
 pub(super) fn of_plan(plan: &SessionPlan) -> Vec<String> {
     commands(plan, true).into_iter().chain(scripted(plan)).collect()
 }
@@ -177,7 +173,7 @@ fn scripted(plan: &SessionPlan) -> Vec<String> {
     .collect()
 }
 
-/// What a project's config would run: with this plan, and with every other that follows from it, since the answer holds for the
+/// What a project's config would run, with this plan and with every other that it allows, since the user trusts the
 /// whole text.
 pub(super) fn of_project(project: &Project, plan: &SessionPlan) -> Vec<String> {
     let settings = &project.settings;
@@ -188,7 +184,7 @@ pub(super) fn of_project(project: &Project, plan: &SessionPlan) -> Vec<String> {
         let described = settings.agents.contains_key(&plan.agent);
         commands(plan, described).into_iter().chain(scripted(plan)).chain(allowed(plan))
     };
-    // It runs nothing by itself, but whoever has the server reads everything and can tell the agent what to do.
+    // A server runs nothing by itself, but its owner can read everything and send commands to the agent.
     let server = settings.nats.as_ref().map(NatsConfig::shown);
     let server = server.map(|url| format!("(nats) records go to {url}, and commands come from there"));
     let mut seen = BTreeSet::new();
@@ -196,7 +192,7 @@ pub(super) fn of_project(project: &Project, plan: &SessionPlan) -> Vec<String> {
     all.filter(|line| seen.insert(line.clone())).collect()
 }
 
-/// What the agent may do without a question because the config says so.
+/// What the config allows the agent without asking.
 fn allowed(plan: &SessionPlan) -> Vec<String> {
     let everything = (plan.gates.permissions == PermissionPolicy::Allow)
         .then(|| "(permissions) the agent may do whatever it asks for".to_owned());

@@ -1,9 +1,11 @@
-//! `creel worker`: takes tasks from a queue, one after another, and has each done in a session.
+//! `creel worker`: takes tasks from a queue, one after another, and runs a session for each.
 //!
 //! # Invariants
-//! - A task is acknowledged after the board says what came of it; whoever dies before has it handed to another.
-//! - A worker that hears that its task is in other hands stops its session and says nothing more about it.
-//! - A server that is away holds nobody: the session goes on, and what came of it is told when the server is back.
+//! - A task is acknowledged only after its result is in the queue's bucket. If the worker dies before, another worker
+//!   gets the task.
+//! - A worker that learns that another one has its task stops its session and reports nothing more about it.
+//! - An unreachable server blocks no worker: the session continues, and the worker reports the result when the server
+//!   is back.
 
 mod child_session;
 mod eligibility;
@@ -43,7 +45,7 @@ pub(super) fn worker(args: &WorkerArgs) -> AppResult {
     let would_run = plans.first().map(|plan| trust::of_project(&project, plan)).unwrap_or_default();
     let asked = if args.trust { TrustFlag::Trust } else { TrustFlag::Unsaid };
     trust::require(&project.config_place(), &project.settings.documents, &would_run, asked)?;
-    // Sessions find their project by the current folder.
+    // Sessions find their project through the current folder.
     let root = project.root.canonicalize().unwrap_or_else(|_| project.root.clone());
     if args.config.config.is_none() && !here()?.starts_with(&root) {
         return Err(AppError::usage(format!("run the worker in {}", root.display())));

@@ -1,8 +1,8 @@
-//! Asks programs for their version, all at once.
+//! Asks programs for their version, all at the same time.
 //!
 //! # Invariants
-//! - Asking is bounded: in time, and in what is kept of an answer.
-//! - A program is asked from the root folder: what lies in a project changes nothing.
+//! - Asking is limited in time and in the bytes of an answer that are kept.
+//! - A program runs in the root folder, so the files of a project have no effect.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -28,33 +28,30 @@ pub(in crate::app) const LISTING: Duration = Duration::from_secs(5);
 /// How long a check waits for the agent: some take several seconds to start on a busy machine.
 pub(in crate::app) const CHECKING: Duration = Duration::from_secs(30);
 const GRACE: Duration = Duration::from_millis(300);
-/// More of an answer is not kept.
+/// How many bytes of an answer are kept.
 const KEPT: usize = 8 * 1024;
-/// How much of a program's own words is shown.
+/// How many characters of a program's own message are shown.
 const SHOWN: usize = 200;
-/// No version is longer.
+/// The longest version, in characters.
 const LONGEST: usize = 24;
 
-/// A program, and the arguments with which it tells its version.
+/// A program, and the arguments that make it print its version.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(in crate::app) struct VersionQuery {
     pub(in crate::app) program: PathBuf,
     pub(in crate::app) arguments: String,
 }
 
-/// The result of asking a program for its version.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::app) enum VersionAnswer {
-    /// Its version.
     Told(String),
     /// It does not start, or ends with an error: how it ended, and the last line that it printed.
     Failed(String),
-    /// It did not answer in this time: it hangs, or the machine is busy.
+    /// It did not answer within this time: it hangs, or the machine is busy.
     NoAnswer(Duration),
 }
 
 impl VersionAnswer {
-    /// The version, if it is known.
     pub(in crate::app) fn version(&self) -> Option<&str> {
         match self {
             Self::Told(version) => Some(version),
@@ -62,7 +59,6 @@ impl VersionAnswer {
         }
     }
 
-    /// Why there is no version.
     pub(in crate::app) fn problem(&self) -> Option<String> {
         match self {
             Self::Told(_) => None,
@@ -72,7 +68,7 @@ impl VersionAnswer {
     }
 }
 
-/// What the programs answered; those that say nothing about their version are left out. `None`, if a signal came first.
+/// Asks all programs. Leaves out those whose output contains no version. `None` if a signal arrived first.
 pub(in crate::app) fn ask_all(
     questions: BTreeSet<VersionQuery>,
     patience: Duration,
@@ -101,7 +97,7 @@ pub(in crate::app) fn ask_all(
             }
         }
     });
-    // Whatever still reads from a pipe must not keep the program.
+    // A task that still reads from a pipe must not delay the exit.
     tokio.shutdown_background();
     answers.map_err(|error: std::io::Error| AppError::failed(format!("cannot listen for signals: {error}")))
 }
@@ -139,7 +135,6 @@ async fn ask(
     Some((question, VersionAnswer::Failed(format!("{how}{last}"))))
 }
 
-/// The beginning of what a program prints.
 #[derive(Default)]
 struct VersionOutput {
     out: Vec<u8>,
@@ -158,7 +153,6 @@ impl ProcessObserver for VersionOutput {
     }
 }
 
-/// The version in the first line that has one.
 fn version_in(text: &str) -> Option<String> {
     let version = Regex::new(r"(?:^|[^0-9A-Za-z.])v?([0-9]+(?:\.[0-9]+)+[0-9A-Za-z.+-]*)").ok()?;
     let found = text.lines().find_map(|line| version.captures(line))?;

@@ -8,7 +8,7 @@ use crate::{
     journal::{self, JournalError, SessionDir, SessionsDir},
 };
 
-/// A session that runs, as far as can be known: whoever connects will see.
+/// A session that appears to run. Connecting to it shows whether it does.
 pub(in crate::app) fn running(args: &SessionArgs) -> AppResult<SessionDir> {
     let (root, _) = project::sessions_of(&args.config)?;
     running_if_any(args)?.ok_or_else(|| none_running(&root))

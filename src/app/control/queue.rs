@@ -113,7 +113,7 @@ fn add_alone(args: TaskAddArgs) -> AppResult {
     print(&(added.task.order.id + "\n"))
 }
 
-/// Who was named, or else who may work on the type, as the config here knows it.
+/// The agents that were named, otherwise those that the local config allows for the type.
 fn who_may(named: Vec<String>, session: &SessionArgs, kind: Option<&str>) -> BTreeSet<String> {
     if !named.is_empty() {
         return named.into_iter().collect();

@@ -10,10 +10,9 @@ use crate::{
     present::text::plain,
 };
 
-/// The config, as text.
 pub(super) struct ConfigText<'a> {
     pub(super) known: &'a KnownAgents,
-    /// Where programs are looked for.
+    /// The `PATH` to search for programs.
     pub(super) search: &'a OsStr,
     pub(super) choices: &'a InitChoices,
     pub(super) template: Option<InitTemplate>,
@@ -55,7 +54,7 @@ impl ConfigText<'_> {
     }
 
     fn hooks(&self) -> String {
-        // The rules of this template check the tests already.
+        // The rules of this template already run the tests.
         let check = self.choices.check.as_deref().filter(|_| self.template != Some(InitTemplate::Tdd));
         let Some(check) = check else {
             return "hooks:\n  stop: []   # commands that must pass after each turn; exit code 2 sends the output back to the agent\n"
@@ -68,7 +67,7 @@ impl ConfigText<'_> {
         )
     }
 
-    /// What decides when the work is complete.
+    /// The rules and hooks that decide when the work is complete.
     fn stop(&self) -> String {
         let Some(template) = self.template else { return String::new() };
         let test = quoted(self.choices.check.as_deref().unwrap_or("./test"));
@@ -114,7 +113,6 @@ fn limit(on_limit: RetryLimitPolicy) -> String {
     )
 }
 
-/// The value of `on_limit`.
 pub(super) const fn on_limit_name(on_limit: RetryLimitPolicy) -> &'static str {
     match on_limit {
         RetryLimitPolicy::Complete => "complete",
@@ -123,7 +121,7 @@ pub(super) const fn on_limit_name(on_limit: RetryLimitPolicy) -> &'static str {
     }
 }
 
-/// The agent's line, below what a user should know about it.
+/// The line for the agent, below a comment about how it runs and how to log in.
 fn named(agent: &KnownAgent, way: Option<&LaunchMethod>) -> String {
     let name = if is_plain(&agent.name) { agent.name.clone() } else { quoted(&agent.name) };
     let Some(way) = way.or(agent.ways.first()) else { return format!("agent: {name}\n") };
@@ -149,12 +147,12 @@ fn is_plain(name: &str) -> bool {
         && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '-' || c == '_')
 }
 
-/// A text in double quotes, which YAML reads as JSON does.
+/// Quotes a text for YAML, which accepts JSON strings.
 fn quoted(text: &str) -> String {
     serde_json::Value::from(text).to_string()
 }
 
-/// A command that can be followed by `|| …` as a whole.
+/// Groups a command so that `|| …` can follow it.
 fn as_one_command(command: &str) -> String {
     let command = command.trim_end_matches([';', ' ']);
     if command.contains('#') {
@@ -166,7 +164,7 @@ fn as_one_command(command: &str) -> String {
     }
 }
 
-/// A comment ends with its line.
+/// For a YAML comment, which must not contain a newline.
 fn one_line(text: &str) -> String {
     plain(text).split_whitespace().collect::<Vec<_>>().join(" ")
 }

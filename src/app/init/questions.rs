@@ -1,6 +1,6 @@
 //! The three questions of `creel init`.
 //!
-//! Owns the wording of the questions and what an answer means. Does not write anything.
+//! Owns the wording of the questions and the meaning of the answers. Does not write anything.
 
 use std::io::{self, BufRead, IsTerminal as _, Write};
 
@@ -12,12 +12,12 @@ use crate::{
     present::text::plain,
 };
 
-/// Whether a user is there to answer.
+/// Whether the user can answer.
 pub(super) fn can_ask() -> bool {
     io::stdin().is_terminal() && io::stderr().is_terminal()
 }
 
-/// Asks for the agent, the check command and what to do at the limit. Enter takes the default.
+/// Asks for the agent, the check command and the action at the retry limit. Enter chooses the default.
 pub(super) fn ask(known: &KnownAgents, installed: &[&str], defaults: InitChoices) -> AppResult<InitChoices> {
     let mut asking = InitPrompt { answers: io::stdin().lock(), screen: io::stderr() };
     let agent = asking.agent(known, installed, defaults.agent);
@@ -76,7 +76,7 @@ impl<R: BufRead, W: Write> InitPrompt<R, W> {
             if answer.is_empty() {
                 return Ok(RetryLimitPolicy::Complete);
             }
-            // The first letters are enough.
+            // A prefix of the name is enough.
             if let Some(chosen) = all.into_iter().find(|one| on_limit_name(*one).starts_with(&answer)) {
                 return Ok(chosen);
             }
@@ -88,7 +88,7 @@ impl<R: BufRead, W: Write> InitPrompt<R, W> {
         writeln!(self.screen, "{text}")
     }
 
-    /// One line of an answer, without the space around it. At the end of the input, the default.
+    /// One line of an answer, trimmed. Empty for the default, also at the end of the input.
     fn question(&mut self, default: &str) -> io::Result<String> {
         write!(self.screen, "  [{}] ", plain(default))?;
         self.screen.flush()?;

@@ -1,8 +1,8 @@
-//! A session that the tools' server runs itself, for an agent that leads itself.
+//! A self-driven session that the MCP server itself runs.
 //!
 //! # Invariants
-//! - It runs nothing of a config that nobody trusts.
-//! - It ends before the server does, unless that is killed; then `creel resume` goes on with it.
+//! - It runs nothing from a config that the user has not trusted.
+//! - It ends before the server does, unless the server is killed; then `creel resume` continues it.
 
 use std::{
     path::PathBuf,
@@ -34,21 +34,19 @@ use crate::{
     runtime::{RuntimeDirs, SessionHandle, SessionRuntime},
 };
 
-/// All that such a session needs.
 pub(super) struct SelfDrivenSpec {
     root: PathBuf,
     plan: SessionPlan,
     allowed: bool,
 }
 
-/// Such a session.
 pub(super) struct SelfDrivenSession {
     folder: SessionDir,
     thread: JoinHandle<()>,
     begun: SelfDrivenHandle,
 }
 
-/// What is known once it has begun.
+/// How to control the session once it has started.
 struct SelfDrivenHandle {
     tokio: tokio::runtime::Handle,
     way_out: ExitCleanup,
@@ -56,7 +54,7 @@ struct SelfDrivenHandle {
 }
 
 impl SelfDrivenSpec {
-    /// As the config says, if that may run; otherwise without anything of it that runs.
+    /// Uses the config if the user has trusted it; otherwise the defaults, which run nothing.
     pub(super) fn of(config: &ConfigArgs) -> AppResult<Self> {
         let project = Project::load(config)?;
         let plan = project.settings.plan_outside();
@@ -66,12 +64,12 @@ impl SelfDrivenSpec {
         Ok(Self { root: project.root, plan, allowed })
     }
 
-    /// Whether the config may run what it names.
+    /// Whether the config is trusted to run what it names.
     pub(super) const fn is_allowed(&self) -> bool {
         self.allowed
     }
 
-    /// Begins it, and waits until it can be reached.
+    /// Starts the session, and waits until it can be reached.
     pub(super) fn begin(self) -> AppResult<SelfDrivenSession> {
         let Self { root, plan, .. } = self;
         let turn = SessionNameLock::wait();
@@ -106,7 +104,7 @@ impl SelfDrivenSession {
         journal::running(&self.folder).is_some()
     }
 
-    /// The agent is gone: its work is complete, unless it left in the middle of a loop.
+    /// Ends the session after the agent has disconnected: as complete, unless the agent was in the middle of a loop.
     pub(super) fn end(self) {
         let SelfDrivenHandle { tokio, way_out, session } = self.begun;
         let _inside = tokio.enter();
@@ -121,8 +119,8 @@ impl SelfDrivenSession {
         } else {
             SessionCommand::CompleteSession("the agent is gone".into())
         };
-        // Not by its socket: the folder that tells where that is may be gone as well. Refused, the session is ending
-        // already, and is let do so.
+        // Not through the socket: the folder with its path may be gone as well. If the session refuses, it is already
+        // ending, and this only waits.
         if let Err(why) = tokio.block_on(session.command(ActorKind::Mcp, last)) {
             tracing::info!("{why}");
         }
@@ -130,7 +128,7 @@ impl SelfDrivenSession {
     }
 }
 
-/// Runs the session on a thread of its own; `tell` hears when it has begun, or why it has not.
+/// Runs the session on its own thread. Sends to `tell` when it has started, or why it has not.
 fn live(
     folder: &SessionDir,
     make: impl FnOnce(&SessionDir) -> AppResult<SessionRuntime>,

@@ -1,4 +1,4 @@
-//! The held end: the process with the session and the screen.
+//! The child process, which runs the session and the screen.
 
 use std::{
     fs::{File, OpenOptions},
@@ -17,12 +17,12 @@ use rustix::{
 use super::{detach, receive_input};
 use crate::{cli::headless::ExitCleanup, process::sweep, tui::terminal};
 
-/// The exit code of one whose holder was killed, which nobody is there to see.
+/// The exit code if the parent was killed. No process is left to read it.
 const KILLED: i32 = 137;
-/// How long a terminal may take to be given back: its other end may have stopped reading.
+/// How long restoring the terminal can take: a terminal emulator may have stopped reading.
 const GIVING_BACK: Duration = Duration::from_millis(500);
 
-/// What ties this process to its holder. Cheap to clone.
+/// The connection to the parent process. Cheap to clone.
 #[derive(Debug, Clone)]
 pub(in crate::app) struct ParentProcess(Arc<ParentLink>);
 
@@ -32,19 +32,18 @@ struct ParentLink {
     tied: Mutex<ParentExitAction>,
 }
 
-/// What has to end when the holder does.
+/// What to end when the parent exits.
 #[derive(Debug)]
 enum ParentExitAction {
-    /// This process.
     Alone,
-    /// And the session in it.
+    /// This process and its session.
     WithSession(ExitCleanup),
-    /// Nothing any more.
+    /// Nothing: the child has detached.
     Loose,
 }
 
 impl ParentProcess {
-    /// Takes the end that the holder has handed over as standard input, and the terminal in its place.
+    /// Reads the socket that the parent passed as standard input, and replaces it by the terminal.
     pub(in crate::app) fn take() -> io::Result<Self> {
         let socket = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
         dup2_stdin(receive_input(&socket)?)?;
@@ -54,23 +53,23 @@ impl ParentProcess {
         Ok(leash)
     }
 
-    /// From now on there is a session, with processes that must not stay behind.
+    /// From now on, a parent that exits also ends the session with its processes.
     pub(in crate::app) fn guard(&self, way_out: ExitCleanup) {
         *self.tied() = ParentExitAction::WithSession(way_out);
     }
 
-    /// Leaves the terminal with the session, and lets the holder return to the shell.
+    /// Detaches the session from the terminal, and makes the parent return to the shell.
     pub(in crate::app) fn let_go(&self) {
         detach::leave_the_terminal();
         if let Err(error) = fall_silent() {
             tracing::warn!("this session keeps files of its terminal open: {error}");
         }
         *self.tied() = ParentExitAction::Loose;
-        // A holder that was killed a moment ago need not be told.
+        // This fails if the parent was just killed, which does not matter.
         let _ = (&self.0.socket).write_all(b"l");
     }
 
-    /// The holder never says a word: the read is over when the holder is.
+    /// Waits for the end of the parent. The parent never writes, so the read returns only then.
     fn watch(&self) {
         let _ = (&self.0.socket).read(&mut [0]);
         let tied = self.tied();
@@ -86,7 +85,7 @@ impl ParentProcess {
     }
 }
 
-/// Standard streams that lead nowhere, except for what has to be said: that is kept where `--detach` keeps it.
+/// Redirects the standard streams to `/dev/null`, and errors to the log that `--detach` uses.
 fn fall_silent() -> io::Result<()> {
     let nowhere = OpenOptions::new().read(true).write(true).open("/dev/null")?;
     let log: Option<File> = detach::log().ok();
@@ -96,9 +95,9 @@ fn fall_silent() -> io::Result<()> {
     Ok(())
 }
 
-/// The holder was killed, and so is all that it held. Here, and not by a signal from the kernel, which could not clean up.
+/// Ends everything after the parent was killed. Not by a signal from the kernel, since that could not clean up.
 fn give_back_and_exit(way_out: Option<&ExitCleanup>) -> ! {
-    // Whoever has no terminal session is not stopped for touching a terminal from the background.
+    // A process without a controlling terminal is not stopped when it writes to a terminal from the background.
     sweep::remember_session();
     let _ = setsid();
     let taken = terminal::is_taken();
@@ -112,10 +111,10 @@ fn give_back_and_exit(way_out: Option<&ExitCleanup>) -> ! {
     if let Some(way_out) = way_out {
         way_out.clear();
     }
-    // A session that was about to begin may have started something already.
+    // A session that was about to start may already have processes.
     sweep::kill_all_below();
     let given = back.recv_timeout(GIVING_BACK);
-    // By now a shell that cares has the terminal again, and has set it as it likes.
+    // By now the shell may have the terminal again, with its own settings.
     if taken && given.is_ok() && terminal::is_raw() {
         terminal::give_back();
     }

@@ -1,4 +1,4 @@
-//! The holding end: the process that the shell knows, and that only waits.
+//! The parent process, which the shell waits for and which itself only waits.
 
 use std::{
     env, io,
@@ -31,18 +31,16 @@ use crate::{
     tui::terminal,
 };
 
-/// What is added to the number of a signal that ended a process, as shells do.
+/// Shells add this to the number of the signal that ended a process.
 const BY_SIGNAL: i32 = 128;
 
-/// How it came to an end.
 enum ChildProcessEnd {
-    /// The held process has ended.
     Ended(ExitStatus),
-    /// It has left with the session.
+    /// The child has detached with the session.
     Left,
 }
 
-/// Runs this same command in a process of its own and stays until it ends or leaves; gives the exit code. An error means
+/// Runs this same command in a child process until that ends or detaches, and returns the exit code. An error means
 /// that nothing was started.
 pub(in crate::app) fn hold() -> io::Result<u8> {
     let before = tcgetattr(io::stdin())?;
@@ -64,7 +62,8 @@ pub(in crate::app) fn hold() -> io::Result<u8> {
     })
 }
 
-/// The held process has ended everything that it started, unless it was killed: then all of that is below this process.
+/// Cleans up after a child that was killed: the processes that it started now belong to this one. Otherwise the child
+/// has ended them itself.
 async fn clear_up(status: ExitStatus, before: &Termios) {
     let Some(signal) = status.signal() else { return };
     let had_screen = put_right(before);
@@ -80,7 +79,7 @@ async fn clear_up(status: ExitStatus, before: &Termios) {
 }
 
 fn start(theirs: UnixStream) -> io::Result<Child> {
-    // It is on no list of children: it has ended before anything is swept up.
+    // Not in the list of children: it ends before anything is swept.
     Command::new(env::current_exe()?)
         .arg("--held")
         .args(env::args_os().skip(1))
@@ -96,14 +95,13 @@ async fn until_parted(
     loop {
         tokio::select! {
             biased;
-            // It can be asked again and again; if it fails there is no process to wait for.
+            // `wait` can be called again after it was cancelled. If it fails, there is no process to wait for.
             status = held.wait() => return ChildProcessEnd::Ended(status.unwrap_or_else(|_| ExitStatus::from_raw(1 << 8))),
             () = let_go(&mut socket) => return ChildProcessEnd::Left,
             signal = signals.end.next() => pass_on(&held, signal),
-            // Comes before the check of the held process: once that runs again, this process must not follow an old
-            // stop.
+            // Before the check of the child: once that runs again, this process must not follow an old stop.
             _ = signals.resume.recv() => {
-                // A stop signal that came with the stop that has just ended does not count again.
+                // A stop signal that belongs to the stop that has just ended does not count again.
                 signals.stop.forget();
                 pass_on(&held, Signal::CONT);
             }
@@ -113,7 +111,6 @@ async fn until_parted(
     }
 }
 
-/// The signals that concern the held process.
 struct ForwardedSignals {
     end: ShutdownSignals,
     stop: SuspendSignal,
@@ -132,29 +129,29 @@ impl ForwardedSignals {
     }
 }
 
-/// To the shell the two are one job: when the held process has restored the terminal and stopped, this one stops as well.
-/// TSTP from the shell or the terminal is passed on first, and never stops this process alone.
+/// Stops this process when the child has restored the terminal and stopped, since the two are one job to the shell.
+/// TSTP from the shell or the terminal goes to the child first, and never stops this process alone.
 fn follow_into_stop(held: &Child) {
     let Some(pid) = pid_of(held) else { return };
     let stopped = waitid(WaitId::Pid(pid), WaitIdOptions::STOPPED | WaitIdOptions::NOHANG);
     if matches!(stopped, Ok(Some(_))) && ProcessTable::of_system().is_under_a_shell() {
         let _ = kill_process(getpid(), Signal::STOP);
-        // This line runs when the shell has brought this process back.
+        // This line runs when the shell has resumed this process.
         pass_on(held, Signal::CONT);
     }
 }
 
-/// Waits for the word. Without it the held process ends, and is waited for elsewhere.
+/// Waits until the child reports that it has detached. Never returns if the child ends instead.
 async fn let_go(socket: &mut tokio::net::UnixStream) {
     if !matches!(socket.read(&mut [0]).await, Ok(1)) {
         std::future::pending::<()>().await;
     }
 }
 
-/// What comes from the terminal has reached the held process as well, which takes the same signal twice for one.
+/// Forwards a signal. The child also gets signals of the terminal directly, and treats the same signal twice as one.
 fn pass_on(held: &Child, signal: Signal) {
     if let Some(pid) = pid_of(held) {
-        // It may have ended just now.
+        // The child may have just ended.
         let _ = kill_process(pid, signal);
     }
 }
@@ -168,8 +165,8 @@ fn exit_code(status: ExitStatus) -> u8 {
     code.and_then(|code| u8::try_from(code).ok()).unwrap_or(1)
 }
 
-/// A process that was killed leaves the terminal as it had it; only while its screen was open do the settings differ.
-/// Returns whether they did.
+/// Restores the terminal after the child was killed. Its settings differ only if the screen was open; returns whether
+/// they did.
 fn put_right(before: &Termios) -> bool {
     let changed = tcgetattr(io::stdin()).is_ok_and(|now| format!("{now:?}") != format!("{before:?}"));
     if changed {

@@ -1,8 +1,8 @@
-//! The session in which a worker has a task done: a creel of its own, held as if it had a screen.
+//! The session in which a worker has a task done: a creel process of its own, the child of a process pair.
 //!
 //! # Invariants
 //! - The session does not outlive its worker, however the worker ends.
-//! - What was begun here before is gone on with, and what was ended here before is not done again.
+//! - A session that started here before is resumed, and one that ended here before is not run again.
 
 use std::{
     fs::{self, File, OpenOptions},
@@ -35,34 +35,33 @@ use crate::{
     runtime::now,
 };
 
-/// The exit code of a session that waits for somebody who is not there.
+/// The exit code of a session that waits for the user while unattended.
 const NOBODY_THERE: i32 = 4;
-/// The exit code of one that could not begin: its config is wrong, or not trusted any more.
+/// The exit code of a session that could not start: its config is wrong, or no longer trusted.
 const USAGE: i32 = 2;
 
-/// What is known here of a task that was handed out.
+/// The session that this machine already has for a task.
 pub(super) enum PriorSession {
-    /// Nothing.
+    /// None. Carries the folder for a new one.
     Nothing(SessionDir),
-    /// A session that is not over.
+    /// A session that has not ended.
     Begun(SessionDir),
-    /// A session whose end nobody was told.
+    /// A session whose end was never reported.
     Ended(SessionDir, TaskOutcome),
-    /// A session that somebody runs.
+    /// A session that another process runs.
     Running,
 }
 
-/// How a session is to be run.
 pub(super) struct ChildSessionSpec<'a> {
     pub(super) args: &'a WorkerArgs,
     pub(super) prompt: &'a str,
-    /// Of the task.
+    /// The task's mark.
     pub(super) mark: String,
     pub(super) kind: Option<&'a str>,
     pub(super) agent: &'a str,
 }
 
-/// A session that runs.
+/// A running session.
 pub(super) struct ChildSession {
     pub(super) folder: SessionDir,
     child: Child,
@@ -71,25 +70,23 @@ pub(super) struct ChildSession {
     _leash: UnixStream,
 }
 
-/// How a session ended.
 pub(super) enum ChildSessionEnd {
-    /// With something to tell.
+    /// It has a result.
     Upshot(TaskOutcome, Option<SessionOutcome>),
-    /// Before it began.
+    /// It ended before it started.
     NeverBegan,
-    /// It was killed.
     Died,
 }
 
 impl PriorSession {
-    /// Looks for the session of a task: under its name, or under that with a number, if others have the name.
+    /// Looks for the session of a task: under its name, or with a number added if other sessions have the name.
     pub(super) fn of(sessions: &SessionsDir, task: &QueuedTask) -> Self {
         let name = task.order.session(task.run);
         let mut folders = numbered(sessions, &name);
         folders.find_map(|folder| Self::at(folder, task)).expect("numbers do not end before sessions do")
     }
 
-    /// What a folder has of a task. Nothing, if it is another task's.
+    /// The state of a folder. `None` if it belongs to another task.
     fn at(folder: SessionDir, task: &QueuedTask) -> Option<Self> {
         if !folder.exists() {
             return Some(Self::Nothing(folder));
@@ -106,7 +103,7 @@ impl PriorSession {
         }
     }
 
-    /// The session that there is or will be.
+    /// The folder of the existing or future session. `None` if another process runs it.
     pub(super) fn folder(&self) -> Option<&SessionDir> {
         match self {
             Self::Nothing(folder) | Self::Begun(folder) | Self::Ended(folder, _) => Some(folder),
@@ -116,11 +113,10 @@ impl PriorSession {
 }
 
 impl ChildSession {
-    /// Begins a session.
     pub(super) fn begin(folder: SessionDir, job: &ChildSessionSpec<'_>) -> io::Result<Self> {
         let mut command = held("run")?;
         command.args(["--session", &folder.name, "--prompt-file", "/dev/stdin", "--agent", job.agent]);
-        // In one word: it can begin with a `-`.
+        // As one argument, since it can begin with a `-`.
         command.arg(format!("--order={}", job.mark));
         if let Some(kind) = job.kind {
             command.args(["--task-type", kind]);
@@ -128,7 +124,6 @@ impl ChildSession {
         Self::start(folder, command, job, readable(job.prompt)?)
     }
 
-    /// Goes on with one.
     pub(super) fn resume(folder: SessionDir, job: &ChildSessionSpec<'_>) -> io::Result<Self> {
         let mut command = held("resume")?;
         command.arg(&folder.name);
@@ -152,24 +147,23 @@ impl ChildSession {
         }
         let (ours, theirs) = UnixStream::pair()?;
         process_pair::send_input(&ours, input)?;
-        // In a group of its own: what the terminal sends is for the worker, which passes it on.
+        // In its own process group: signals of the terminal go to the worker, which forwards them.
         command.stdin(Stdio::from(OwnedFd::from(theirs))).env_remove("CREEL_SESSION").env_remove("CREEL_PROJECT");
         let (child, entry) = children::start("", || command.process_group(0).spawn())?;
         Ok(Self { folder, child, _entry: entry, _leash: ours })
     }
 
-    /// Waits for its end.
     pub(super) async fn ended(&mut self) -> ChildSessionEnd {
         let status = self.child.wait().await.unwrap_or_else(|_| ExitStatus::from_raw(1 << 8));
         if status.signal().is_some() {
-            // It had no time to end what it started, and this worker is the parent of that now.
+            // It could not end its own processes, which are children of this worker now.
             sweep::end_orphans(GRACE).await;
         }
         if status.code() == Some(USAGE) {
             return ChildSessionEnd::NeverBegan;
         }
         let Some(state) = self.state() else {
-            // Whoever killed it so early has nothing against this machine.
+            // A session that a signal ended this early says nothing about this machine.
             return if status.signal().is_some() { ChildSessionEnd::Died } else { ChildSessionEnd::NeverBegan };
         };
         match state.outcome() {
@@ -182,11 +176,11 @@ impl ChildSession {
         journal::fold(&self.folder.journal()).ok()
     }
 
-    /// Asks it to end: the first time in order, the second time at once.
+    /// Asks the session to end: the first time in order, the second time at once.
     pub(super) fn stop(&self) {
         let pid = self.child.id().and_then(|pid| i32::try_from(pid).ok()).and_then(Pid::from_raw);
         if let Some(pid) = pid {
-            // It may have ended just now.
+            // It may have just ended.
             let _ = kill_process(pid, Signal::TERM);
         }
     }
@@ -198,7 +192,8 @@ fn held(subcommand: &str) -> io::Result<Command> {
     Ok(command)
 }
 
-/// A text to be read by another process, and by nobody else: neither a list of processes nor a folder shows it.
+/// A file with that text that only the reader of the returned handle sees: it is in no list of processes and in no
+/// folder.
 fn readable(text: &str) -> io::Result<File> {
     let path: PathBuf = std::env::temp_dir().join(format!("creel-{}-{}", std::process::id(), now().0));
     let mut file = OpenOptions::new().write(true).create_new(true).mode(PRIVATE_FILE).open(&path)?;

@@ -1,4 +1,4 @@
-//! Who can work on which tasks where a worker is: what its config allows.
+//! Which tasks the config allows this worker to run, and with which agent.
 //!
 //! Does not decide which tasks the worker takes: see [`crate::engine::queue::worker_rules`].
 
@@ -14,21 +14,19 @@ use crate::{
     queue::ready_tasks::DispatchGroup,
 };
 
-/// Which tasks a worker takes.
 pub(super) struct Eligibility<'a> {
     settings: &'a Settings,
     duty: WorkerFilter<'a>,
-    /// Who works on which row, as far as it was asked.
+    /// The agent for each group, as far as known. `None`: not for this worker.
     known: BTreeMap<DispatchGroup, Option<String>>,
 }
 
 impl<'a> Eligibility<'a> {
-    /// What a worker was asked to take.
     pub(super) fn new(settings: &'a Settings, duty: WorkerFilter<'a>) -> Self {
         Self { settings, duty, known: BTreeMap::new() }
     }
 
-    /// What would run, for the types that were named or that there are. There must be something.
+    /// The plans for the requested or configured task types. Fails if there are none.
     pub(super) fn plans(&self) -> AppResult<Vec<SessionPlan>> {
         if !self.duty.types.is_empty() {
             return self
@@ -47,12 +45,12 @@ impl<'a> Eligibility<'a> {
         }
     }
 
-    /// A type as the config knows it. Where the config has no types at all, they are mere words.
+    /// The type, if the config defines types. Otherwise types are only labels.
     pub(super) fn described<'b>(&self, kind: &'b str) -> Option<&'b str> {
         (!self.settings.task_types.is_empty()).then_some(kind)
     }
 
-    /// Who works on the tasks of a row; nobody, if they are not for this worker.
+    /// The agent for the tasks of a group. `None` if they are not for this worker.
     pub(super) fn agent_for(&mut self, row: &DispatchGroup) -> Option<String> {
         if let Some(known) = self.known.get(row) {
             return known.clone();
@@ -71,7 +69,8 @@ impl<'a> Eligibility<'a> {
         self.duty.agent_for(row.kind.as_deref(), &row.agents, &AvailableAgents { usual: usual.as_deref(), can })
     }
 
-    /// The plan for a type: with the agent that was named, or the config's, or another that the type allows.
+    /// The plan for a type: with the requested agent, otherwise the config's, otherwise another one that the type
+    /// allows.
     fn plan_of(&self, kind: Option<&str>) -> std::result::Result<SessionPlan, crate::config::PlanError> {
         let with = |agent| self.settings.plan(PlanRequest { agent, task_type: kind, ..PlanRequest::default() });
         let usual = with(self.duty.agent);

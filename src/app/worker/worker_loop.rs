@@ -1,4 +1,4 @@
-//! What a worker does from its first task to its last.
+//! The loop of a worker, from its first task to its last.
 
 mod task_end;
 
@@ -39,24 +39,21 @@ use crate::{
     runtime::now,
 };
 
-/// How often a worker with nothing to do looks whether it missed something.
+/// How often an idle worker checks whether it missed a task.
 const LOOK: Duration = Duration::from_secs(2);
-/// How long to wait for a server that is in trouble.
+/// How long to wait before asking a failing server again.
 const AGAIN: Duration = Duration::from_secs(1);
-/// How much of a goal or a reason fits into a line.
+/// The longest goal or reason in a line, in characters.
 const LINE: usize = 100;
-/// The exit code of a worker that was told to leave.
+/// The exit code of a worker that a signal ended.
 const INTERRUPTED: u8 = 130;
 
-/// Who a worker is.
 pub(super) struct WorkerIdentity {
-    /// Its name, among all that ever were.
+    /// Unique among all workers.
     pub(super) worker: String,
-    /// Its machine.
     pub(super) host: String,
 }
 
-/// A worker at work.
 pub(super) struct WorkerLoop<'a> {
     args: &'a WorkerArgs,
     sessions: SessionsDir,
@@ -68,15 +65,14 @@ pub(super) struct WorkerLoop<'a> {
     news: Subscriber,
     queue: WatchedQueue,
     signals: ShutdownSignals,
-    /// When it was last looked whether something was missed.
+    /// When the worker last checked for missed tasks.
     looked: Instant,
     /// The sessions that failed in a row.
     failures: FailureStreak,
-    /// What the server was in trouble with last: the same is told once.
+    /// The last error of the server. The same error is reported once.
     trouble: Option<NatsError>,
 }
 
-/// What a worker does next.
 enum NextWorkerAction {
     Take(Box<LeasedTask>),
     Wait,
@@ -116,7 +112,7 @@ impl<'a> WorkerLoop<'a> {
         })
     }
 
-    /// Until there is nothing more to do, or somebody says so.
+    /// Works until there are no more tasks, or a signal arrives.
     pub(super) async fn work(mut self) -> AppResult {
         loop {
             let did = match self.next().await {
@@ -142,7 +138,7 @@ impl<'a> WorkerLoop<'a> {
         }
     }
 
-    /// Looks at everything anew, as soon as the server lets us.
+    /// Opens the queue again, as soon as the server allows it.
     async fn recover(&mut self) -> Option<u8> {
         loop {
             tokio::select! {
@@ -170,7 +166,7 @@ impl<'a> WorkerLoop<'a> {
             readied = self.queue.ready_all() => readied?,
         }
         let Self { queue, callings, signals, .. } = self;
-        // What was handed out just then is handed out again when its lease is over.
+        // If this is cancelled, a task that was just received is handed out again when its lease expires.
         let taken = tokio::select! {
             biased;
             _ = signals.next() => return Ok(NextWorkerAction::Leave(INTERRUPTED)),
@@ -200,29 +196,29 @@ impl<'a> WorkerLoop<'a> {
         Ok(NextWorkerAction::Wait)
     }
 
-    /// Whether there is a task for this worker now, or may be when others have done theirs.
+    /// Whether there is a task for this worker now, or can be when other workers are done.
     fn has_more(&mut self) -> bool {
         let Self { queue, callings, .. } = self;
         queue.tasks().any(|task| queue.is_ahead(task) && callings.agent_for(&DispatchGroup::of(&task.order)).is_some())
     }
 
-    /// Has a task done. Gives an exit code if the worker is to leave.
+    /// Has a task done. Returns an exit code if the worker is to exit.
     async fn take(&mut self, lot: LeasedTask) -> std::result::Result<Option<u8>, WorkerError> {
         let (board, key) = (self.queue.queue.board.clone(), QueueTaskKey::of(&lot.order));
         let ready = || QueuedTask { standing: QueuedTaskState::Ready, ..QueuedTask::new(lot.order.clone(), now()) };
-        // Another program may have put it into the line, past the board.
+        // Another program may have put the task into the stream without the bucket.
         let TaskRevision { task, revision } =
             board.get(&key).await?.unwrap_or_else(|| TaskRevision { task: ready(), revision: 0 });
         let agent = self.callings.agent_for(&DispatchGroup::of(&task.order));
         let Some(agent) = agent.filter(|_| self.queue.queue.line.subject(&task.order) == lot.subject()) else {
-            // Another task's name was put into the line. The task itself stands elsewhere, or will.
+            // The message has the name of another task, whose own message is elsewhere or will be.
             lot.done().await?;
             return Ok(None);
         };
         let prompt = task.order.prompt(&self.before(&task).await?);
         let before = PriorSession::of(&self.sessions, &task);
         let Some(folder) = before.folder() else {
-            // Its worker is dead, or cut off, and the session is about to end.
+            // Its worker is dead or disconnected, and the session is about to end.
             lot.back(AGAIN).await?;
             return Ok(None);
         };
@@ -243,7 +239,8 @@ impl<'a> WorkerLoop<'a> {
             }
         };
         let Some(revision) = board.write(&task, revision).await? else {
-            // Whoever was faster may have taken it. Then it stays in the line until that one is silent for too long.
+            // Another worker may have taken the task. Then it stays in the stream until that worker is silent for too
+            // long.
             if board.get(&key).await?.is_none_or(|seen| !matches!(seen.task.standing, QueuedTaskState::Active { .. })) {
                 lot.back(Duration::ZERO).await?;
             }
@@ -257,7 +254,7 @@ impl<'a> WorkerLoop<'a> {
         self.part(&task, &lot, parting).await
     }
 
-    /// What the task waited for, as it is now: what is known here may be a moment old, and lack what came of it.
+    /// The dependencies of the task, read again: the known state may be old, and lack their results.
     async fn before(&self, task: &QueuedTask) -> std::result::Result<Vec<QueuedTask>, NatsError> {
         let mut before = Vec::new();
         for on in &task.order.dependencies {
@@ -267,7 +264,7 @@ impl<'a> WorkerLoop<'a> {
         Ok(before)
     }
 
-    /// Runs the session of a task, and stays with it.
+    /// Runs the session of a task to its end.
     async fn have_done(&mut self, before: PriorSession, job: &ChildSessionSpec<'_>, lot: &LeasedTask) -> WorkerTaskEnd {
         let started = match before {
             PriorSession::Ended(_, upshot) => return WorkerTaskEnd::Ended(ChildSessionEnd::Upshot(upshot, None)),
@@ -284,8 +281,8 @@ impl<'a> WorkerLoop<'a> {
         }
     }
 
-    /// Stays with a session, and tells the server again and again that somebody does. Whatever the server does or does not
-    /// do, the end of the session and signals are heard at once.
+    /// Waits for a session and keeps renewing the lease. Reacts at once to the end of the session and to signals,
+    /// whatever the server does.
     async fn stay(&mut self, mut hired: ChildSession, lot: &LeasedTask) -> WorkerTaskEnd {
         let board = self.queue.queue.board.clone();
         let mut kept = std::pin::pin!(kept(lot, &board, &self.me.worker));
@@ -317,7 +314,7 @@ impl<'a> WorkerLoop<'a> {
         }
     }
 
-    /// Tells what became of a task.
+    /// Reports the result of a task.
     fn tell(&mut self, seen: TaskRevision) -> AppResult<()> {
         if self.args.json {
             let line = serde_json::to_string(&seen.task).map_err(|error| AppError::failed(error.to_string()))?;
@@ -330,16 +327,16 @@ impl<'a> WorkerLoop<'a> {
     }
 }
 
-/// Tells the server again and again that somebody works on a task. Ends when the task is in other hands.
+/// Keeps renewing the lease of a task. Returns when another worker has the task.
 async fn kept(lot: &LeasedTask, board: &TaskBucket, worker: &str) {
     let often = lot.lease / 3;
     let mut beat = tokio::time::interval(often);
     beat.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         beat.tick().await;
-        // A server that is away may be back before the lease is over.
+        // An unreachable server may be back before the lease expires.
         let _ = lot.keep().await;
-        // A task that nobody knows is in no other hands: the server lost it, and what is begun may be of use.
+        // If the server has lost the task, no other worker has it, and the result may still be useful.
         if let Ok(Ok(Some(seen))) = tokio::time::timeout(often, board.get(&QueueTaskKey::of(&lot.order))).await
             && !seen.task.is_in_hands_of(worker)
         {
@@ -348,7 +345,6 @@ async fn kept(lot: &LeasedTask, board: &TaskBucket, worker: &str) {
     }
 }
 
-/// The queue, from now on.
 async fn watch(client: &Client, nats: &NatsConfig, args: &WorkerArgs) -> std::result::Result<WatchedQueue, NatsError> {
     let jetstream = jetstream::new(client.clone());
     let queue = TaskQueue::open(&jetstream, nats, args.lease.into()).await?;
@@ -357,7 +353,6 @@ async fn watch(client: &Client, nats: &NatsConfig, args: &WorkerArgs) -> std::re
     Ok(watched)
 }
 
-/// What the connection tells about itself.
 fn hear(told: Option<NatsConnectionEvent>) -> std::result::Result<(), NatsError> {
     match told {
         Some(NatsConnectionEvent::Connected) => Ok(()),
@@ -383,7 +378,7 @@ fn line(task: &QueuedTask) -> String {
     }
 }
 
-/// What went wrong: something that passes, or something that does not.
+/// An error that can pass, or one that ends the worker.
 enum WorkerError {
     Trouble(NatsError),
     Failure(AppError),

@@ -1,7 +1,7 @@
-//! How a worker parts with a task: what it says came of it, or to whom it leaves it.
+//! The end of the work on a task: reports the result, or returns the task to the queue.
 //!
 //! # Invariants
-//! - What is in other hands stays in the line, for whoever has it may die.
+//! - A task that another worker has stays in the stream, since that worker can die.
 
 use std::time::Duration;
 
@@ -15,23 +15,20 @@ use crate::{
     runtime::now,
 };
 
-/// How long a worker that leaves waits for the server.
+/// How long a worker that exits waits for the server.
 const PARTING: Duration = Duration::from_secs(2);
-/// How long the server may take to write down what came of a task.
+/// How long to wait for the server to store the result of a task.
 const ANSWER: Duration = Duration::from_secs(10);
 
-/// How the work on a task ended.
 pub(super) enum WorkerTaskEnd {
-    /// With its session.
     Ended(ChildSessionEnd),
-    /// The task is in other hands.
+    /// Another worker has the task.
     TakenAway,
-    /// The worker was told to leave. If the session was over by itself, that counts.
+    /// A signal ended the worker. Carries the result if the session ended by itself.
     Leaves(Option<TaskOutcome>),
 }
 
 impl WorkerLoop<'_> {
-    /// Says what came of a task.
     pub(super) async fn part(
         &mut self,
         task: &QueuedTask,
@@ -62,7 +59,7 @@ impl WorkerLoop<'_> {
             WorkerTaskEnd::Ended(ChildSessionEnd::Died) => {
                 say(&format!("creel: the session of task {id} died; somebody will go on with it"));
                 let seen = self.queue.queue.board.get(&QueueTaskKey::of(&task.order)).await?;
-                // What is in other hands is not ours to give.
+                // A worker must not return a task that another one has.
                 if self.is_ours(seen.as_ref()) {
                     lot.back(AGAIN).await?;
                 }
@@ -80,7 +77,7 @@ impl WorkerLoop<'_> {
         }
     }
 
-    /// Writes down what came of a task, however long the server is away.
+    /// Stores the result of a task, and tries until the server is back.
     async fn settle(
         &mut self,
         task: &QueuedTask,
@@ -91,7 +88,7 @@ impl WorkerLoop<'_> {
         let mut said = false;
         loop {
             let ended = |task: &QueuedTask| task.ended(&self.me.worker, upshot.clone(), now());
-            // A client that is not connected may hold what it is asked to send.
+            // A client that is not connected may only buffer the request, so the wait needs a limit.
             let changed = tokio::time::timeout(ANSWER, self.queue.queue.board.change(&key, ended)).await;
             let silent = |_| Err(NatsError("the server does not answer".to_owned()));
             let NatsError(why) = match changed.unwrap_or_else(silent) {
@@ -109,7 +106,7 @@ impl WorkerLoop<'_> {
                 say(&format!("creel: NATS: {why}; what came of task {} is told when the server is back", key.id()));
             }
             let _ = tokio::time::timeout(AGAIN, lot.keep()).await;
-            // A server without what it had before has no board either, until somebody makes one.
+            // A server that lost its data has no bucket either, until a client creates one.
             let watched = async {
                 tokio::time::sleep(AGAIN).await;
                 Box::pin(watch(&self.client, &self.nats, self.args)).await
@@ -123,13 +120,13 @@ impl WorkerLoop<'_> {
                 }
             }
         }
-        // If this is lost, the task is handed out once more, and whoever gets it sees that there is nothing to do.
+        // If this is lost, the task is handed out again, and that worker sees that it is done.
         let _ = lot.done().await;
         Ok(None)
     }
 
-    /// The task is not in our hands any more. Whoever has it needs it to stay in the line: it would not be handed out
-    /// again if that worker died.
+    /// This worker does not have the task any more. The message stays in the stream for the worker that has it:
+    /// otherwise the task would not be handed out again if that worker died.
     async fn let_go(&mut self, task: &QueuedTask, lot: &LeasedTask) -> std::result::Result<(), WorkerError> {
         let seen = self.queue.queue.board.get(&QueueTaskKey::of(&task.order)).await?;
         let (id, session) = (&task.order.id, task.standing.by().map_or("", |by| by.session.as_str()));
@@ -139,7 +136,7 @@ impl WorkerLoop<'_> {
         };
         let is_settled = seen.task.is_settled();
         if seen.task.standing.by().is_none_or(|by| by.worker == self.me.worker) {
-            // A person decided, or what this worker said arrived and the answer did not.
+            // The user decided, or the server stored this worker's report although the answer was lost.
             self.tell(seen)?;
         } else {
             say(&format!("creel: task {id} is in other hands now; what was done here does not count"));
@@ -154,7 +151,7 @@ impl WorkerLoop<'_> {
         seen.is_some_and(|seen| seen.task.is_in_hands_of(&self.me.worker))
     }
 
-    /// Lets somebody else have the task.
+    /// Returns the task to the queue for another worker.
     async fn give_back(&mut self, task: &QueuedTask, lot: &LeasedTask) {
         let (board, key) = (self.queue.queue.board.clone(), QueueTaskKey::of(&task.order));
         let giving = async {
@@ -164,7 +161,7 @@ impl WorkerLoop<'_> {
                 let _ = self.client.flush().await;
             }
         };
-        // If the server is away, the task is handed out again when the lease is over.
+        // If the server is unreachable, the task is handed out again when its lease expires.
         let _ = tokio::time::timeout(PARTING, giving).await;
     }
 }
