@@ -203,7 +203,8 @@ fn prompt(project: &Project, args: &RunArgs) -> AppResult<String> {
     })
 }
 
-/// A new name, or the requested one if it is free. If the config names the sessions, each gets the next number.
+/// A new name, or the requested one if it is free. A name in the config is for all sessions of the project: later ones
+/// get a number.
 fn choose_folder(
     sessions: &SessionsDir,
     project: &Project,

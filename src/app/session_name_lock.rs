@@ -1,6 +1,6 @@
 //! A lock for choosing the name of a new session, so that two processes do not choose the same one.
 //!
-//! Only for generated names. A process that does not get this lock is still refused by the journal's lock.
+//! Only for generated names. Without this lock, the journal's lock still refuses a second session of the same name.
 
 use std::{
     fs::{DirBuilder, File, OpenOptions, TryLockError},
