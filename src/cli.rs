@@ -1,4 +1,4 @@
-//! The command line: what can be asked for, and nothing of how it is done.
+//! The arguments of all commands. Does not run them.
 
 pub mod control;
 pub mod headless;

@@ -1,11 +1,11 @@
-//! The tools that an agent has: an MCP server on standard input and output.
+//! The MCP server with the agent's tools, on standard input and output.
 //!
-//! Owns the way in. What a tool does goes to the session over its control socket, as from anybody else; the server keeps
-//! nothing, so any number of them can serve one session.
+//! Owns the protocol. A tool reaches the session over its control socket, like any other client. The server has no
+//! state, so any number of servers can serve one session.
 //!
 //! # Invariants
-//! - Whatever a client sends, the server stays: what is wrong is answered, and what is no message is passed over.
-//! - No call holds another one: each has a connection while it lasts, and waits for its answer beside the others.
+//! - No client message ends the server: wrong requests get an error, and lines that are not messages are skipped.
+//! - No call blocks another one: each has its own connection and waits for its own answer.
 
 mod connection_pool;
 mod hooks;
@@ -30,8 +30,8 @@ pub use crate::mcp::connection_pool::{SessionConnectionPool, SessionFinder};
 use crate::process::signals::ShutdownSignals;
 use tool::McpTool;
 
-/// How long a message may be. What is longer is passed over unread, so this is far beyond what a call may have: a client
-/// that sends too much shall be told.
+/// The longest message, in bytes. Longer ones are skipped unread, so this is far above the limit of a call: a client
+/// that sends too much should get an error.
 const LONGEST_MESSAGE: usize = 64 << 20;
 
 const INSTRUCTIONS: &str = "\
@@ -41,23 +41,21 @@ Call task_start when you begin with a task, task_complete when it is done, task_
 that you find. To work on a task in iterations of your own until it is done, call hook_register and iteration_start, and after each \
 iteration iteration_validate. Errors say what to do next.";
 
-/// The server.
 struct McpToolServer {
     tools: Vec<McpTool>,
     reach: Arc<SessionConnectionPool>,
     instructions: String,
 }
 
-/// How a server ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum McpServerEnd {
     /// The client closed its side.
     Closed,
-    /// A signal came.
     Interrupted,
 }
 
-/// Serves the session that is found, until the client closes its side. The agent is told `more` about it, if there is more.
+/// Serves the session that `find` returns, until the client closes its side. `more` is added to the instructions for
+/// the agent.
 pub fn serve(find: Box<SessionFinder>, more: Option<&str>) -> io::Result<McpServerEnd> {
     let tools = all_tools();
     let instructions = [Some(INSTRUCTIONS), more].into_iter().flatten().collect::<Vec<_>>().join(" ");
@@ -70,7 +68,7 @@ pub fn serve(find: Box<SessionFinder>, more: Option<&str>) -> io::Result<McpServ
             _ = signals.next() => Ok(McpServerEnd::Interrupted),
         }
     });
-    // A call that still waits for its session must not keep the program.
+    // A call that still waits for its session must not delay the exit.
     tokio.shutdown_background();
     ended
 }
@@ -85,7 +83,7 @@ impl McpToolServer {
         let transport = AsyncRwTransport::new_server(input, output).with_max_line_length(LONGEST_MESSAGE);
         let running = match self.serve(transport).await {
             Ok(running) => running,
-            // It has thought better of it.
+            // The client disconnected before the handshake.
             Err(ServerInitializeError::ConnectionClosed(_)) => return Ok(()),
             Err(error) => return Err(io::Error::other(error)),
         };

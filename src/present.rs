@@ -1,6 +1,6 @@
-//! The one wording of what happens in a session, for lines, screens and reports.
+//! The wording of everything that happens in a session, for lines, screens and reports.
 //!
-//! Owns texts, tables and styles. Decides nothing, and reads nothing but the values that it is given.
+//! Owns texts, tables and styles. Decides nothing, and uses only the values that it is given.
 
 pub mod hook_stats;
 pub mod permission_requests;

@@ -1,4 +1,4 @@
-//! The command line of a session that runs: what can be asked of it from another terminal.
+//! The arguments of the commands for a running session.
 
 use clap::{Args, Subcommand};
 

@@ -1,4 +1,4 @@
-//! A session without a screen: lines for people, records for programs, and what Ctrl-C does.
+//! A session without a screen: prints lines or records, and handles Ctrl-C.
 
 use std::{
     io::{self, Write as _},
@@ -20,22 +20,20 @@ use crate::{
     socket::address::SocketLocation,
 };
 
-/// How much output of hooks may wait to be printed before some of it is passed over.
+/// How many chunks of hook output can wait to be printed. Further ones are dropped.
 const LIVE_BACKLOG: usize = 256;
-/// How long a signal may be heard again without being meant again: where a whole process group is told, each of its
-/// processes may pass it on to the others.
+/// How long the same signal can arrive again without counting again: processes of a group may forward it to each other.
 const ECHO: Duration = Duration::from_millis(500);
 
-/// What is printed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PrintFormat {
-    /// Lines that a person reads.
+    /// Lines for people.
     Lines,
-    /// The records.
+    /// The records of the journal, for programs.
     Json,
 }
 
-/// Prints a session as it happens. Ends when the session does.
+/// Prints a session as it happens. Ends with the session.
 ///
 /// It reads the journal only as fast as its output is read, so a reader that stops for an hour costs no memory.
 pub struct SessionPrinter {
@@ -45,20 +43,20 @@ pub struct SessionPrinter {
 }
 
 impl SessionPrinter {
-    /// A printer, and where the output of hooks goes.
+    /// A printer, and the channel for hook output.
     pub fn new(format: PrintFormat) -> (Self, mpsc::Sender<HookOutputChunk>) {
         let (live_in, live) = mpsc::channel(LIVE_BACKLOG);
         let narrator = RecordFormatter::new(ColourMode::for_stream(&io::stdout()), HookOutputMode::Shown);
         (Self { live, format, narrator }, live_in)
     }
 
-    /// Knows what happened before, so that what was used is told in full.
+    /// Processes an earlier event without printing it, so that usage totals are complete.
     pub fn catch_up(&mut self, event: &Event) {
         self.narrator.follow(event);
     }
 
-    /// Prints until the session is over, in a thread of its own: whoever reads may stop reading for a while, and that
-    /// must hold neither hooks nor signals.
+    /// Prints until the session has ended, in a thread of its own: a reader that stops reading must block neither hooks
+    /// nor signals.
     pub fn start(self, records: RecordTail, news: watch::Receiver<u64>) -> io::Result<std::thread::JoinHandle<()>> {
         let tokio = tokio::runtime::Builder::new_current_thread().build()?;
         Ok(std::thread::spawn(move || {
@@ -102,30 +100,29 @@ impl SessionPrinter {
     }
 }
 
-/// Writes to standard output at once.
+/// Writes to standard output and flushes it.
 pub fn put(text: &str) -> io::Result<()> {
     let mut out = io::stdout().lock();
     out.write_all(without_c1(text).as_bytes())?;
     out.flush()
 }
 
-/// What is left to do where there is no time for an orderly end.
+/// What to clean up when there is no time for an orderly end.
 #[derive(Debug, Clone)]
 pub struct ExitCleanup {
-    /// The processes of the session.
     pub children: SessionProcesses,
-    /// Where it can be reached.
+    /// The control socket.
     pub address: Option<SocketLocation>,
 }
 
 impl ExitCleanup {
-    /// Cleans up, and ends the program.
+    /// Cleans up, and exits.
     pub fn take(&self) -> ! {
         self.clear();
         std::process::exit(130);
     }
 
-    /// Leaves nothing behind.
+    /// Kills the session's processes and removes its socket.
     pub fn clear(&self) {
         self.children.kill_now();
         if let Some(address) = &self.address {
@@ -134,12 +131,12 @@ impl ExitCleanup {
     }
 }
 
-/// Listens for Ctrl-C and its like: the first ends the session in order, the second leaves at once.
+/// Handles Ctrl-C and similar signals: the first stops the session in order, the second exits at once.
 pub fn obey_signals(handle: SessionHandle, way_out: ExitCleanup) -> io::Result<()> {
     let mut signals = ShutdownSignals::listen()?;
     tokio::spawn(async move {
         signals.next().await;
-        // It may be stopping already, or be over: then there is nothing to ask for.
+        // This fails if the session is already stopping or has ended, which does not matter.
         let _ = handle.command(ActorKind::Cli, SessionCommand::Stop(StopTiming::Now)).await;
         signals.next().await;
         way_out.take();
@@ -147,7 +144,7 @@ pub fn obey_signals(handle: SessionHandle, way_out: ExitCleanup) -> io::Result<(
     Ok(())
 }
 
-/// Leaves at once at the next signal: the session was told to stop before, perhaps by one that has an echo.
+/// Exits at the next signal. Ignores signals for a moment, since they can repeat the one that stopped the session.
 pub fn leave_at_a_signal(way_out: ExitCleanup) -> io::Result<()> {
     let mut signals = ShutdownSignals::listen()?;
     let silence = Instant::now() + ECHO;

@@ -1,4 +1,4 @@
-//! Records as lines that a person reads: for sessions without a screen, and for `creel show`.
+//! Formats records as lines for people: for sessions without a screen, and for `creel show`.
 
 use std::collections::HashMap;
 
@@ -30,53 +30,48 @@ use crate::{
     runtime::HookOutputChunk,
 };
 
-/// How much of a prompt or a reason fits into a line.
+/// The longest prompt or reason in a line, in characters.
 const LINE: usize = 100;
 
-/// How much of a run's output is shown as it comes.
+/// How many bytes of a run's live output are shown.
 const SHOWN: usize = 64 << 10;
 
-/// Whether the output of hooks is part of the story.
+/// Whether the formatter prints the output of hooks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HookOutputMode {
-    /// It was shown as it came.
+    /// No: it was already printed live.
     Shown,
-    /// It has to be told.
     Told,
 }
 
-/// Tells a session, record by record.
+/// Formats a session, record by record.
 #[derive(Debug)]
 pub struct RecordFormatter {
     paint: ColourMode,
     output: HookOutputMode,
-    /// Whether the agent is in the middle of a line.
+    /// Whether the agent's text ended in the middle of a line.
     speaking: bool,
-    /// The output of running hooks.
     heard: HashMap<RunId, HookLineBuffer>,
     /// The project's folder.
     project: String,
-    /// What this iteration used.
     iteration: UsageTotals,
-    /// What the session used.
     total: UsageTotals,
-    /// What the agent asked leave for.
+    /// The agent's permission requests.
     requests: TurnPermissions,
-    /// What the agent meant to do when that was told in full.
+    /// The entries of the plan when it was last printed in full.
     plan: Vec<String>,
 }
 
-/// What was heard of a run.
+/// The live output of a run.
 #[derive(Debug, Default)]
 struct HookLineBuffer {
     /// The line that has no end yet.
     partial: Vec<u8>,
-    /// How much was shown.
+    /// How many bytes were shown.
     shown: usize,
 }
 
 impl RecordFormatter {
-    /// A narrator who has told nothing yet.
     pub fn new(paint: ColourMode, output: HookOutputMode) -> Self {
         Self {
             paint,
@@ -91,7 +86,7 @@ impl RecordFormatter {
         }
     }
 
-    /// The lines for a record; empty for what only programs want to know.
+    /// The lines for a record. Empty for records that only programs need.
     pub fn tell(&mut self, record: &Record) -> String {
         if let Event::Turn(TurnEvent::AgentSaid { text, .. }) = &record.event {
             return self.speak(text);
@@ -106,7 +101,7 @@ impl RecordFormatter {
         format!("{heard}{newline}{line}\n")
     }
 
-    /// Takes in an event without telling it: what was told before, or by somebody else.
+    /// Processes an event without formatting it.
     pub fn follow(&mut self, event: &Event) {
         self.requests.follow(event);
         if let Event::Session(SessionEvent::Started(began)) = event {
@@ -121,7 +116,7 @@ impl RecordFormatter {
         }
     }
 
-    /// Output of a hook, as it comes: whole lines, up to a limit.
+    /// Formats live output of a hook: whole lines, up to a limit.
     pub fn overhear(&mut self, live: &HookOutputChunk) -> String {
         let heard = self.heard.entry(live.run).or_default();
         if heard.shown > SHOWN {
@@ -143,7 +138,7 @@ impl RecordFormatter {
         out
     }
 
-    /// What a hook printed last, without a newline.
+    /// The last line of a hook, if it had no newline.
     fn hear_out(&mut self, run: RunId) -> String {
         let rest = self.heard.remove(&run).map(|heard| heard.partial).unwrap_or_default();
         if rest.is_empty() || rest.len() > SHOWN {
@@ -344,7 +339,8 @@ impl RecordFormatter {
         self.paint.paint(role, format!("  ⚙ {}{failed}", tool_calls::line(call, &self.project)))
     }
 
-    /// A plan is sent again whenever an entry of it is done: in full it is told when there is something new in it.
+    /// The agent sends the plan again whenever an entry is done. It is printed in full only if its entries have
+    /// changed.
     fn planned(&self, entries: &[PlanEntry]) -> String {
         let head = self.paint.paint(TextRole::Faint, format!("  {}", tool_calls::plan_line(entries)));
         if entries.iter().map(|entry| &entry.content).eq(&self.plan) {
@@ -360,7 +356,7 @@ impl RecordFormatter {
         self.paint.paint(TextRole::Warning, format!("  ? asks: {}", tool_calls::line(&ask.tool, &self.project)))
     }
 
-    /// The answer that the agent got, if the gate was about a request of its.
+    /// The answer to the agent's permission request, if the gate was about one.
     fn permitted(&self, event: &Event) -> Option<String> {
         let told = self.requests.tell(event)?;
         let role = match told.leave {
@@ -440,7 +436,7 @@ fn retry(used: u32, limit: u32, reason: &str, no_progress: bool) -> String {
     format!("  ↻ retry {used}/{limit}{same}: {}", first_line(&plain(reason), LINE))
 }
 
-/// Why a turn was shorter than it might have been.
+/// Why a turn ended early, as text for the user.
 const fn cut_short(reason: StopReason) -> Option<&'static str> {
     match reason {
         StopReason::EndTurn => None,

@@ -1,4 +1,4 @@
-//! The command line of the task graph.
+//! The arguments of `creel task`.
 
 use clap::{ArgGroup, Args, Subcommand};
 

@@ -1,4 +1,4 @@
-//! The command line of a worker.
+//! The arguments of `creel worker`.
 
 use clap::Args;
 

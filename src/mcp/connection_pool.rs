@@ -1,7 +1,7 @@
-//! How the tools reach their session.
+//! Connections of the tools to their session.
 //!
-//! The session may begin after the server, and end before it. So it is looked for when it is needed, and again when the one
-//! that was found is over.
+//! The session can start after the server and end before it. So the pool looks for it at the first call, and again when
+//! the known one has ended.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -18,43 +18,40 @@ use crate::{
     },
 };
 
-/// Finds the session that is meant, or says why there is none.
+/// Finds the session, or says why there is none.
 pub type SessionFinder = dyn Fn() -> Result<SessionDir, String> + Send + Sync;
 
-/// The way to the session.
 pub struct SessionConnectionPool {
     find: Box<SessionFinder>,
     /// The session that was found last.
     found: Mutex<Option<SessionDir>>,
-    /// Connections that no call uses now.
+    /// Connections that no call uses at the moment.
     idle: Mutex<Vec<PooledConnection>>,
-    /// Room for calls.
+    /// Limits the number of concurrent calls.
     room: Semaphore,
 }
 
-/// How many calls are worked on at once; the others wait. A session has room for more clients than this.
+/// How many calls run at the same time. Less than the number of clients that a session accepts.
 const AT_ONCE: usize = 16;
 
-/// How many connections are kept. A session has room for so many clients only, and servers are not alone.
+/// How many idle connections to keep. Few, since a session accepts only so many clients, and several servers can share
+/// it.
 const KEPT: usize = 2;
 
-/// A connection to the session, for one call at a time.
 pub(super) struct PooledConnection(AsyncSocketClient);
 
 impl SessionConnectionPool {
-    /// The session that `find` finds.
     pub fn new(find: Box<SessionFinder>) -> Self {
         Self { find, found: Mutex::new(None), idle: Mutex::new(Vec::new()), room: Semaphore::new(AT_ONCE) }
     }
 
-    /// Waits until there is room for another call.
+    /// Waits until another call can run.
     pub(super) async fn room(&self) -> Option<SemaphorePermit<'_>> {
         self.room.acquire().await.ok()
     }
 
-    /// A connection for a call.
     pub(super) async fn line(self: &Arc<Self>) -> Result<PooledConnection, ToolError> {
-        // Those that the session has closed meanwhile are dropped.
+        // Drops those that the session has closed meanwhile.
         while let Some(line) = lock(&self.idle).pop() {
             if line.0.is_open() {
                 return Ok(line);
@@ -66,7 +63,7 @@ impl SessionConnectionPool {
         Ok(PooledConnection(AsyncSocketClient::new(client)?))
     }
 
-    /// Keeps the connection of a call that went well for the next one.
+    /// Returns the connection of a successful call to the pool.
     pub(super) fn keep(&self, line: PooledConnection) {
         let mut idle = lock(&self.idle);
         if idle.len() < KEPT {
@@ -74,7 +71,7 @@ impl SessionConnectionPool {
         }
     }
 
-    /// Blocks until it is connected: a session may be about to begin.
+    /// Blocks until it is connected, since a session may be about to start.
     fn connect(&self) -> Result<SocketClient, ToolError> {
         let found = lock(&self.found).clone();
         if let Some(folder) = found {
@@ -90,35 +87,34 @@ impl SessionConnectionPool {
     }
 }
 
-/// What is behind a lock is whole at any time, whoever died holding it.
+/// Ignores poisoning: the values are consistent at any time, even after a panic.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl PooledConnection {
-    /// Asks for something that is told.
+    /// Sends a request whose answer has data.
     pub(super) async fn told(&mut self, request: &SessionRequest) -> Result<ReplyData, ToolError> {
         self.ask(request).await?.ok_or_else(other_answer)
     }
 
-    /// Asks, for whoever can make something of a refusal.
+    /// Sends a request, for callers that handle a refusal themselves.
     pub(super) async fn ask(&mut self, request: &SessionRequest) -> Result<Option<ReplyData>, SessionRequestError> {
         self.0.ask(ClientKind::Mcp, request).await
     }
 
-    /// Asks for something that takes as long as the session needs for it.
+    /// Sends a request that takes as long as the session needs for it.
     pub(super) async fn told_in_time(&mut self, request: &SessionRequest) -> Result<ReplyData, ToolError> {
         self.0.ask_patiently(ClientKind::Mcp, request).await?.ok_or_else(other_answer)
     }
 
-    /// All tasks.
     pub(super) async fn tasks(&mut self) -> Result<Vec<TaskView>, ToolError> {
         let ReplyData::Tasks(tasks) = self.told(&SessionRequest::TaskList).await? else { return Err(other_answer()) };
         Ok(tasks)
     }
 }
 
-/// An answer to another question than the one that was asked.
+/// The error for an answer that does not fit the request.
 pub(super) fn other_answer() -> ToolError {
     ToolError::Job("the session answered something else; it may be run by another version of creel".into())
 }

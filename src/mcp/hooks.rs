@@ -1,4 +1,4 @@
-//! The tools about stop hooks: what an agent registers to decide whether its work on a task is done.
+//! The tools for stop hooks, which an agent registers to decide whether its work on a task is done.
 
 use rmcp::schemars::{self, JsonSchema};
 use serde::{Deserialize, Serialize};

@@ -1,4 +1,5 @@
-//! The tools about loops that an agent leads itself over a task: it starts one, has each iteration judged, goes on or completes it.
+//! The tools for the loops of a self-driven agent: it starts one, has each iteration evaluated, and continues or
+//! completes it.
 
 use rmcp::schemars::{self, JsonSchema};
 use serde::{Deserialize, Serialize};
@@ -19,9 +20,9 @@ use crate::{
     },
 };
 
-/// What to do where a loop is named that is not there.
+/// The hint for a loop that does not exist.
 const UNKNOWN: &str = "start one with iteration_start, and use the id that it gives";
-/// How many iterations a loop may have, if nothing is said.
+/// The default limit of a loop.
 const MAX_ITERATIONS: u32 = 10;
 
 pub(super) fn tools() -> Vec<McpTool> {
@@ -301,7 +302,7 @@ async fn complete(
     })
 }
 
-/// Has an iteration judged, and gives the loop as it was before.
+/// Has an iteration evaluated, and returns the loop as it was before.
 pub(super) async fn judge(
     line: &mut PooledConnection,
     work: IterationWorkInput,

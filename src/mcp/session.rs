@@ -1,4 +1,4 @@
-//! The tools about the session itself.
+//! The tools for the session itself.
 
 use rmcp::schemars::{self, JsonSchema};
 use serde::{Deserialize, Serialize};

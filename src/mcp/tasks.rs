@@ -1,4 +1,4 @@
-//! The tools about the task graph.
+//! The tools for the task graph.
 
 use std::collections::BTreeSet;
 
@@ -19,7 +19,7 @@ use crate::{
     },
 };
 
-/// How many names of tasks an error tells.
+/// How many task names an error lists.
 const SOME: usize = 20;
 
 pub(super) fn tools() -> Vec<McpTool> {
@@ -276,7 +276,7 @@ async fn depend(line: &mut PooledConnection, edge: TaskDependInput) -> Result<Ta
     change(line, &[&task_id, &depends_on], command).await
 }
 
-/// Changes the first of the named tasks, and gives it as it is then.
+/// Changes the first of the named tasks and returns it.
 async fn change(line: &mut PooledConnection, named: &[&String], command: TaskCommand) -> Result<TaskView, ToolError> {
     let starts = matches!(command, TaskCommand::Start { .. });
     match line.ask(&SessionRequest::Task { task: command }).await {
@@ -296,7 +296,7 @@ async fn one(line: &mut PooledConnection, id: &String) -> Result<TaskView, ToolE
     }
 }
 
-/// Why it was refused, and what there is where something was named that is not there.
+/// The reason of a refusal, with the known tasks if a named one does not exist.
 async fn explained(line: &mut PooledConnection, error: SessionRequestError, named: &[&String]) -> ToolError {
     let SessionRequestError::Refused(why) = error else { return error.into() };
     match line.tasks().await {
@@ -305,7 +305,7 @@ async fn explained(line: &mut PooledConnection, error: SessionRequestError, name
     }
 }
 
-/// What could be meant where a task is named that is not there.
+/// The known tasks, if one of the named does not exist.
 fn instead(tasks: &[TaskView], named: &[&String]) -> String {
     let is_known = |id: &String| tasks.iter().any(|task| task.id == *id);
     match named.iter().find(|id| !is_known(id)) {
@@ -315,7 +315,7 @@ fn instead(tasks: &[TaskView], named: &[&String]) -> String {
     }
 }
 
-/// What a task waits for, or what could be meant instead of it.
+/// The open dependencies of a task, or the known tasks if it does not exist.
 fn held_up(tasks: &[TaskView], id: &String) -> String {
     let Some(task) = tasks.iter().find(|task| task.id == *id) else { return instead(tasks, &[id]) };
     let is_open = |other: &&TaskView| task.dependencies.contains(&other.id) && other.state != TaskState::Completed;

@@ -1,10 +1,10 @@
-//! What a tool is: its name, what it takes and gives, and what is done when it is called.
+//! A tool: its name, its schemas, and the code behind it.
 //!
-//! Owns how arguments are read and what became of a call is told. What tools do is in the files beside this one.
+//! Owns how arguments are parsed and how results are returned. The tools themselves are in the files beside this one.
 //!
 //! # Invariants
-//! - Arguments that are wrong reach nobody. They are a fault of the call (`invalid_params`); what a session will not do is
-//!   an answer of the tool.
+//! - Wrong arguments never reach the session. They are an error of the call (`invalid_params`), while a refusal of the
+//!   session is a result of the tool.
 
 use std::{pin::Pin, sync::Arc};
 
@@ -22,30 +22,26 @@ use crate::{
     socket::message::LONGEST,
 };
 
-/// How many bytes the arguments of a call may have, as JSON: what fits into a request of the socket beside its other words.
+/// The most bytes that the arguments of a call can have, as JSON: they must fit into a request of the socket.
 const MOST: usize = LONGEST - 1024;
 
-/// Why nothing came of a call, in words for an agent.
+/// Why a call failed, as text for the agent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum ToolError {
-    /// The arguments are wrong.
     Arguments(String),
-    /// The session will not, or cannot be reached.
+    /// The session refuses, or cannot be reached.
     Job(String),
 }
 
-/// What a tool does to the session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ToolEffect {
-    /// Nothing.
     Looks,
-    /// It changes something, and a second time nothing more.
+    /// It changes something, but a second call changes nothing more.
     Once,
-    /// It changes something each time.
+    /// It changes something with each call.
     Anew,
 }
 
-/// What is told of a tool.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct ToolDescription {
     pub(super) name: &'static str,
@@ -58,7 +54,7 @@ type ToolCallback = dyn Fn(Arc<SessionConnectionPool>, JsonObject) -> Pin<Box<dy
     + Send
     + Sync;
 
-/// What is done: an `async fn(&mut Line, I) -> Result<O, Trouble>`.
+/// The code behind a tool: an `async fn(&mut PooledConnection, I) -> Result<O, ToolError>`.
 pub(super) trait ToolHandler<'a, I, O>: Fn(&'a mut PooledConnection, I) -> Self::Doing {
     type Doing: Future<Output = Result<O, ToolError>> + Send + 'a;
 }
@@ -71,14 +67,12 @@ where
     type Doing = D;
 }
 
-/// A tool.
 pub(super) struct McpTool {
     described: Described,
     perform: Box<ToolCallback>,
 }
 
 impl McpTool {
-    /// A tool that takes `I` and gives `O`.
     pub(super) fn new<I, O, W>(about: ToolDescription, work: W) -> Self
     where
         I: DeserializeOwned + JsonSchema + Send + 'static,
@@ -102,7 +96,7 @@ impl McpTool {
         self.described.clone()
     }
 
-    /// Does what is asked for. What goes wrong in it keeps nobody from an answer.
+    /// Runs the tool. In a task of its own, so that the client gets an answer even after a panic.
     pub(super) async fn call(
         &self,
         reach: &Arc<SessionConnectionPool>,
@@ -129,7 +123,6 @@ impl ToolEffect {
     }
 }
 
-/// Reads the arguments, does the work, and gives what came of it.
 async fn perform<I, O, W>(
     name: &str,
     work: W,
@@ -149,7 +142,7 @@ where
     Ok(serde_json::to_value(output).expect("answers have no keys that are not text"))
 }
 
-/// Reads the arguments, or says what is wrong with them.
+/// Parses the arguments, or says what is wrong with them.
 fn read<I: DeserializeOwned>(tool: &str, arguments: &JsonObject) -> Result<I, ToolError> {
     let bytes = serde_json::to_vec(arguments).map_or(0, |text| text.len());
     if bytes > MOST {
@@ -162,7 +155,7 @@ fn read<I: DeserializeOwned>(tool: &str, arguments: &JsonObject) -> Result<I, To
     I::deserialize(arguments).map_err(|why| ToolError::Arguments(format!("{tool}: {}", place::<I>(arguments, &why))))
 }
 
-/// Roughly how long a value is.
+/// The approximate length of a value, in bytes.
 fn length(value: &Value) -> usize {
     match value {
         Value::Null | Value::Bool(_) | Value::Number(_) => 1,
@@ -172,7 +165,7 @@ fn length(value: &Value) -> usize {
     }
 }
 
-/// What is wrong, and in which argument: the one without which something else would be wrong, or nothing.
+/// The error message with the argument that causes it: the one without which the error would be different.
 fn place<I: DeserializeOwned>(arguments: &JsonObject, why: &serde_json::Error) -> String {
     let why = why.to_string();
     let is_it = |name: &&String| {

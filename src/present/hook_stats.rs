@@ -1,4 +1,4 @@
-//! How the hooks of a session did, counted from its records: for `creel hooks stats` and for the screen.
+//! Statistics of a session's hooks, counted from its records: for `creel hooks stats` and for the screen.
 
 use std::collections::BTreeMap;
 
@@ -16,52 +16,42 @@ use crate::engine::{
     time::TimeSpan,
 };
 
-/// How much of a hook's name fits into a line.
+/// The longest name of a hook in a line, in characters.
 const NAME: usize = 100;
 
-/// How a hook did.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct HookStats {
-    /// Where it runs.
     pub point: HookPoint,
-    /// Its name.
     pub hook: String,
-    /// How often it ran to an end of its own; runs that were cut by the death of creel do not count.
+    /// The number of finished runs. Runs that ended because creel died do not count.
     pub runs: usize,
-    /// How often it passed.
     pub passed: usize,
-    /// How often it blocked.
     pub blocked: usize,
-    /// How often it did not do its job.
+    /// The number of runs that failed to do their job.
     pub failed: usize,
     /// The share of runs that passed, 0 to 1.
     pub pass_rate: f64,
-    /// Half of the runs took no longer.
+    /// The median of the durations.
     pub p50_ms: TimeSpan,
-    /// 95 of 100 runs took no longer.
+    /// The 95th percentile of the durations.
     pub p95_ms: TimeSpan,
     /// How often it sent the agent back.
     pub retries_caused: usize,
-    /// How much of what it printed went to the agent.
+    /// How many bytes of its output went to the agent.
     pub bytes_piped: usize,
-    /// What it decided, where it is a stop decision.
+    /// Only for stop decision hooks.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub decisions: Option<DecisionCounts>,
 }
 
-/// How often a stop hook decided what.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct DecisionCounts {
-    /// The work was done.
     pub complete: usize,
-    /// It was not.
     #[serde(rename = "continue")]
     pub go_on: usize,
-    /// A person had to look.
     pub escalate: usize,
 }
 
-/// What was counted so far, by hook.
 #[derive(Debug, Default)]
 pub struct HookTallies(BTreeMap<HookRef, HookTally>);
 
@@ -75,7 +65,7 @@ struct HookTally {
 }
 
 impl HookTallies {
-    /// Takes in what happened.
+    /// Counts an event.
     pub fn take(&mut self, event: &Event) {
         if let Event::Hook(HookEvent::Finished(finished)) = event {
             if finished.end != RunEnd::Cut {
@@ -95,7 +85,7 @@ impl HookTallies {
         }
     }
 
-    /// Everybody who was asked counts; a guard that overrules them all is one more.
+    /// Counts every hook that was asked, and a guard that overruled them all.
     fn decided(&mut self, decided: &StopDecided) {
         let own = (decided.hook.clone(), decided.action);
         let overruled = (!decided.asked.contains(&own)).then_some(&own);
@@ -110,23 +100,21 @@ impl HookTallies {
         }
     }
 
-    /// Whether there is nothing to tell.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// What a stop hook decided so far, if it was asked.
+    /// The decisions of a stop hook so far. `None` if it was not asked.
     pub fn decisions(&self, hook: &str) -> Option<DecisionCounts> {
         self.0.get(&HookRef::new(HookPoint::StopDecision, hook))?.decisions
     }
 
-    /// How each hook did.
     pub fn stats(&self) -> Vec<HookStats> {
         self.0.iter().map(|(hook, tally)| tally.clone().summed_up(hook)).collect()
     }
 }
 
-/// A table for people, as wide as what stands in it.
+/// A table for people, as wide as its content.
 pub fn table(all: &[HookStats]) -> String {
     let head = ["POINT", "RUNS", "PASS", "P50", "P95", "RETRIES", "PIPED", "HOOK"].map(String::from);
     let rows: Vec<[String; 8]> =
@@ -140,7 +128,7 @@ pub fn table(all: &[HookStats]) -> String {
     rows.iter().map(line).collect::<String>() + &decisions(all)
 }
 
-/// What the stop hooks decided, if any did.
+/// The decisions of the stop hooks, if there are any.
 fn decisions(all: &[HookStats]) -> String {
     let deciding: Vec<_> = all.iter().filter_map(|stats| Some((stats, stats.decisions?))).collect();
     if deciding.is_empty() {
@@ -153,7 +141,7 @@ fn decisions(all: &[HookStats]) -> String {
 }
 
 impl HookStats {
-    /// Whether there is something to say of its runs: a preset has none.
+    /// Whether the table shows its runs: a preset has none.
     fn ran(&self) -> bool {
         self.runs > 0 || self.retries_caused > 0 || self.decisions.is_none()
     }
@@ -201,7 +189,7 @@ impl HookTally {
     }
 }
 
-/// The smallest of the sorted values that so many percent are not above.
+/// The nearest-rank percentile of sorted values.
 fn nearest_rank(sorted: &[TimeSpan], percent: usize) -> TimeSpan {
     let rank = (sorted.len() * percent).div_ceil(100).max(1);
     sorted.get(rank - 1).copied().unwrap_or_default()

@@ -1,6 +1,6 @@
-//! What an agent asked leave for, so that an answer can be told in the agent's own words.
+//! The agent's permission requests, so that an answer can be shown in the agent's own words.
 //!
-//! Follows the events of a session; decides nothing.
+//! Follows the events of a session. Decides nothing.
 
 use std::collections::BTreeMap;
 
@@ -12,39 +12,33 @@ use crate::engine::{
     session::gate::GateChoice,
 };
 
-/// How much of a title or of an option's name fits into a line.
+/// The longest title or name of an option in a line, in characters.
 const LINE: usize = 100;
 
-/// The requests of the turn.
+/// The requests of the current turn.
 #[derive(Debug, Default)]
 pub struct TurnPermissions {
     asked: BTreeMap<PermissionId, (String, Vec<PermissionOption>)>,
-    /// The gate that waits, and the request that it is about.
+    /// The open gate, and the request that it is about.
     at: Option<(GateId, PermissionId)>,
 }
 
-/// An answer that an agent got.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AnsweredPermission {
-    /// In words.
+    /// As text for the user.
     pub words: String,
-    /// What it means.
     pub leave: PermissionOutcome,
 }
 
-/// What an answer means.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PermissionOutcome {
-    /// The agent may.
     Given,
-    /// It may not.
     Refused,
-    /// Its turn was over before.
+    /// The turn ended before an answer.
     Unsaid,
 }
 
 impl TurnPermissions {
-    /// Takes in an event.
     pub fn follow(&mut self, event: &Event) {
         if let Event::Turn(TurnEvent::PermissionAsked { ask, .. }) = event {
             self.asked.insert(ask.ask, (ask.tool.title.clone(), ask.options.clone()));
@@ -55,7 +49,7 @@ impl TurnPermissions {
         }
     }
 
-    /// The answer to a request, in words; nothing, if the gate is about something else.
+    /// The answer to a request, as text. `None` if the gate is about something else.
     pub fn tell(&self, event: &Event) -> Option<AnsweredPermission> {
         let Event::Gate(GateEvent::Answered { gate, choice, by, option }) = event else { return None };
         let (_, ask) = self.at.filter(|(at, _)| at == gate)?;

@@ -1,4 +1,4 @@
-//! What a record of a submit or a merge says in a line: for sessions without a screen, and for the stream.
+//! Lines for the records of a submit or a merge: for sessions without a screen, and for the stream.
 
 use super::text::{first_line, plain};
 use crate::{
@@ -9,10 +9,10 @@ use crate::{
     present::tasks::LineTone,
 };
 
-/// How much of a reason fits into a line.
+/// The longest reason in a line, in characters.
 const LINE: usize = 200;
 
-/// The line for a record of a submit or a merge; nothing, if it is about something else.
+/// The line for a record of a submit or a merge. `None` for other records.
 #[expect(clippy::wildcard_enum_match_arm, reason = "everything else is not about pipelines, whatever it is")]
 pub fn told(event: &Event) -> Option<(LineTone, String)> {
     let short = |text: &str| first_line(&plain(text), LINE);

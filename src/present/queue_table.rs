@@ -1,16 +1,16 @@
-//! Tasks of the queue for a person at a terminal: a table of many, all that is known of one.
+//! Tasks of the queue as text for a terminal: a table of many, or the details of one.
 
 use crate::{
     engine::queue::{QueuedTask, QueuedTaskState, task_spec::TaskSpec},
     present::task_table::{columns, facts, short},
 };
 
-/// A line for each task, under a heading.
+/// One line per task, below a heading.
 pub fn table(tasks: &[QueuedTask]) -> String {
     columns(["ID", "STATE", "PRIORITY", "TYPE", "SESSION", "GOAL"], tasks.iter().map(row))
 }
 
-/// What a task is called among those of all sessions.
+/// The name of a task, which is unique among the tasks of all sessions.
 pub fn name(order: &TaskSpec) -> String {
     let owner = order.session.as_ref().map(|owner| format!("{}/", owner.name)).unwrap_or_default();
     format!("{owner}{}", order.id)
@@ -33,7 +33,7 @@ fn state(standing: &QueuedTaskState) -> String {
     standing.state().map_or("removed", |state| state.name()).to_owned()
 }
 
-/// All that is known of a task, a line for each thing.
+/// All details of a task, one per line.
 pub fn whole(task: &QueuedTask) -> String {
     let QueuedTask { order, standing, created_at, attempt, .. } = task;
     let list = |all: &std::collections::BTreeSet<String>| all.iter().cloned().collect::<Vec<_>>().join(", ");

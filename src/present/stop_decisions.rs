@@ -1,4 +1,4 @@
-//! What a record of a stop decision says in a line: for sessions without a screen, and for the stream.
+//! Lines for the records of stop decisions: for sessions without a screen, and for the stream.
 
 use super::text::{first_line, plain};
 use crate::{
@@ -10,10 +10,10 @@ use crate::{
     present::tasks::LineTone,
 };
 
-/// How much of a reason fits into a line.
+/// The longest reason in a line, in characters.
 const LINE: usize = 200;
 
-/// The line for a record of a stop decision; nothing, if it is about something else, or says nothing to a person.
+/// The line for a record of a stop decision. `None` for other records, and for those that the user need not see.
 #[expect(clippy::wildcard_enum_match_arm, reason = "everything else is not about stop decisions, whatever it is")]
 pub fn told(event: &Event) -> Option<(LineTone, String)> {
     Some(match event {
@@ -55,7 +55,6 @@ pub fn told(event: &Event) -> Option<(LineTone, String)> {
     })
 }
 
-/// What a decision is called.
 pub const fn action(action: StopAction) -> &'static str {
     match action {
         StopAction::Complete => "complete",

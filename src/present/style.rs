@@ -1,40 +1,32 @@
-//! Colour for lines that go to a terminal, and none for anything else.
+//! Colour for lines that go to a terminal.
 
 use std::{fmt::Display, io::IsTerminal};
 
-/// What a piece of text is; how that looks is decided in one place.
+/// The meaning of a text. `paint` decides how it looks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TextRole {
-    /// A heading.
     Heading,
-    /// Something that went well.
     Good,
-    /// Something that did not.
     Bad,
-    /// Something to know.
     Warning,
-    /// What can be skipped when reading.
+    /// Less important.
     Faint,
 }
 
-/// Whether to colour.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ColourMode {
-    /// Yes.
     Colour,
-    /// No.
     Plain,
 }
 
 impl ColourMode {
-    /// Colour, if the stream is a terminal and nobody asked for none.
+    /// Colour if the stream is a terminal, unless `NO_COLOR` or a dumb terminal forbids it.
     pub fn for_stream(stream: &impl IsTerminal) -> Self {
         let unwanted = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty())
             || std::env::var_os("TERM").is_some_and(|term| term == "dumb");
         if stream.is_terminal() && !unwanted { Self::Colour } else { Self::Plain }
     }
 
-    /// The text in the look of its role.
     pub fn paint(self, role: TextRole, text: impl Display) -> String {
         let code = match role {
             TextRole::Heading => "1",

@@ -1,4 +1,4 @@
-//! Tasks for a person at a terminal: a table of many, all that is known of one.
+//! Tasks as text for a terminal: a table of many, or the details of one.
 
 use unicode_width::UnicodeWidthStr as _;
 
@@ -7,15 +7,15 @@ use super::{
     text::{first_line, plain},
 };
 
-/// How much of a goal fits into a line of the table.
+/// The longest goal in a line of the table, in characters.
 const GOAL: usize = 60;
 
-/// A line for each task, under a heading.
+/// One line per task, below a heading.
 pub fn table(tasks: &[TaskView]) -> String {
     columns(["ID", "STATE", "PRIORITY", "GOAL", "DEPENDS ON"], tasks.iter().map(row))
 }
 
-/// Rows under a heading, with room between their columns.
+/// Rows below a heading, with aligned columns.
 pub(super) fn columns<const N: usize>(heading: [&str; N], rows: impl Iterator<Item = [String; N]>) -> String {
     let rows: Vec<[String; N]> = std::iter::once(heading.map(str::to_owned)).chain(rows).collect();
     let width = |column: usize| rows.iter().map(|row| row[column].width()).max().unwrap_or(0);
@@ -43,7 +43,7 @@ pub(super) fn short(text: &str) -> String {
     first_line(&plain(text), GOAL)
 }
 
-/// All that is known of a task, a line for each thing.
+/// All details of a task, one per line.
 pub fn whole(task: &TaskView) -> String {
     let list = |all: &[String]| all.join(", ");
     let some = |text: &Option<String>| text.clone().unwrap_or_default();
@@ -75,13 +75,13 @@ pub fn whole(task: &TaskView) -> String {
     facts(lines)
 }
 
-/// Facts under their names; what is not known is not told.
+/// Named values, one per line. Empty ones are left out.
 pub(super) fn facts<const N: usize>(lines: [(&str, String); N]) -> String {
     let said = lines.into_iter().filter(|(_, text)| !text.trim().is_empty());
     said.map(|(name, text)| format!("{name:12}  {}\n", indented(&text))).collect()
 }
 
-/// Further lines stand under the first.
+/// Indents all lines after the first.
 fn indented(text: &str) -> String {
     plain(text).trim_end().replace('\n', &format!("\n{:14}", ""))
 }

@@ -1,4 +1,4 @@
-//! A task as it is told to those who ask: plain facts, under the names that hooks know them by.
+//! A task as clients and hooks see it.
 
 use rmcp::schemars::{self, JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
@@ -58,7 +58,7 @@ pub struct TaskView {
     pub completed_at: Option<String>,
 }
 
-/// The states, for a schema.
+/// The states, for a JSON schema.
 pub fn state_names(_: &mut SchemaGenerator) -> Schema {
     json_schema!({ "type": "string", "enum": TaskState::ALL.map(TaskState::name) })
 }
@@ -68,12 +68,12 @@ pub fn all(graph: &TaskGraph) -> Vec<TaskView> {
     graph.tasks().into_iter().map(|task| TaskView::of(graph, task)).collect()
 }
 
-/// Those that are handed to others.
+/// The tasks that are handed over to the queue.
 pub fn handed(graph: &TaskGraph) -> Vec<TaskView> {
     graph.tasks().into_iter().filter(|task| task.queue.is_some()).map(|task| TaskView::of(graph, task)).collect()
 }
 
-/// The task of that name, or that there is none.
+/// The task with that id.
 pub fn one(graph: &TaskGraph, id: &str) -> Result<TaskView, String> {
     let task = graph.get(id).ok_or_else(|| format!("there is no task {id}"))?;
     Ok(TaskView::of(graph, task))

@@ -1,4 +1,4 @@
-//! What a record of a task or a workflow says in a line: for sessions without a screen, and for the stream.
+//! Lines for the records of tasks and workflows: for sessions without a screen, and for the stream.
 
 use serde_json::{Map, Value};
 
@@ -12,23 +12,20 @@ use crate::engine::{
     time::TimeSpan,
 };
 
-/// How much of a goal or a reason fits into a line.
+/// The longest goal or reason in a line, in characters.
 const LINE: usize = 100;
 
-/// How a line is meant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LineTone {
-    /// Something happened.
     Plain,
-    /// Something is done.
     Good,
-    /// A person may want to look.
+    /// The user may want to look.
     Warning,
-    /// For whoever wants to know.
+    /// Less important.
     Faint,
 }
 
-/// The line for a record of a task or of a workflow; nothing, if it is about something else.
+/// The line for a record of a task or a workflow. `None` for other records.
 pub fn told(event: &Event) -> Option<(LineTone, String)> {
     event.task_news().map(|news| task(&news)).or_else(|| flow(event))
 }
@@ -90,13 +87,13 @@ fn task(news: &TaskRecordRef<'_>) -> (LineTone, String) {
     }
 }
 
-/// What a hook logged, on a line.
+/// The data that a hook logged, in one line.
 fn logged(data: &Map<String, Value>) -> String {
     let fields: Vec<String> = data.iter().map(|(key, value)| format!("{key} {value}")).collect();
     if fields.is_empty() { String::new() } else { format!(": {}", fields.join(" · ")) }
 }
 
-/// How long it took; if that is not known, whatever numbers there are.
+/// The duration. If it is not known, all numbers in the data.
 fn measured(data: &Map<String, Value>) -> String {
     if let Some(ms) = data.get("durationMs").and_then(Value::as_u64) {
         return format!("took {}", TimeSpan(ms));

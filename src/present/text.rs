@@ -1,7 +1,7 @@
-//! Text of agents and hooks on its way to a terminal.
+//! Makes text of agents and hooks safe for a terminal.
 //!
 //! # Invariants
-//! - No escape sequence and no control character of theirs reaches the terminal.
+//! - None of their escape sequences and control characters reaches the terminal.
 
 use std::borrow::Cow;
 
@@ -11,8 +11,8 @@ use crate::engine::{
     hooks::headline::telling_line,
 };
 
-/// What a prompt is about, in a line. Feedback begins with whatever the hook printed first, so its most telling line
-/// stands for it.
+/// The subject of a prompt, in one line. For feedback this is its most informative line, since the first one is
+/// whatever the hook printed first.
 pub fn prompt_line(prompt: &PromptSent, most: usize) -> String {
     match prompt.reason {
         PromptReason::Feedback => {
@@ -28,8 +28,8 @@ pub fn prompt_line(prompt: &PromptSent, most: usize) -> String {
     }
 }
 
-/// The text with C1 control characters (U+0080 to U+009F) written as JSON escapes. Terminals obey them like escape sequences;
-/// in JSON the escape means the same character.
+/// The text with C1 control characters (U+0080 to U+009F) written as JSON escapes. Terminals interpret them like escape
+/// sequences; in JSON the escape means the same character.
 pub fn without_c1(text: &str) -> Cow<'_, str> {
     let is_c1 = |c: char| matches!(c, '\u{80}'..='\u{9f}');
     if !text.contains(is_c1) {
@@ -46,7 +46,7 @@ pub fn without_c1(text: &str) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
-/// The first line, at most this long, with a sign of what was left out.
+/// The first line, of at most `most` characters, with an ellipsis if something was left out.
 pub fn first_line(text: &str, most: usize) -> String {
     let line = text.lines().find(|line| !line.trim().is_empty()).unwrap_or("").trim();
     let mut short: String = line.chars().take(most).collect();

@@ -1,19 +1,19 @@
-//! A tool call and a plan as a person reads them: signs, files, arguments.
+//! Tool calls and plans as text for people: symbols, files, arguments.
 //!
 //! # Invariants
-//! - What comes out has no control characters but newlines and tabs: see [`super::text::plain`].
+//! - The text has no control characters except newlines and tabs: see [`super::text::plain`].
 
 use serde_json::Value;
 
 use super::text::{first_line, plain};
 use crate::engine::conversation::{PlanEntry, ToolCall, ToolKind, ToolStatus};
 
-/// How much of a title fits into a line.
+/// The longest title in a line, in characters.
 const TITLE: usize = 200;
-/// How many files are named in a line.
+/// How many files to name in a line.
 const FILES: usize = 3;
 
-/// A sign of what sort of thing a tool does, where that is known.
+/// A symbol for the kind of a tool, if the kind is known.
 pub const fn sign(kind: Option<ToolKind>) -> Option<&'static str> {
     match kind {
         Some(ToolKind::Read) => Some("◎"),
@@ -29,7 +29,7 @@ pub const fn sign(kind: Option<ToolKind>) -> Option<&'static str> {
     }
 }
 
-/// A tool call in a line: its sign, its title, and the files that the title does not name.
+/// A tool call in one line: its symbol, its title, and the files that the title does not name.
 pub fn line(tool: &ToolCall, project: &str) -> String {
     let sign = sign(tool.kind).map(|sign| format!("{sign} ")).unwrap_or_default();
     let title = first_line(&plain(&tool.title), TITLE);
@@ -43,7 +43,7 @@ pub fn line(tool: &ToolCall, project: &str) -> String {
     format!("{sign}{title}{files}")
 }
 
-/// Whether a title names a file, and not only one that is called alike.
+/// Whether a title names this file, and not one whose name only contains it.
 fn names(title: &str, file: &str) -> bool {
     let part_of_a_name = |c: char| c.is_alphanumeric() || matches!(c, '_' | '-' | '.');
     title.match_indices(file).any(|(at, _)| {
@@ -52,7 +52,7 @@ fn names(title: &str, file: &str) -> bool {
     })
 }
 
-/// The files that a tool call is about, each once, as `path:line`, relative to the project where they are in it.
+/// The files of a tool call, each once, as `path:line`. Those in the project are relative to it.
 pub fn files(tool: &ToolCall, project: &str) -> Vec<String> {
     let mut files: Vec<String> = Vec::new();
     for place in &tool.locations {
@@ -66,7 +66,7 @@ pub fn files(tool: &ToolCall, project: &str) -> Vec<String> {
     files
 }
 
-/// The arguments of a tool call: an object as `name: value`, a line each; anything else as it is.
+/// The arguments of a tool call: an object as `name: value`, one per line; anything else as it is.
 pub fn arguments(input: &str) -> String {
     let said = match serde_json::from_str(input) {
         Ok(Value::Object(fields)) => fields.iter().map(|(name, value)| argument(name, value)).collect::<Vec<_>>(),
@@ -88,7 +88,7 @@ fn argument(name: &str, value: &Value) -> String {
     }
 }
 
-/// A sign of how far something planned is.
+/// A symbol for the progress of an entry.
 pub const fn progress(status: ToolStatus) -> &'static str {
     match status {
         ToolStatus::Pending => "☐",
@@ -98,7 +98,7 @@ pub const fn progress(status: ToolStatus) -> &'static str {
     }
 }
 
-/// A plan in a line: how much of it is done, and what is being done.
+/// A plan in one line: how much of it is done, and what is in progress.
 pub fn plan_line(entries: &[PlanEntry]) -> String {
     let done = entries.iter().filter(|entry| entry.status == ToolStatus::Completed).count();
     let current = entries.iter().find(|entry| entry.status == ToolStatus::InProgress);
@@ -106,7 +106,7 @@ pub fn plan_line(entries: &[PlanEntry]) -> String {
     format!("≡ plan: {done} of {} done{now}", entries.len())
 }
 
-/// An entry of a plan, in a line.
+/// An entry of a plan, in one line.
 pub fn plan_entry(entry: &PlanEntry) -> String {
     format!("{} {}", progress(entry.status), first_line(&plain(&entry.content), TITLE))
 }

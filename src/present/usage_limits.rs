@@ -1,4 +1,4 @@
-//! Usage limits in words: when a session resumes, in the time of the user's machine.
+//! Usage limits as text: when a session resumes, in the time zone of the user's machine.
 
 use jiff::{Timestamp, tz::TimeZone};
 
@@ -12,7 +12,7 @@ use crate::engine::{
 /// A reset that is further away than this is shown with its day.
 const WITH_DAY: TimeSpan = TimeSpan::secs(20 * 60 * 60);
 
-/// What a record of a reached limit says.
+/// The text for the record of a reached limit.
 pub fn limit_reached(reached: &LimitReached) -> String {
     let agent = plain(&reached.agent);
     match reached.action {
@@ -25,17 +25,16 @@ pub fn limit_reached(reached: &LimitReached) -> String {
     }
 }
 
-/// What a session that waits for a reset is doing.
+/// The status of a session that waits for a reset.
 pub fn waiting(hold: &UsageLimitWait, now: UnixTime) -> String {
     format!("usage limit of `{}`: resumes {}", plain(&hold.agent), resumes(hold.until, now))
 }
 
-/// When a session resumes.
 pub fn resumes(until: UnixTime, now: UnixTime) -> String {
     format!("at {} (in {})", clock(until, Some(now)), until.since(now))
 }
 
-/// The time of day on this machine, with the day where that is not soon.
+/// The local time of day, with the day if it is not soon.
 fn clock(at: UnixTime, now: Option<UnixTime>) -> String {
     clock_in(&TimeZone::system(), at, now)
 }

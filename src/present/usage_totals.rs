@@ -1,18 +1,17 @@
-//! What was used, as a person says it.
+//! Usage as text for people.
 
 use crate::engine::{conversation::TurnUsage, session::budget::BudgetUsage};
 
-/// Tokens and money, as far as the agent told.
+/// Tokens and money, as far as the agent reported them.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct UsageTotals {
-    /// All tokens.
     pub tokens: u64,
-    /// All money.
+    /// In dollars.
     pub cost: f64,
 }
 
 impl UsageTotals {
-    /// A turn is over.
+    /// Adds the usage of a turn.
     pub fn add(&mut self, spent: TurnUsage) {
         self.tokens = self.tokens.saturating_add(spent.tokens.unwrap_or(0));
         self.cost += spent.cost.unwrap_or(0.0).max(0.0);
@@ -26,7 +25,7 @@ impl UsageTotals {
         (!known.is_empty()).then(|| known.join(" · "))
     }
 
-    /// The same behind something else.
+    /// The same, to append to another text.
     pub fn suffix(self) -> String {
         self.words().map(|words| format!(" · {words}")).unwrap_or_default()
     }
@@ -46,7 +45,7 @@ impl From<&BudgetUsage> for UsageTotals {
     }
 }
 
-/// Tokens: every digit while that is read at a glance, then thousands and millions.
+/// Tokens: all digits up to 9,999, then thousands and millions.
 pub fn tokens(count: u64) -> String {
     match count {
         1 => "1 token".into(),
@@ -56,7 +55,7 @@ pub fn tokens(count: u64) -> String {
     }
 }
 
-/// Money. What is less than a cent is not nothing.
+/// Money. An amount below one cent is not shown as zero.
 pub fn money(cost: f64) -> String {
     if cost > 0.0 && cost < 0.01 { "<$0.01".into() } else { format!("${cost:.2}") }
 }
