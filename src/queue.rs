@@ -27,7 +27,7 @@ use crate::{
 
 /// How long to wait before asking a failing server again.
 const AGAIN: Duration = Duration::from_secs(1);
-/// How long a worker can be silent before its task is handed out again, unless the queue says otherwise.
+/// The default lease: how long a worker can be silent before its task is handed out again.
 pub const LEASE: Duration = Duration::from_secs(15);
 
 #[derive(Debug)]
@@ -155,7 +155,7 @@ impl WatchedQueue {
         }
     }
 
-    /// Whether the task is being worked on, or will be when its dependencies are closed.
+    /// Whether the task is ready or active, or waits only for tasks that workers are doing.
     pub fn is_ahead(&self, task: &QueuedTask) -> bool {
         let key = QueueTaskKey::of(&task.order);
         task.is_ahead(|on| self.tasks.get(&key.sibling(on)).map(|seen| &seen.task))

@@ -386,7 +386,7 @@ fn farewell(folder: &SessionDir, left: &RuntimeExit, elsewhere: &str) {
                 "creel: the session waits for a person: {why}\n  go on with `creel resume {name}`{elsewhere}{advice}"
             ));
         }
-        // The outcome alone is not enough: the user may have aborted the end.
+        // The outcome alone is not enough: the user may have interrupted the end.
         ExitReason::Ended if left.state.refuse_resume(None).is_none() => {
             say(&format!(
                 "creel: see what happened with `creel show {name}`, go on with `creel resume {name}`{elsewhere}"
