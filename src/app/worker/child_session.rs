@@ -73,7 +73,6 @@ pub(super) struct ChildSession {
 pub(super) enum ChildSessionEnd {
     /// It has a result.
     Upshot(TaskOutcome, Option<SessionOutcome>),
-    /// It ended before it started.
     NeverBegan,
     Died,
 }
