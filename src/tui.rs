@@ -1,11 +1,11 @@
-//! The screen: follow a session live, and decide.
+//! The screen: shows a session live and lets the user steer it.
 //!
 //! Reads records and the engine's state that follows from them, and acts only by sending commands. Keys go through the
-//! key map to [`mod@update`], which changes the [`model`] and says what is asked of the world; [`view`] draws the model.
+//! key map to [`mod@update`], which changes the [`model`] and returns requests; [`view`] draws the model.
 //!
 //! # Invariants
-//! - Drawn only when something changed, at most 60 times a second.
-//! - Whatever ends it, the terminal is given back as it was.
+//! - A frame is drawn only when something changed, at most 60 times a second.
+//! - The terminal gets its own settings back, however the screen ends.
 
 mod command_queue;
 pub mod diff;
@@ -67,82 +67,73 @@ use terminal::TerminalScreen;
 use theme::{ScreenTheme, ThemeRole};
 use update::{ScreenEvent, ScreenRequest, update};
 
-/// No frame comes sooner after the last.
+/// The shortest time between two frames.
 const FRAME: Duration = Duration::from_millis(16);
-/// A key that interrupts the person's own editor reaches creel, too, and once more by the process that holds it, which may
-/// take a moment.
+/// How long creel ignores signals that were meant for the user's editor or for a suspension: Ctrl-C in the editor also
+/// reaches creel, and then once more through the parent process.
 const ECHO: Duration = Duration::from_millis(500);
 
-/// How the screen is to look and to behave.
 #[derive(Debug, Clone)]
 pub struct ScreenOptions {
-    /// The looks.
     pub theme: crate::config::ThemeName,
-    /// Whether nobody wants colours.
     pub no_color: bool,
-    /// Whether the mouse is ours.
+    /// Whether to capture the mouse.
     pub mouse: bool,
-    /// How to call the user when a gate opens, if at all.
+    /// How to notify the user when a gate opens. None: not at all.
     pub notify: Option<TerminalNotifier>,
-    /// The user's own keys.
+    /// The file with the user's own keys.
     pub keymap: Option<PathBuf>,
-    /// Where the log is.
+    /// The log file, for the message after a panic.
     pub log: Option<PathBuf>,
 }
 
-/// What the screen looks at.
 pub struct ScreenSource {
-    /// The journal.
     pub journal: PathBuf,
-    /// The session, if it runs and can be steered.
+    /// None for a past session.
     pub helm: Option<SessionClient>,
-    /// The number of the last record: a sign that there is more in the journal. It ends with the session.
+    /// The number of the last record, as a signal that the journal has more. The channel closes with the session.
     pub news: watch::Receiver<u64>,
-    /// The output of hooks.
     pub live: mpsc::Receiver<HookOutputChunk>,
-    /// What becomes of the session when the screen goes.
+    /// What happens to the session when the screen closes.
     pub tie: CloseBehavior,
-    /// How the session, or this screen, stands with a NATS server.
+    /// The connection of the session, or of this screen, to a NATS server.
     pub nats: Option<watch::Receiver<NatsStatus>>,
 }
 
-/// How a person left the screen.
+/// How the user left the screen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ScreenExit {
-    /// There is nothing more to look at, or the terminal is gone, or somebody wants all to end.
+    /// The session is over, the terminal is gone, or a signal ended creel.
     Done,
-    /// The session is to go on without the screen.
+    /// The session continues without the screen.
     LeavesItRunning,
-    /// The user pressed Ctrl-C again: everything that belongs to this screen ends at once.
+    /// The user pressed Ctrl-C again: everything that belongs to this screen ends immediately.
     AtOnce,
 }
 
-/// The screen and what it looks at.
 struct Tui {
     model: ScreenModel,
     screen: TerminalScreen,
-    /// The keys and whatever else the terminal tells; nothing while it is not ours.
+    /// Keys, mouse and resize events. None while another program has the terminal.
     events: Option<EventStream>,
     feed: JournalFeed,
     source: ScreenSource,
     options: ScreenOptions,
-    /// When the last frame was drawn.
     drawn: Option<Instant>,
     changed: bool,
     called: Option<crate::engine::ids::GateId>,
-    /// The session has left.
+    /// The channel `news` has closed: no record follows.
     over: bool,
     stay: ExitCondition,
     courier: CommandQueue,
     signals: ShutdownSignals,
     stop_signal: SuspendSignal,
-    /// Until then an interrupt is the echo of one that was meant for the person's own editor.
+    /// Until then, an interrupt was meant for the user's editor.
     deaf_until: Option<Instant>,
-    /// Until then a stop signal is the echo of the stop that creel has just come back from.
+    /// Until then, a stop signal belongs to the suspension that creel has just returned from.
     back_until: Option<Instant>,
 }
 
-/// How long the person stays.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ExitCondition {
     AsLongAsWanted,
@@ -150,7 +141,7 @@ enum ExitCondition {
     NoLonger(ScreenExit),
 }
 
-/// Shows a session until the person leaves.
+/// Shows a session until the user leaves.
 pub async fn run(source: ScreenSource, options: ScreenOptions) -> io::Result<ScreenExit> {
     let standard = || (Keymap::standard(), Vec::new());
     let (keymap, mistakes) = options.keymap.as_deref().map_or_else(standard, Keymap::load);
@@ -192,7 +183,7 @@ pub async fn run(source: ScreenSource, options: ScreenOptions) -> io::Result<Scr
     tui.load_replay()?;
     let followed = tui.follow().await;
     let left = tui.courier.part().await;
-    // What is said now is to be on the terminal as it was.
+    // Close the screen first, so that these messages stay on the terminal.
     drop(tui.screen);
     for words in left.iter().filter_map(|left| left.words(&mut tui.model.sent)) {
         let _ = writeln!(io::stderr(), "creel: {}", plain(&words));
@@ -207,7 +198,7 @@ pub async fn run(source: ScreenSource, options: ScreenOptions) -> io::Result<Scr
 impl Tui {
     async fn follow(&mut self) -> io::Result<()> {
         self.read_records()?;
-        // The user who opens the screen sees the gate that is open already.
+        // Do not notify about a gate that is already open: the user has just opened the screen and sees it.
         self.called = self.open_gate().map(|gate| gate.id);
         while !self.is_done() {
             self.model.now = session_time();
@@ -217,7 +208,7 @@ impl Tui {
             tokio::select! {
                 event = next_event(&mut self.events) => match event {
                     Some(Ok(event)) => self.on_event(event).await?,
-                    // The terminal is gone, and whoever sat there with it.
+                    // The terminal is gone.
                     Some(Err(_)) | None => break,
                 },
                 news = self.source.news.changed(), if !self.over => self.on_news(news.is_err())?,
@@ -248,7 +239,8 @@ impl Tui {
         Ok(())
     }
 
-    /// Whether there is nothing more to show. A session that is gone without an end tells why when the screen is closed.
+    /// Whether there is nothing more to show. If the session died without an end record, the screen closes so that the
+    /// caller can print why.
     fn is_done(&self) -> bool {
         let ended = || self.model.session.as_ref().is_some_and(|state| state.outcome().is_some());
         match self.stay {
@@ -294,7 +286,7 @@ impl Tui {
 
     async fn on_event(&mut self, event: Event) -> io::Result<()> {
         self.changed = true;
-        // A gate asks when a key was pressed, not when the last frame was drawn.
+        // A gate checks when the key was pressed, not when the last frame was drawn.
         self.model.now = session_time();
         let msg = match event {
             Event::Key(key) => ScreenEvent::Key(key),
@@ -350,7 +342,7 @@ impl Tui {
         Ok(None)
     }
 
-    /// Gives the terminal to the person's own editor for as long as that runs.
+    /// Hands the terminal to the user's editor until it exits.
     async fn edit_outside(&mut self, purpose: EditorPurpose, before: String) -> io::Result<Option<ScreenEvent>> {
         let sheet = match EditorFile::new(&before) {
             Ok(sheet) => sheet,
@@ -360,7 +352,7 @@ impl Tui {
         let (ended, signal) = sheet.edited(&mut self.signals, &mut self.stop_signal).await;
         let became = sheet.read(ended);
         if signal.is_some() {
-            // The terminal is not taken again: it may be gone, and whoever wrote there with it.
+            // Leave the terminal alone: it may be gone.
             let why = became.map_or_else(|why| why, |_| sheet.kept(self.what_ends()));
             let _ = writeln!(io::stderr(), "creel: {}", plain(&why));
             self.stop_session().await;
@@ -372,7 +364,7 @@ impl Tui {
         self.back_until = self.deaf_until;
         Ok(Some(match became {
             Ok(text) => {
-                // From here on creel has it: what is refused comes back on the screen.
+                // creel has the text now: a refused command brings it back on the screen.
                 sheet.remove();
                 ScreenEvent::Edited { purpose, before, text }
             }
@@ -380,9 +372,9 @@ impl Tui {
         }))
     }
 
-    /// Gives the terminal away for a while.
+    /// Hands the terminal to another program.
     fn lend(&mut self) {
-        // Its thread may sit and wait for keys, which are not ours now.
+        // The event stream's thread would read keys that are meant for the other program.
         self.events = None;
         self.screen.lend();
     }
@@ -394,16 +386,16 @@ impl Tui {
 
     fn take_screen_back(&mut self) -> io::Result<()> {
         self.screen.take_back()?;
-        // Nobody tells a program in the background that the terminal has another size.
+        // A background program gets no event for a resize.
         self.model.resized(self.screen.size()?);
         Ok(())
     }
 
-    /// Gives the terminal back and stops, until a shell brings the screen back.
+    /// Releases the terminal and stops the process until a shell continues it.
     fn suspend(&mut self) -> io::Result<()> {
         self.changed = true;
-        // The thread that waits for keys stops with the process. If creel ended it here, it might not hear of that before
-        // the process comes back, and then miss the first key.
+        // The thread that reads keys stops with the process. If creel ended it here, the thread might notice only after
+        // the process continues, and then swallow the first key.
         self.screen.lend();
         let stopped = stop_job();
         self.take_screen_back()?;
@@ -414,9 +406,8 @@ impl Tui {
         Ok(())
     }
 
-    /// New records may be there.
     fn on_news(&mut self, over: bool) -> io::Result<()> {
-        // A session that has left records nothing more; the screen stays until the person goes.
+        // No record follows, but the screen stays until the user leaves.
         self.over = over;
         self.read_records()
     }
@@ -440,7 +431,7 @@ impl Tui {
         Ok(())
     }
 
-    /// The rest of a very long answer is not recorded before its turn ends: it is read from the file that holds it.
+    /// Shows the rest of a very long answer, which is in a file until the turn ends and only then in the journal.
     fn follow_answer(&mut self) {
         let turn = self.model.session.as_ref().and_then(|state| state.turn_in_flight()).map(|prompt| prompt.turn);
         let Some(turn) = turn.filter(|_| matches!(self.model.mode, ScreenMode::Live)) else { return };
@@ -449,7 +440,7 @@ impl Tui {
         self.model.stream.show_live_end(turn, self.model.now, printed, &end);
     }
 
-    /// A hook may have printed something before this screen came.
+    /// Reads what running hooks printed before this screen opened.
     fn catch_up(&mut self) {
         let folder = self.source.journal.parent().unwrap_or(Path::new("."));
         for run in self.model.runs.unheard() {
@@ -458,7 +449,7 @@ impl Tui {
         }
     }
 
-    /// A hook printed something; the record that it began may not have been read yet.
+    /// Shows new output of a hook. The record of the hook's start may still be unread.
     fn on_live(&mut self, live: &HookOutputChunk) -> io::Result<()> {
         if !self.model.runs.knows(live.run) {
             self.read_records()?;
@@ -520,7 +511,7 @@ impl Tui {
         Ok(())
     }
 
-    /// What comes to an end with the screen, in words.
+    /// What ends together with the screen, for the message to the user.
     const fn what_ends(&self) -> &'static str {
         match &self.source.helm {
             Some(SessionClient::Here(_)) => "the session was ended",
@@ -528,7 +519,7 @@ impl Tui {
         }
     }
 
-    /// A session of this process ends with it; any other goes on.
+    /// Stops a session that runs in this process. Any other session continues.
     async fn stop_session(&mut self) {
         if let Some(SessionClient::Here(handle)) = &self.source.helm {
             let _ = handle.command(ActorKind::Cli, SessionCommand::Stop(StopTiming::Now)).await;
@@ -541,14 +532,14 @@ async fn next_event(events: &mut Option<EventStream>) -> Option<io::Result<Event
     std::future::poll_fn(|context| std::pin::Pin::new(&mut *events).poll_next(context)).await
 }
 
-/// How it stands with the NATS server, once that has changed.
+/// Waits until the NATS status changes.
 async fn next_link(link: &mut Option<watch::Receiver<NatsStatus>>) -> Option<NatsStatus> {
     let changed = match link {
         Some(link) => link.changed().await,
         None => std::future::pending().await,
     };
     if changed.is_err() {
-        // Nobody is connected any more; what was known last stays on the screen.
+        // The connection has ended; the last status stays on the screen.
         *link = None;
     }
     link.as_mut().map(|link| link.borrow_and_update().clone())
@@ -561,8 +552,8 @@ async fn until_frame(at: Option<Instant>) {
     }
 }
 
-/// What a panic leaves of the terminal can only be seen if there is one. In builds for development, a test that sets
-/// `CREEL_PANIC_FOR_TESTS` gets it from the key that draws everything again.
+/// Panics on request, so that a test can check the terminal afterwards: in development builds, the redraw key panics if
+/// `CREEL_PANIC_FOR_TESTS` is set.
 fn panic_for_tests() {
     #[cfg(debug_assertions)]
     match std::env::var("CREEL_PANIC_FOR_TESTS").as_deref() {

@@ -1,9 +1,9 @@
-//! Carries what is asked to the session, and what it says back to the screen.
+//! Sends the user's commands to the session and returns the answers to the screen.
 //!
 //! # Invariants
-//! - In the order in which it was asked for, one at a time.
-//! - The screen never waits: a session that does not answer takes no key away, and no signal.
-//! - Nothing is dropped without a word: what is not known to have arrived when the screen leaves is handed back.
+//! - Commands are sent one at a time, in the order in which the user asked for them.
+//! - The screen never waits: it handles keys and signals even if the session does not answer.
+//! - No command is lost silently: [`CommandQueue::part`] returns every command that is not known to have arrived.
 
 use std::time::Duration;
 
@@ -21,33 +21,31 @@ use crate::{
     },
 };
 
-/// Who leaves, waits so long for what was asked for last.
+/// How long a closing screen waits for the last commands.
 const FAREWELL: Duration = Duration::from_secs(1);
 
-/// Whoever carries it.
 #[derive(Debug)]
 pub(super) struct CommandQueue {
     asked: mpsc::UnboundedSender<Vec<SessionCommand>>,
     told: mpsc::UnboundedReceiver<ScreenEvent>,
     way: JoinHandle<Vec<UndeliveredCommand>>,
-    /// Says that nobody waits any longer.
+    /// Tells the sending task to stop waiting for an answer.
     enough: oneshot::Sender<()>,
 }
 
-/// Something that was asked for and is not known to be done, now that nobody waits for it any more.
+/// A command that is not known to be done when the screen closes.
 #[derive(Debug, PartialEq)]
 pub(super) enum UndeliveredCommand {
-    /// It was not sent.
     Unsent(SessionCommand),
-    /// It was sent, and nobody answered.
+    /// Sent, but the session did not answer.
     Unanswered(SessionCommand),
-    /// It was refused, and why.
+    /// With the reason.
     Refused(SessionCommand, String),
 }
 
 impl UndeliveredCommand {
-    /// What a person who has left is told about it: with what they wrote, if they did. That a session did not do at its end
-    /// what a key asked for is no news.
+    /// The message for a user who has left, with the text that the user wrote, if any. A refused command without text
+    /// needs none: a session that ends refuses what a key asked for.
     pub(super) fn words(&self, sent: &mut SentDrafts) -> Option<String> {
         let mut what = |command| sent.take(command).map(|editor| editor.text());
         match self {
@@ -61,14 +59,14 @@ impl UndeliveredCommand {
     }
 }
 
-/// A command by the name that it has on the control socket.
+/// The command's name on the control socket.
 fn name(command: &SessionCommand) -> String {
     let request = serde_json::to_value(SessionRequest::from(command.clone())).unwrap_or_default();
     request["do"].as_str().unwrap_or("a command").replace('_', " ")
 }
 
 impl CommandQueue {
-    /// Between the screen and this session; of a past one nothing can be asked.
+    /// Without a session client (a past session), every command is dropped.
     pub(super) fn new(helm: Option<SessionClient>) -> Self {
         let (asked, to_carry) = mpsc::unbounded_channel();
         let (tell, told) = mpsc::unbounded_channel();
@@ -82,13 +80,13 @@ impl CommandQueue {
         Self { asked, told, way, enough }
     }
 
-    /// Asks for these things, one after the other, until one is refused.
+    /// Sends these commands one after the other, until one is refused.
     pub(super) fn ask(&self, commands: Vec<SessionCommand>) {
-        // Nobody takes what is asked of a past session.
+        // Fails only for a past session, which accepts no commands.
         let _ = self.asked.send(commands);
     }
 
-    /// What became of something that was asked for.
+    /// The next answer to a command.
     pub(super) async fn told(&mut self) -> ScreenEvent {
         match self.told.recv().await {
             Some(msg) => msg,
@@ -96,14 +94,15 @@ impl CommandQueue {
         }
     }
 
-    /// The screen is about to leave. What was asked for last is still on its way, for a moment; gives what has not arrived.
+    /// Called when the screen closes: waits a moment for the commands on their way, and returns those that did not
+    /// arrive.
     pub(super) async fn part(self) -> Vec<UndeliveredCommand> {
         let Self { asked, mut told, mut way, enough } = self;
         drop(asked);
         let unsent = if let Ok(carried) = tokio::time::timeout(FAREWELL, &mut way).await {
             carried
         } else {
-            // It may have come to its end just now.
+            // Fails if the task has just finished by itself.
             let _ = enough.send(());
             way.await
         };
@@ -115,13 +114,13 @@ impl CommandQueue {
                 left.push(UndeliveredCommand::Unanswered(command));
             }
         }
-        // One who panicked has told the log.
+        // If the task panicked, the panic is in the log.
         left.extend(unsent.unwrap_or_default());
         left
     }
 }
 
-/// Carries until nothing more can come, or it is enough; gives what has not arrived.
+/// Sends commands until the queue is closed or `enough` fires; returns those that did not arrive.
 async fn carry(
     helm: SessionClient,
     mut asked: mpsc::UnboundedReceiver<Vec<SessionCommand>>,
@@ -140,7 +139,7 @@ async fn carry(
                 }
             };
             let goes_on = answer.is_ok();
-            // A screen that has left wants no answer.
+            // Fails if the screen has closed, which needs no answer.
             let _ = tell.send(match answer {
                 Ok(()) => ScreenEvent::Accepted(command),
                 Err(CommandError::Refused(why)) => ScreenEvent::Refused(command, why),

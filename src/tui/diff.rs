@@ -1,4 +1,4 @@
-//! A change as lines in colours.
+//! A unified diff as coloured lines.
 
 use ratatui::text::Line;
 
@@ -8,14 +8,14 @@ use super::{
 };
 use crate::present::text::plain;
 
-/// The lines of a unified diff, wrapped: what comes, what goes, and faint what only says where.
+/// The wrapped lines of a unified diff: additions, removals, and headers in a faint style.
 pub fn lines(diff: &str, theme: &ScreenTheme, width: usize) -> Vec<Line<'static>> {
     let clean = plain(diff);
     let mut hunk = DiffHunk::default();
     clean.lines().flat_map(|line| wrap(&[(line.to_owned(), theme.style(hunk.role(line)))], width, 1)).collect()
 }
 
-/// What is still to come of a hunk: inside, a line that begins with `---` is one that goes, and no head.
+/// How many lines of a hunk are left. Inside a hunk, a line that begins with `---` is a removed line, not a header.
 #[derive(Default)]
 struct DiffHunk {
     before: u64,
@@ -36,7 +36,7 @@ impl DiffHunk {
                 self.before = self.before.saturating_sub(1);
                 ThemeRole::Bad
             }
-            // `\ No newline at end of file` is no line of the file.
+            // `\ No newline at end of file` is not a line of the file.
             Some(b'\\') => ThemeRole::Faint,
             Some(_) | None => {
                 (self.before, self.after) = (self.before.saturating_sub(1), self.after.saturating_sub(1));
@@ -45,7 +45,7 @@ impl DiffHunk {
         }
     }
 
-    /// Between hunks there are heads; a hunk without its numbers is read by its signs alone.
+    /// The role of a line outside a hunk. A hunk without line counts is coloured by the signs alone.
     fn head(&mut self, line: &str) -> ThemeRole {
         if let Some(numbers) = line.strip_prefix("@@ -").and_then(|rest| rest.split(" @@").next()) {
             let (before, after) = numbers.split_once(" +").unwrap_or((numbers, "0,0"));
@@ -62,7 +62,7 @@ impl DiffHunk {
     }
 }
 
-/// `12,3` are three lines, `12` is one.
+/// The number of lines in a range: 3 for `12,3`, 1 for `12`.
 fn count(range: &str) -> u64 {
     range.split_once(',').map_or(Ok(1), |(_, count)| count.trim().parse()).unwrap_or(0)
 }

@@ -1,7 +1,7 @@
-//! The records of a session as its journal tells them: read as they are written, and again when they are wanted.
+//! Reads a session's records from its journal: new ones as they are written, and old ones again on request.
 //!
-//! The screen reads the file, whoever writes it. So running, resumed, attached and past sessions look the same, and text
-//! that was scrolled out of sight need not be kept in memory.
+//! The screen reads only the file, whichever process writes it. So running, resumed, attached and past sessions look
+//! the same, and text that is scrolled out of view need not stay in memory.
 
 use std::{
     fs::File,
@@ -12,44 +12,38 @@ use std::{
 
 use crate::journal::Record;
 
-/// How much is read at a time, so that a long journal does not hold the screen.
+/// How much is read at a time, so that a long journal does not block the screen.
 const CHUNK: usize = 1 << 20;
 
-/// Where a record lies in the journal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RecordSpan {
-    /// Its first byte.
     pub offset: u64,
-    /// Its length, newline included.
+    /// With the newline.
     pub length: u64,
 }
 
-/// A journal that is read.
 #[derive(Debug)]
 pub struct JournalFeed {
     file: File,
     /// Where the next record begins.
     offset: u64,
-    /// What was read and is not a whole line yet.
+    /// Bytes that do not form a complete line yet.
     rest: Vec<u8>,
 }
 
-/// What a read has brought.
 #[derive(Debug, Default)]
 pub struct RecordBatch {
-    /// The records, with their places.
     pub records: Vec<(RecordSpan, Record)>,
-    /// Whether there is more to read right now.
+    /// Whether the file has more right now.
     pub more: bool,
 }
 
 impl JournalFeed {
-    /// The feed of a journal, from its beginning.
+    /// Opens a journal at its beginning.
     pub fn open(journal: &Path) -> io::Result<Self> {
         Ok(Self { file: File::open(journal)?, offset: 0, rest: Vec::new() })
     }
 
-    /// The next records, if there are any.
     pub fn read(&mut self) -> io::Result<RecordBatch> {
         let start = self.rest.len();
         self.rest.resize(start + CHUNK, 0);
@@ -80,7 +74,7 @@ impl JournalFeed {
         Ok(records)
     }
 
-    /// A record that was read before.
+    /// Reads a record again.
     pub fn again(&self, spot: RecordSpan) -> io::Result<Record> {
         let mut line = vec![0; usize::try_from(spot.length).unwrap_or(0)];
         self.file.read_exact_at(&mut line, spot.offset)?;

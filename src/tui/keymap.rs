@@ -1,7 +1,7 @@
-//! Which key asks for what.
+//! The key bindings.
 //!
-//! The keys are data: the defaults lie in `assets/keymap.yaml`, and a user's file replaces what it names. The help page,
-//! the hints and the palette are made from the same list.
+//! The defaults are in `assets/keymap.yaml`; a user's file replaces the actions that it names. The help page, the hints
+//! and the palette are made from the same list.
 
 use std::{collections::BTreeMap, path::Path};
 
@@ -9,7 +9,7 @@ use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
 macro_rules! actions {
     ($($context:ident { $($action:ident $name:literal $about:literal,)* })*) => {
-        /// Something that a key can ask for.
+        /// Something that a key can trigger.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
         pub enum KeyAction { $($(#[doc = $about] $action,)*)* }
 
@@ -17,7 +17,7 @@ macro_rules! actions {
         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
         pub enum KeyContext { $(#[doc = "Its keys."] $context,)* }
 
-        /// All actions, with where they belong, what they are called and what they do.
+        /// All actions: context, action, name and description.
         pub const ACTIONS: &[(KeyContext, KeyAction, &str, &str)] =
             &[$($((KeyContext::$context, KeyAction::$action, $name, $about),)*)*];
     };
@@ -138,7 +138,7 @@ impl KeyContext {
         Self::Replay,
     ];
 
-    /// The name in the file.
+    /// The name in the key map file.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Global => "global",
@@ -154,26 +154,26 @@ impl KeyContext {
     }
 }
 
-/// A key with what is held beside it.
+/// A key with its modifiers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct KeyChord {
     code: KeyCode,
     modifiers: KeyModifiers,
 }
 
-/// Which key asks for what.
 #[derive(Debug, Clone)]
 pub struct Keymap {
     keys: Vec<(KeyContext, KeyChord, KeyAction)>,
 }
 
 impl Keymap {
-    /// The keys that creel brings along.
+    /// creel's default keys.
     pub fn standard() -> Self {
         Self::parse(include_str!("../../assets/keymap.yaml"), None).expect("the keys that creel brings along are right")
     }
 
-    /// The standard keys with the user's in their place. What is wrong there is told, and the standard ones stay.
+    /// The default keys, overridden by the user's. If the user's file has mistakes, only the defaults apply, and the
+    /// mistakes are returned.
     pub fn load(user_file: &Path) -> (Self, Vec<String>) {
         let standard = Self::standard();
         match std::fs::read_to_string(user_file) {
@@ -185,7 +185,8 @@ impl Keymap {
         }
     }
 
-    /// Reads a keymap; keys of actions that it does not name come from `base`. All that is wrong is told.
+    /// Parses a key map; actions that it does not name keep their keys from `base`. Returns every mistake, not just the
+    /// first.
     pub fn parse(text: &str, base: Option<&Self>) -> Result<Self, Vec<String>> {
         let file: BTreeMap<String, BTreeMap<String, Vec<String>>> =
             serde_yaml::from_str(text).map_err(|error| vec![error.to_string()])?;
@@ -228,7 +229,7 @@ impl Keymap {
         self.keys.iter().enumerate().filter_map(conflict).collect()
     }
 
-    /// What a key asks for; the first of these places where it has a meaning counts.
+    /// The action of a key, from the first of these contexts that knows the key.
     pub fn action(&self, event: KeyEvent, contexts: &[KeyContext]) -> Option<KeyAction> {
         let pressed = KeyChord::of(event);
         contexts.iter().find_map(|context| {
@@ -237,19 +238,18 @@ impl Keymap {
         })
     }
 
-    /// The keys of an action, as a person reads them.
+    /// All keys of an action, separated by spaces.
     pub fn keys(&self, action: KeyAction) -> String {
         let keys = self.keys.iter().filter(|(_, _, meant)| *meant == action).map(|(_, key, _)| key.to_string());
         keys.collect::<Vec<_>>().join(" ")
     }
 
-    /// The first key of an action.
+    /// The first key of an action, or an empty string.
     pub fn key(&self, action: KeyAction) -> String {
         self.keys.iter().find(|(_, _, meant)| *meant == action).map(|(_, key, _)| key.to_string()).unwrap_or_default()
     }
 }
 
-/// What an action is called.
 pub fn name(action: KeyAction) -> &'static str {
     ACTIONS.iter().find(|(_, known, ..)| *known == action).map_or("", |(_, _, name, _)| name)
 }
@@ -257,7 +257,7 @@ pub fn name(action: KeyAction) -> &'static str {
 impl KeyChord {
     #[expect(clippy::wildcard_enum_match_arm, reason = "the terminal library's enum grows")]
     fn of(event: KeyEvent) -> Self {
-        // Terminals differ in whether they report the shift of a capital: the letter says it already.
+        // Terminals differ in whether they report shift for a capital letter; the letter already implies it.
         let shift = match event.code {
             KeyCode::Char(_) | KeyCode::BackTab => KeyModifiers::SHIFT,
             _ => KeyModifiers::NONE,
@@ -290,8 +290,8 @@ impl KeyChord {
         }
     }
 
-    /// A letter with shift is its capital, as it comes from the terminal. Other signs have none, and beside ctrl no shift is
-    /// told.
+    /// Shift with a letter is the capital letter, as the terminal reports it. Other characters have no capital, and
+    /// terminals do not report shift together with ctrl.
     fn capital(c: char, modifiers: KeyModifiers) -> Option<Self> {
         let mut upper = c.to_uppercase();
         let capital = upper.next().filter(|upper| upper.is_uppercase())?;

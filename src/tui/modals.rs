@@ -1,4 +1,4 @@
-//! What is laid over the panes: gates, the editor, viewers, help, the palette, questions.
+//! Dialogs over the panes: gates, the editor, viewers, help, the palette, questions.
 
 pub mod editor;
 pub mod gate;
@@ -22,28 +22,20 @@ use super::{
 };
 use unicode_width::UnicodeWidthStr as _;
 
-/// Something over the panes that has the keys.
+/// A dialog over the panes. It receives the keys.
 #[derive(Debug)]
 pub enum Modal {
-    /// A person is asked.
     Gate(Box<gate::GateModal>),
-    /// Text is written.
     Editor(Box<editor::EditorModal>),
-    /// Text is read.
     Viewer(viewer::ViewerModal),
-    /// All keys.
     Help(help::HelpModal),
-    /// All commands.
     Palette(palette::PaletteModal),
-    /// Something is searched for.
     Search(search::SearchModal),
-    /// Whether to leave.
     Quit(quit::QuitModal),
-    /// Whether to remove a task.
     Remove(remove::RemoveModal),
 }
 
-/// A frame in the middle of the screen, cleared; gives what is inside.
+/// Clears the area and draws a frame; returns the area inside.
 pub(super) fn framed(area: Rect, title: &str, role: ThemeRole, theme: &ScreenTheme, buffer: &mut Buffer) -> Rect {
     Clear.render(area, buffer);
     buffer.set_style(area, theme.style(ThemeRole::Text));
@@ -56,15 +48,15 @@ pub(super) fn framed(area: Rect, title: &str, role: ThemeRole, theme: &ScreenThe
     inside
 }
 
-/// The middle of an area: a share of it, but all of it where there is little.
+/// A centred area of this size. Small screens are used completely.
 pub(super) fn middle(area: Rect, width: u16, height: u16) -> Rect {
     let width = if area.width < 60 { area.width } else { width.min(area.width) };
     let height = if area.height < 16 { area.height } else { height.min(area.height) };
     Rect { x: area.x + (area.width - width) / 2, y: area.y + (area.height - height) / 2, width, height }
 }
 
-/// What keys do, side by side. The first is what one came for, the last is the way out: they stay longest. Of the others
-/// the later ones go first where there is little room.
+/// Joins key hints into one line. The first (the main action) and the last (the way out) stay longest; of the others,
+/// the later ones are dropped first.
 pub(super) fn keys_that_fit(hints: &[String], width: usize) -> String {
     let last = hints.len().saturating_sub(1);
     let by_importance = (0..=last).take(1).chain((1..=last).rev().take(1)).chain(1..last);
@@ -81,7 +73,7 @@ pub(super) fn keys_that_fit(hints: &[String], width: usize) -> String {
     fit(&kept.iter().map(|n| hints[*n].as_str()).collect::<Vec<_>>().join("  "), width)
 }
 
-/// The first of these words that there is room for; they become fewer.
+/// The first text that fits; texts get shorter. The last one is cut if none fits.
 pub(super) fn first_that_fits(words: &[&str], width: usize) -> String {
     let fits = words.iter().find(|words| words.width() <= width);
     fit(fits.or(words.last()).unwrap_or(&""), width)

@@ -1,6 +1,6 @@
-//! What the screen knows: the session as its records tell it, and where the person is looking.
+//! The state of the screen: the session as its records describe it, and what the user is looking at.
 //!
-//! Holds no rule of a session: what can be asked, and what follows, is the engine's affair.
+//! Contains no rules: the engine decides which commands are possible and what follows from them.
 
 use std::collections::HashMap;
 
@@ -35,26 +35,19 @@ use crate::{
     },
 };
 
-/// A pane.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Pane {
-    /// What happens.
     Stream,
-    /// What runs and ran.
     Hooks,
-    /// What is held.
     Pending,
-    /// How often a turn was sent back.
     Retries,
-    /// What is to be done.
     Tasks,
 }
 
 impl Pane {
-    /// All panes, in the order of the keys.
+    /// In the order of the keys that focus them.
     pub const ALL: [Self; 5] = [Self::Stream, Self::Hooks, Self::Pending, Self::Retries, Self::Tasks];
 
-    /// What it is called.
     pub const fn title(self) -> &'static str {
         match self {
             Self::Stream => "Stream",
@@ -66,55 +59,50 @@ impl Pane {
     }
 }
 
-/// One retry, for the retries pane.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RetryAttempt {
-    /// The count.
+    /// The retry counter after this attempt.
     pub used: u32,
     /// The hook that blocked.
     pub hook: String,
-    /// Why, in a line.
+    /// One line.
     pub reason: String,
-    /// All that the agent was told.
+    /// The full text that the agent got.
     pub feedback: String,
-    /// Whether it said the same as before.
+    /// Whether the feedback is the same as last time.
     pub no_progress: bool,
 }
 
-/// Where the records come from.
 #[derive(Debug)]
 pub enum ScreenMode {
-    /// A session that runs, and can be steered.
+    /// A running session, which accepts commands.
     Live,
-    /// A past one.
     Replay(ReplayPlayer),
 }
 
-/// What becomes of a running session when the screen goes.
+/// What happens to a running session when the screen closes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum CloseBehavior {
-    /// It ends with it.
+    /// The session ends.
     #[default]
     Close,
-    /// It can go on.
+    /// The session can continue.
     Loose,
 }
 
-/// A word to the person at the bottom of the screen.
+/// A message to the user at the bottom of the screen.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Toast {
-    /// The word.
     pub text: String,
-    /// How it looks.
     pub role: ThemeRole,
 }
 
-/// What was written and sent, by the command that it became.
+/// The texts that the user wrote and sent, by the command that carries them.
 #[derive(Debug, Default)]
 pub struct SentDrafts(Vec<(SessionCommand, Box<EditorModal>)>);
 
 impl SentDrafts {
-    /// Keeps what became these requests: the first of them has the text.
+    /// Remembers the text by the first of these requests that is a command.
     pub fn keep(&mut self, asks: &[ScreenRequest], editor: EditorModal) {
         let first = asks.iter().find_map(|ask| match ask {
             ScreenRequest::Command(command) => Some(command),
@@ -133,71 +121,60 @@ impl SentDrafts {
         self.0.extend(first.map(|command| (command.clone(), Box::new(editor))));
     }
 
-    /// What became of this command is known now; gives what was written for it.
+    /// Removes and returns the text of a command that was answered.
     pub fn take(&mut self, command: &SessionCommand) -> Option<Box<EditorModal>> {
         let at = self.0.iter().position(|(sent, _)| sent == command)?;
         Some(self.0.remove(at).1)
     }
 }
 
-/// Everything that the screen shows.
 #[derive(Debug)]
 pub struct ScreenModel {
-    /// The session so far; nothing before its first record.
+    /// None before the first record.
     pub session: Option<SessionState>,
-    /// The story.
     pub stream: SessionStream,
-    /// The runs of hooks.
     pub runs: RunList,
-    /// How the hooks did.
     pub tallies: HookTallies,
-    /// The retries since the last new message.
+    /// The retries in this iteration.
     pub attempts: Vec<RetryAttempt>,
-    /// The pane that has the keys.
+    /// The pane that receives the keys.
     pub focus: Pane,
-    /// Whether it has the whole screen.
+    /// Whether the focused pane fills the screen.
     pub zoomed: bool,
-    /// The chosen row of the hooks.
+    /// The selected row of the hooks pane.
     pub chosen_hook: usize,
-    /// The chosen item.
+    /// The selected row of the pending pane.
     pub chosen_item: usize,
-    /// How the tasks are looked at.
     pub board: TaskBoard,
-    /// How many attempts, newest first, are scrolled out of sight.
+    /// How many attempts, newest first, are scrolled out of view.
     pub skipped_attempts: usize,
-    /// What is laid over the panes; the last has the keys.
+    /// The dialogs over the panes; the last one receives the keys.
     pub modals: Vec<Modal>,
-    /// The gate that was put aside, with what was chosen in it.
+    /// The gate that the user has closed without an answer, with the selections made in it.
     pub aside: Option<Box<GateModal>>,
-    /// A message that was begun and not sent, as long as no editor has it.
+    /// An unsent message, while no editor shows it.
     pub draft: String,
-    /// What was written and sent, as long as nobody said what became of it.
+    /// Texts that were sent and not answered yet.
     pub sent: SentDrafts,
-    /// What was searched for last.
+    /// The last search.
     pub query: String,
-    /// A word to the person.
     pub toast: Option<Toast>,
-    /// The keys.
     pub keymap: Keymap,
-    /// The looks.
     pub theme: ScreenTheme,
-    /// Where records come from.
     pub mode: ScreenMode,
-    /// What becomes of the session when the screen goes.
+    /// What happens to the session when the screen closes.
     pub tie: CloseBehavior,
-    /// How it stands with a NATS server, if there is one.
+    /// None without a NATS server.
     pub nats: Option<NatsStatus>,
-    /// What time it is.
     pub now: UnixTime,
-    /// When the last record was made.
+    /// The time of the last record.
     recorded: UnixTime,
-    /// The screen's size.
+    /// Columns and rows.
     pub size: (u16, u16),
-    /// Whether the user looks at the terminal.
     pub terminal_focus: TerminalFocus,
-    /// Where each item's text lies in the journal: what was delivered is not kept in memory.
+    /// Where each item's text is in the journal, since the text of delivered items is not kept in memory.
     pub item_spots: HashMap<ItemId, RecordSpan>,
-    /// The lines of the stream that are in sight, made before each drawing.
+    /// The visible lines of the stream, made before each frame.
     pub stream_lines: Vec<Line<'static>>,
     /// The size that those lines were made for.
     pub stream_size: (usize, usize),
@@ -239,7 +216,7 @@ impl ScreenModel {
         }
     }
 
-    /// Forgets the session, but not where the person is looking: a replay goes back this way.
+    /// Clears the session, but not what the user is looking at. A replay steps back this way.
     pub fn start_over(&mut self) {
         self.session = None;
         self.board.forget();
@@ -251,7 +228,7 @@ impl ScreenModel {
         self.modals.clear();
     }
 
-    /// Takes in a record.
+    /// Applies a record.
     #[expect(clippy::wildcard_enum_match_arm, reason = "the other records change no list of the screen")]
     pub fn take(&mut self, spot: RecordSpan, record: &Record) {
         match (&mut self.session, &record.event) {
@@ -300,45 +277,42 @@ impl ScreenModel {
         }
     }
 
-    /// The rows of the hooks.
     pub fn hook_rows(&self) -> HookRows<'_> {
         HookRows::new(&self.runs, self.session.as_ref())
     }
 
-    /// The tasks and what depends on what.
     pub fn graph(&self) -> Option<&TaskGraph> {
         self.session.as_ref().map(|state| &state.tasks.graph)
     }
 
-    /// The tasks in sight; nothing before there is a session.
+    /// None before there is a session.
     pub fn task_rows(&self) -> Option<task_board::TaskRows<'_>> {
         self.graph().map(|graph| self.board.rows(graph))
     }
 
-    /// The chosen task.
     pub fn chosen_task(&self) -> Option<&Task> {
         let rows = self.task_rows()?;
         rows.get(self.board.position(rows)).map(|row| row.task)
     }
 
-    /// The task that others are to wait for, if it is still there.
+    /// The task that other tasks are to wait for, if it still exists.
     pub fn marked_task(&self) -> Option<&Task> {
         self.graph()?.get(self.board.marked.as_deref()?)
     }
 
-    /// Whether the session takes commands.
+    /// Whether the session accepts commands.
     pub fn is_steered(&self) -> bool {
         let over = self.session.as_ref().is_none_or(|state| state.outcome().is_some());
         matches!(self.mode, ScreenMode::Live) && !over
     }
 
-    /// The row of the hooks that somebody has chosen. The newest run is the first, and chosen by nobody.
+    /// The hook row that the user selected. None if the selection is only the default, the newest run.
     fn chosen_row(&self) -> Option<HookRowId> {
         let by_somebody = self.chosen_hook > 0 || self.focus == Pane::Hooks;
         self.hook_rows().id(self.chosen_hook).filter(|_| by_somebody)
     }
 
-    /// Opens the gate that waits, and closes one that does not any more.
+    /// Opens the gate that waits for the user, and closes a gate that was answered.
     pub fn look_after_the_gate(&mut self) {
         let open = self.session.as_ref().and_then(|state| state.gates.open.clone());
         let waiting = self.session.as_ref().and_then(SessionState::gate_for_a_person).cloned();
@@ -354,7 +328,7 @@ impl ScreenModel {
                 gate.look_at(&state.pending);
             }
         }
-        // What the person is writing is not taken away: the status line says that a gate waits.
+        // Do not interrupt the user's typing: the status line says that a gate waits.
         let free = self.modals.is_empty();
         if let (Some(gate), Some(state), true) = (waiting, &self.session, free && live && self.aside.is_none()) {
             let modal = GateModal::open(gate, state, self.now);
@@ -362,7 +336,7 @@ impl ScreenModel {
         }
     }
 
-    /// The screen has another size. A gate that comes into sight by that takes no answer in its first moment.
+    /// Applies a new screen size. A gate that becomes visible this way accepts no answer for a moment.
     pub fn resized(&mut self, size: (u16, u16)) {
         let had_room = view::has_room(std::mem::replace(&mut self.size, size));
         for modal in self.modals.iter_mut().filter(|_| !had_room) {
@@ -372,7 +346,7 @@ impl ScreenModel {
         }
     }
 
-    /// The moment that is looked at: now, or when the last record of a past session was made.
+    /// The displayed time: now, or the time of the last shown record in a replay.
     pub fn moment(&self) -> UnixTime {
         match &self.mode {
             ScreenMode::Live => self.now,
@@ -380,7 +354,7 @@ impl ScreenModel {
         }
     }
 
-    /// A message waits to be gone on with, behind another one that does.
+    /// Saves an unsent message, after any other that is already saved.
     pub fn keep_draft(&mut self, text: &str) {
         if !self.draft.is_empty() && !text.is_empty() {
             self.draft.push_str("\n\n");
@@ -388,12 +362,12 @@ impl ScreenModel {
         self.draft.push_str(text);
     }
 
-    /// Says something at the bottom of the screen.
+    /// Shows a message at the bottom of the screen.
     pub fn say(&mut self, role: ThemeRole, text: impl Into<String>) {
         self.toast = Some(Toast { text: text.into(), role });
     }
 
-    /// When the screen changes by itself, if it does: times that are counted on it.
+    /// When the screen next changes by itself, because it shows a running time or a replay.
     pub fn next_tick(&self) -> Option<UnixTime> {
         if let ScreenMode::Replay(player) = &self.mode {
             return player.due();
@@ -409,7 +383,7 @@ impl ScreenModel {
         let waits_for_a_person = state.gates.open.is_some() || state.outcome().is_some() || state.steering.paused;
         let asks = state.gates.open.is_some();
         let works = (state.turn_in_flight().is_some() && !asks) || state.running().next().is_some();
-        // Nothing is counted at a gate: a session that waits draws nothing.
+        // No time runs at a gate, so a session that waits for the user draws nothing.
         let counts = works || (!waits_for_a_person && state.next_wake().is_some());
         counts.then(|| UnixTime(self.now.0 - self.now.0.rem_euclid(1_000) + 1_000))
     }

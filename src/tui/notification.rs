@@ -1,24 +1,21 @@
-//! How creel calls you through the terminal: the bell, and the escape sequences that ask for a desktop notification.
+//! Notifies the user through the terminal: the bell, and the escape sequences for a desktop notification.
 //!
-//! Owns which sequences a terminal gets, and how they pass through tmux and GNU screen. Does not decide when to call: see
-//! [`crate::tui`].
+//! Owns which sequences a terminal gets, and how they pass through tmux and GNU screen. Does not decide when to notify:
+//! see [`crate::tui`].
 //!
 //! # Invariants
 //! - The text contains no control character and no `;`, so it cannot end its sequence or become another one.
 //! - A terminal that is known to understand both sequences gets one, or it would show two notifications.
 
-/// Whether the user looks at the terminal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TerminalFocus {
     /// The terminal has not reported it. Some never do, such as tmux without `focus-events`.
     Unknown,
-    /// It has the focus.
     Here,
-    /// Another window has it.
     Elsewhere,
 }
 
-/// What stands between creel and the terminal.
+/// The program between creel and the terminal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum TerminalPath {
     Direct,
@@ -26,16 +23,14 @@ enum TerminalPath {
     Screen,
 }
 
-/// The sequences that a terminal gets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum NotificationForm {
     Osc9,
     Osc777,
-    /// The terminal is unknown. Most ignore what they do not understand.
+    /// For an unknown terminal. Most ignore sequences that they do not understand.
     Both,
 }
 
-/// The way to call the user on this terminal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TerminalNotifier {
     path: TerminalPath,
@@ -43,7 +38,7 @@ pub struct TerminalNotifier {
 }
 
 impl TerminalNotifier {
-    /// Reads from the environment which terminal this is.
+    /// Detects the terminal from environment variables.
     pub fn detect(variable: impl Fn(&str) -> Option<String>) -> Self {
         let value = |name: &str| variable(name).unwrap_or_default();
         let is_set = |name: &str| !value(name).is_empty();
@@ -59,7 +54,7 @@ impl TerminalNotifier {
             || value("LC_TERMINAL") == "iTerm2"
             || ["xterm-kitty", "xterm-ghostty"].contains(&term.as_str());
         let form = if path != TerminalPath::Direct {
-            // These variables may be those of a terminal that has since detached.
+            // These variables can describe a terminal that has since detached.
             NotificationForm::Both
         } else if known {
             NotificationForm::Osc9
@@ -71,7 +66,7 @@ impl TerminalNotifier {
         Self { path, form }
     }
 
-    /// The bytes that call the user with this text.
+    /// The bytes that notify the user with this text.
     pub fn call(self, text: &str) -> String {
         let clean: String = text.chars().filter(|c| !c.is_control() && *c != ';').take(200).collect();
         let osc9 = format!("\u{1b}]9;{clean}\u{7}");
@@ -85,7 +80,7 @@ impl TerminalNotifier {
         sequences.iter().fold("\u{7}".to_owned(), |bytes, sequence| bytes + &self.passed_on(sequence))
     }
 
-    /// The sequence as the program in between passes it on to the terminal.
+    /// Wraps the sequence so that tmux or screen passes it on to the terminal.
     fn passed_on(self, sequence: &str) -> String {
         match self.path {
             TerminalPath::Direct => sequence.to_owned(),

@@ -1,13 +1,13 @@
-//! The files in which the output of hooks is kept, as the viewer shows them.
+//! Opens the output files of hooks in the viewer.
 
 use std::{fs::File, io::Read as _, path::Path};
 
 use super::modals::viewer::ViewerModal;
 
-/// How much of an output file the viewer shows.
+/// In bytes.
 const VIEWED: u64 = 8 << 20;
 
-/// The whole output of a run, as far as it can be shown.
+/// A viewer with a run's output file, cut at [`VIEWED`]. Without a readable file it shows `otherwise`.
 pub(super) fn view(title: String, file: Option<&Path>, otherwise: &str) -> ViewerModal {
     let read = file.and_then(|file| {
         let mut bytes = Vec::new();

@@ -9,7 +9,7 @@ pub mod tasks;
 use super::model::{Pane, ScreenModel};
 use crate::engine::session::pending::ItemState;
 
-/// What stands in a pane's frame: its name, and the number that one looks for first.
+/// The text in a pane's frame: its name and its most important number.
 pub fn title(model: &ScreenModel, pane: Pane) -> String {
     let state = model.session.as_ref();
     let more = match pane {

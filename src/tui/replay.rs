@@ -1,4 +1,4 @@
-//! A past session, watched again: where one is in it, and when the next record is due.
+//! Replays a past session: the position in it, and when the next record is due.
 
 use crate::{
     engine::{
@@ -9,33 +9,29 @@ use crate::{
     tui::journal_feed::RecordSpan,
 };
 
-/// No pause of the past is watched for longer.
+/// Longer pauses of the session are shortened to this.
 const LONGEST_PAUSE: TimeSpan = TimeSpan(2_000);
 
-/// What is known of a record without its text.
+/// A record without its text.
 #[derive(Debug, Clone, Copy)]
 pub struct ReplayMark {
-    /// Where it lies.
     pub spot: RecordSpan,
     at: UnixTime,
     iteration: bool,
     error: bool,
 }
 
-/// Plays a past session.
 #[derive(Debug, Default)]
 pub struct ReplayPlayer {
     marks: Vec<ReplayMark>,
-    /// How many records have been shown.
     pub shown: usize,
     playing: bool,
-    /// Twice as fast, four times, …: the power of two.
+    /// The exponent of two: 1 is twice as fast, -1 half as fast.
     speed: i32,
     due: Option<UnixTime>,
 }
 
 impl ReplayPlayer {
-    /// Adds a record to what can be played.
     pub fn add(&mut self, spot: RecordSpan, record: &Record) {
         let error = matches!(
             record.event,
@@ -47,39 +43,36 @@ impl ReplayPlayer {
         self.marks.push(ReplayMark { spot, at: record.at, iteration, error });
     }
 
-    /// The marks from where it is up to a target.
+    /// The records from the current position up to a target.
     pub fn between(&self, target: usize) -> &[ReplayMark] {
         &self.marks[self.shown.min(self.marks.len())..target.min(self.marks.len())]
     }
 
-    /// How many records there are.
     pub fn len(&self) -> usize {
         self.marks.len()
     }
 
-    /// Whether there is nothing to play.
     pub fn is_empty(&self) -> bool {
         self.marks.is_empty()
     }
 
-    /// When the next record is due, if it plays.
+    /// When the next record is due. None while paused.
     pub fn due(&self) -> Option<UnixTime> {
         self.due
     }
 
-    /// Plays, or holds.
+    /// Plays or pauses.
     pub fn toggle(&mut self, now: UnixTime) {
         self.playing = !self.playing && self.shown < self.marks.len();
         self.plan(now);
     }
 
-    /// Changes the speed.
     pub fn change_speed(&mut self, by: i32, now: UnixTime) {
         self.speed = (self.speed + by).clamp(-3, 10);
         self.plan(now);
     }
 
-    /// Plans the next record, after one was shown or something was changed.
+    /// Schedules the next record, after one was shown or the speed changed.
     pub fn plan(&mut self, now: UnixTime) {
         let next = self.marks.get(self.shown).filter(|_| self.playing);
         self.due = next.map(|next| {
@@ -91,12 +84,12 @@ impl ReplayPlayer {
         self.playing = self.due.is_some();
     }
 
-    /// The next record of a kind, as a target.
+    /// The position after the next iteration's first record; the end if there is none.
     pub fn next_iteration(&self) -> usize {
         self.next_with(|mark| mark.iteration)
     }
 
-    /// The next error, as a target.
+    /// The position after the next error; the end if there is none.
     pub fn next_error(&self) -> usize {
         self.next_with(|mark| mark.error)
     }
@@ -106,7 +99,6 @@ impl ReplayPlayer {
         found.map_or(self.marks.len(), |n| self.shown + n + 1)
     }
 
-    /// Where it is, in words.
     pub fn describe(&self) -> String {
         let speed = match self.speed {
             0 => String::new(),

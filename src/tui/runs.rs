@@ -1,4 +1,4 @@
-//! The hooks pane: what runs with its live output, what ran, and the hooks that wait for their point.
+//! The rows of the hooks pane: runs with their live output, past runs, and hooks that have not run.
 
 use std::collections::VecDeque;
 
@@ -20,55 +20,46 @@ use crate::{
     socket::running_output::SHOWN,
 };
 
-/// How many ended runs are listed.
+/// How many runs are listed.
 const LISTED: usize = 500;
-/// No escape sequence is waited for that is longer.
+/// In bytes. A longer escape sequence is shown without waiting for its end.
 const LONGEST_SEQUENCE: usize = 256;
 
-/// One run.
 #[derive(Debug, Clone)]
 pub struct RunEntry {
-    /// The ticket.
     pub run: RunId,
-    /// Where.
     pub point: HookPoint,
-    /// What it is a run of.
     pub kind: RunSubject,
-    /// Which, as the plan knows it; [`RunEntry::name`] is for the screen.
+    /// The hook's or rule's name in the plan; [`RunEntry::name`] is for the screen.
     pub hook: String,
-    /// In which iteration.
     pub iteration: u32,
-    /// Retries before it.
+    /// How many retries preceded it.
     pub attempt: u32,
-    /// When it began.
     pub started: UnixTime,
-    /// How it ended, once it has.
+    /// None while it runs.
     pub ended: Option<Box<HookFinished>>,
-    /// The end of what it printed so far.
+    /// The last part of its output while it runs.
     pub live: String,
-    /// How much of its output was taken in or passed over; nothing while nobody looked for what it printed before.
+    /// How many bytes of its output were read or skipped. None until the output before this screen was read.
     heard: Option<u64>,
-    /// The beginning of a sign or a sequence, of which the rest has not come yet.
+    /// An incomplete character or escape sequence at the end of the output.
     rest: Vec<u8>,
 }
 
-/// What a run is a run of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RunSubject {
-    /// A hook.
     Hook,
     /// A rule of the stop decision.
     Rule,
 }
 
-/// All runs that are listed, oldest first.
+/// The listed runs, oldest first.
 #[derive(Debug, Clone, Default)]
 pub struct RunList {
     list: VecDeque<RunEntry>,
 }
 
 impl RunList {
-    /// The runs, newest first.
     pub fn newest_first(&self) -> impl Iterator<Item = &RunEntry> {
         self.list.iter().rev()
     }
@@ -78,22 +69,20 @@ impl RunList {
         self.newest_first().find(|run| run.ended.is_none())
     }
 
-    /// The `nth` run, newest first.
+    /// Counted from the newest.
     pub fn nth(&self, nth: usize) -> Option<&RunEntry> {
         self.newest_first().nth(nth)
     }
 
-    /// How many there are.
     pub fn len(&self) -> usize {
         self.list.len()
     }
 
-    /// Whether none ran yet.
     pub fn is_empty(&self) -> bool {
         self.list.is_empty()
     }
 
-    /// Takes in a record.
+    /// Applies a record.
     #[expect(clippy::wildcard_enum_match_arm, reason = "the other records are about no run")]
     pub fn take(&mut self, record: &Record) {
         match &record.event {
@@ -132,18 +121,17 @@ impl RunList {
         }
     }
 
-    /// Whether a run is listed.
     pub fn knows(&self, run: RunId) -> bool {
         self.list.iter().rev().any(|known| known.run == run)
     }
 
-    /// The running hooks of which nobody knows yet what they printed before.
+    /// Running hooks of which the earlier output was not read yet.
     pub fn unheard(&self) -> Vec<RunId> {
         let unheard = |run: &&RunEntry| run.ended.is_none() && run.heard.is_none();
         self.newest_first().filter(unheard).map(|run| run.run).collect()
     }
 
-    /// A running hook has printed so much before, of which this is the end.
+    /// Sets the output of a running hook so far: `printed` bytes, of which `end` is the last part.
     pub fn catch_up(&mut self, run: RunId, printed: u64, end: &[u8]) {
         if let Some(run) = self.unended(run) {
             run.hear(end);
@@ -151,7 +139,7 @@ impl RunList {
         }
     }
 
-    /// A running hook printed something, after so much else. What is known already is passed over.
+    /// Adds output of a running hook that begins at byte `at`. Bytes that are already known are skipped.
     pub fn overhear(&mut self, run: RunId, at: u64, bytes: &[u8]) {
         let Some(run) = self.unended(run) else { return };
         let heard = run.heard.unwrap_or(0);
@@ -194,21 +182,18 @@ impl RunEntry {
     }
 }
 
-/// A row of the pane.
 #[derive(Debug, Clone, Copy)]
 pub enum HookRow<'a> {
-    /// A run.
     Ran(&'a RunEntry),
-    /// A hook of which no run is listed.
+    /// A hook without a listed run.
     Waits(HookPoint, &'a HookSpec),
-    /// A stop decision hook of which no run is listed; presets never run.
+    /// A stop decision hook without a listed run; presets never run.
     Decides(&'a StopHook),
-    /// A rule that was not checked yet.
+    /// A rule without a listed check.
     Rule(&'a RuleSpec),
 }
 
 impl HookRow<'_> {
-    /// The hook that it is about.
     pub fn hook(&self) -> HookRef {
         match self {
             Self::Ran(run) => HookRef::new(run.point, &run.hook),
@@ -218,7 +203,7 @@ impl HookRow<'_> {
         }
     }
 
-    /// Its name, for the screen.
+    /// The name, for the screen.
     pub fn name(&self) -> String {
         match self {
             Self::Ran(run) => run.name(),
@@ -229,24 +214,21 @@ impl HookRow<'_> {
     }
 }
 
-/// All rows of the pane: the runs, newest first, then the other hooks in the order of a session.
+/// All rows: the runs, newest first, then the other hooks in the order of a session.
 #[derive(Debug)]
 pub struct HookRows<'a> {
     runs: &'a RunList,
     waiting: Vec<HookRow<'a>>,
 }
 
-/// A row, by what it shows.
+/// Identifies a row by its content.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum HookRowId {
-    /// This run.
     Run(RunId),
-    /// This hook.
     Hook(HookRef),
 }
 
 impl<'a> HookRows<'a> {
-    /// The rows of these runs and of what else is planned.
     pub fn new(runs: &'a RunList, state: Option<&'a SessionState>) -> Self {
         let planned = state.into_iter().flat_map(|state| {
             let at =
@@ -264,23 +246,19 @@ impl<'a> HookRows<'a> {
         Self { runs, waiting: planned.filter(|row| !is_listed(row)).collect() }
     }
 
-    /// How many there are.
     pub fn len(&self) -> usize {
         self.runs.len() + self.waiting.len()
     }
 
-    /// Whether there is nothing to choose.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The `nth` row.
     pub fn nth(&self, nth: usize) -> Option<HookRow<'a>> {
         let waits = || self.waiting.get(nth.checked_sub(self.runs.len())?).copied();
         self.runs.nth(nth).map(HookRow::Ran).or_else(waits)
     }
 
-    /// What the `nth` row shows.
     pub fn id(&self, nth: usize) -> Option<HookRowId> {
         self.nth(nth).map(|row| match row {
             HookRow::Ran(run) => HookRowId::Run(run.run),
@@ -288,7 +266,7 @@ impl<'a> HookRows<'a> {
         })
     }
 
-    /// Where that is shown now; of a hook that has begun to run, where its run is.
+    /// The current position of a row. For a hook that has started, the position of its run.
     pub fn find(&self, id: &HookRowId) -> Option<usize> {
         match id {
             HookRowId::Run(ticket) => self.runs.newest_first().position(|run| run.run == *ticket),
@@ -297,7 +275,7 @@ impl<'a> HookRows<'a> {
     }
 }
 
-/// A rule that was checked, as a run that ended.
+/// A checked rule in the form of a finished run.
 fn checked(event: &Event) -> Option<HookFinished> {
     let Event::Stop(StopEvent::RuleChecked { run, rule, iteration, passed, message, took_ms, end, file, .. }) = event
     else {
@@ -323,7 +301,7 @@ fn checked(event: &Event) -> Option<HookFinished> {
     })
 }
 
-/// How much of the bytes can be shown: a sign or an escape sequence at their end may not be complete.
+/// How many bytes can be shown: a character or an escape sequence at the end may be incomplete.
 fn whole(bytes: &[u8]) -> usize {
     let tail = bytes.len().saturating_sub(LONGEST_SEQUENCE);
     let cut = match str::from_utf8(bytes) {
@@ -332,7 +310,7 @@ fn whole(bytes: &[u8]) -> usize {
     };
     let escape = bytes[tail..cut].iter().rposition(|byte| *byte == 0x1b).map(|at| tail + at);
     match escape {
-        // If a letter behind it is swallowed, the sequence goes on.
+        // If a letter after it is swallowed, the sequence is incomplete.
         Some(at) if plain(&format!("{}x", String::from_utf8_lossy(&bytes[at..cut]))).is_empty() => at,
         Some(_) | None if bytes[..cut].ends_with(b"\r") => cut - 1,
         Some(_) | None => cut,
@@ -340,7 +318,7 @@ fn whole(bytes: &[u8]) -> usize {
 }
 
 impl RunEntry {
-    /// The hook's name, for the screen.
+    /// The name, for the screen.
     pub fn name(&self) -> String {
         first_line(&plain(&self.hook), 80)
     }

@@ -1,12 +1,12 @@
-//! The story of a session as blocks, and the rows of those that are in sight.
+//! The events of a session as blocks, and the rows of the visible ones.
 //!
-//! Owns what stands in the stream and where the reader is. Work is in proportion to what is visible: a block is turned into
-//! rows only when it comes into sight, and a position is a block and a row in it, never a count of all rows.
+//! Owns the content of the stream and the scroll position. The work is proportional to what is visible: a block becomes
+//! rows only when it comes into view, and a position is a block and a row in it, never a count of all rows.
 //!
 //! # Invariants
-//! - While the reader does not follow the end, new blocks do not move what is in sight.
-//! - The text that is kept in memory is bounded; older text is read back from the journal.
-//! - The live end of a very long answer is the last block, and gone before the next record is taken in.
+//! - While the view does not follow the end, new blocks do not move it.
+//! - The text in memory is bounded; older text is read back from the journal.
+//! - The live end of a very long answer is the last block, and is removed before the next record is applied.
 
 mod block_text;
 mod live_answer;
@@ -48,55 +48,43 @@ use crate::{
     },
 };
 
-/// How much text is kept; what is older is read back when it is looked at.
+/// How many bytes of text stay in memory; older text is read again when it is needed.
 const KEPT: usize = 16 << 20;
-/// A block of agent text ends at the next line end when it is this long, so that its rows stay cheap to make.
+/// A block of agent text ends at the first line end after this many bytes, so that its rows stay cheap to make.
 const LONG_BLOCK: usize = 8 << 10;
-/// How many blocks' rows are kept.
+/// How many blocks have cached rows.
 const ROWS_KEPT: usize = 512;
 
 /// Reads a record again.
 pub type RecordLoader<'a> = &'a dyn Fn(RecordSpan) -> Option<Record>;
 
-/// What a block is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BlockKind {
-    /// The session began, was resumed, or ended.
+    /// The session started, was resumed, or ended.
     Session,
-    /// An iteration began.
     Iteration,
-    /// A prompt as it was sent.
     Prompt,
-    /// The agent's words.
     Said,
-    /// The agent's thinking.
     Thought,
-    /// A tool call.
     Tool,
-    /// Something that the agent asks leave for.
+    /// A permission request of the agent.
     Request,
-    /// What the agent means to do.
     Plan,
-    /// A hook run.
     Hook,
-    /// Anything else, a line.
+    /// Anything else, in one line.
     Note,
 }
 
-/// One thing in the stream.
 #[derive(Debug, Clone)]
 pub struct StreamBlock {
-    /// What it is.
     pub kind: BlockKind,
     /// When it began.
     pub at: UnixTime,
-    /// Its line.
+    /// The first line.
     pub head: String,
-    /// How the line looks.
     pub role: ThemeRole,
-    /// Whether it is something that went wrong.
+    /// Whether something went wrong, for the keys that jump to errors.
     pub error: bool,
-    /// Whether its text is hidden.
     pub folded: bool,
     body: BlockBody,
     spots: Vec<RecordSpan>,
@@ -111,21 +99,15 @@ enum BlockBody {
     OnDisk,
 }
 
-/// Where the reader is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StreamPosition {
-    /// At the end, and new things push old ones up.
+    /// At the end: new blocks push old ones up.
     Follow,
-    /// This row of this block is the first in sight.
-    At {
-        /// The block.
-        block: usize,
-        /// The row in it.
-        row: usize,
-    },
+    /// This row of this block is the first visible one.
+    At { block: usize, row: usize },
 }
 
-/// The rows of a block, for the width and the content that they were made for.
+/// Cached rows of a block, valid for one width and one revision.
 #[derive(Debug)]
 struct BlockRows {
     width: usize,
@@ -133,19 +115,17 @@ struct BlockRows {
     lines: Rc<Vec<Line<'static>>>,
 }
 
-/// The story so far.
 #[derive(Debug)]
 pub struct SessionStream {
     blocks: Vec<StreamBlock>,
     position: StreamPosition,
     tools: HashMap<String, usize>,
     runs: HashMap<RunId, usize>,
-    /// The newest plan.
+    /// The block of the newest plan.
     plan: Option<usize>,
     requests: TurnPermissions,
-    /// The project's folder.
     project: String,
-    /// Blocks whose text is in memory, oldest first.
+    /// Blocks with their text in memory, oldest first.
     loaded: VecDeque<usize>,
     loaded_bytes: usize,
     rows: HashMap<usize, BlockRows>,
@@ -173,22 +153,19 @@ impl Default for SessionStream {
 }
 
 impl SessionStream {
-    /// How many blocks there are.
     pub fn len(&self) -> usize {
         self.blocks.len()
     }
 
-    /// Whether nothing has happened yet.
     pub fn is_empty(&self) -> bool {
         self.blocks.is_empty()
     }
 
-    /// Where the reader is.
     pub fn position(&self) -> StreamPosition {
         self.position
     }
 
-    /// Takes in a record.
+    /// Applies a record.
     #[expect(clippy::wildcard_enum_match_arm, reason = "the other records become one note, or nothing")]
     pub fn take(&mut self, spot: RecordSpan, record: &Record) {
         let at = record.at;
@@ -238,7 +215,7 @@ impl SessionStream {
                 }
             }
             Event::Turn(TurnEvent::PromptSent(prompt)) => {
-                // Calls of the last turn get no more news, and an agent may use their names again.
+                // Tool calls of the last turn get no more updates, and an agent may use their ids again.
                 self.tools.clear();
                 self.put(None, prompt_block(at, prompt), event, spot);
             }
@@ -254,7 +231,7 @@ impl SessionStream {
         }
     }
 
-    /// The newest plan is open. The one before is folded, unless somebody reads there: what is in sight does not move.
+    /// Adds a plan and folds the one before, unless the user has scrolled back: then nothing visible may move.
     fn planned(&mut self, new: StreamBlock, event: &Event, spot: RecordSpan) {
         let before = self.plan.filter(|_| self.position == StreamPosition::Follow);
         if let Some(before) = before.and_then(|index| self.blocks.get_mut(index)) {
@@ -289,7 +266,7 @@ impl SessionStream {
         self.forget_old_text();
     }
 
-    /// Adds the block of an event, or puts it in the place of an earlier one.
+    /// Adds the block of an event, or replaces an earlier one.
     fn put(&mut self, known: Option<usize>, new: StreamBlock, event: &Event, spot: RecordSpan) -> usize {
         self.put_with(known, new, body_of(event), spot)
     }
@@ -304,7 +281,7 @@ impl SessionStream {
         let index = known.unwrap_or(self.blocks.len());
         if let Some(old) = self.blocks.get(index) {
             new.revision = old.revision + 1;
-            // Where there was nothing to fold, nobody has folded anything: the new block knows best.
+            // A block without text cannot have been folded by the user, so the new block's default applies.
             match &old.body {
                 BlockBody::None => {}
                 BlockBody::OnDisk => new.folded = old.folded,
@@ -362,7 +339,6 @@ impl SessionStream {
         texts.collect::<Vec<_>>().join(if words { "" } else { "\n" })
     }
 
-    /// The rows of a block.
     fn rows(
         &mut self,
         index: usize,
@@ -419,7 +395,7 @@ impl SessionStream {
         lines
     }
 
-    /// The lines in sight, and where the first of them is.
+    /// The visible lines.
     pub fn in_sight(
         &mut self,
         width: usize,
@@ -453,7 +429,7 @@ impl SessionStream {
         }
     }
 
-    /// The position at which the last row is just in sight.
+    /// The position at which the last row is just visible.
     fn end(&mut self, width: usize, height: usize, theme: &ScreenTheme, reload: RecordLoader<'_>) -> (usize, usize) {
         let mut need = height;
         for block in (0..self.blocks.len()).rev() {
@@ -466,7 +442,7 @@ impl SessionStream {
         (0, 0)
     }
 
-    /// Moves by rows; at the end it follows again.
+    /// Scrolls by rows; at the end it follows again.
     pub fn scroll(
         &mut self,
         by: isize,
@@ -503,28 +479,26 @@ impl SessionStream {
             }
         }
         let end = self.end(width, height, theme, reload);
-        // Where everything is in sight there is nothing to go back to: the end stays in sight, too.
+        // If everything is visible there is nothing to scroll back to, so the end stays in view.
         let all_in_sight = end == (0, 0) && self.position == StreamPosition::Follow;
         let follows = all_in_sight || (by > 0 && (block, row) >= end);
         self.position = if follows { StreamPosition::Follow } else { StreamPosition::At { block, row } };
     }
 
-    /// To the beginning.
     pub fn to_top(&mut self) {
         self.position = StreamPosition::At { block: 0, row: 0 };
     }
 
-    /// To the end, and follow it.
     pub fn to_end(&mut self) {
         self.position = StreamPosition::Follow;
     }
 
-    /// The block at the top of the screen.
+    /// The block at the top of the view.
     fn here(&mut self, size: (usize, usize), theme: &ScreenTheme, reload: RecordLoader<'_>) -> usize {
         self.first_in_sight(size.0, size.1, theme, reload).0
     }
 
-    /// Jumps to the next or previous block that is wanted; tells whether there is one.
+    /// Jumps to the next or previous block that `wanted` accepts; returns whether there is one.
     pub fn jump(
         &mut self,
         forward: bool,
@@ -546,7 +520,7 @@ impl SessionStream {
         found.is_some()
     }
 
-    /// Searches from where the reader is; tells whether something was found.
+    /// Searches from the current position, going around; returns whether something was found.
     pub fn search(
         &mut self,
         query: &str,
@@ -583,7 +557,7 @@ impl SessionStream {
         true
     }
 
-    /// Folds or unfolds the block at the top of the screen, or the nearest one below that can be.
+    /// Folds or unfolds the block at the top of the view, or the nearest one below that can be folded.
     pub fn fold(&mut self, size: (usize, usize), theme: &ScreenTheme, reload: RecordLoader<'_>) {
         let here = self.here(size, theme, reload);
         let end = (here + size.1).min(self.blocks.len());
@@ -595,7 +569,6 @@ impl SessionStream {
         }
     }
 
-    /// Folds or unfolds all thoughts.
     pub fn fold_thoughts(&mut self) {
         self.fold_thoughts = !self.fold_thoughts;
         for block in self.blocks.iter_mut().filter(|block| block.kind == BlockKind::Thought) {
@@ -605,7 +578,7 @@ impl SessionStream {
     }
 }
 
-/// The first of these rows with the text in it, or the last, if one goes back.
+/// The first of these rows that contains the text, or the last one when searching backwards.
 fn row_with(rows: &[Line<'_>], query: &str, forward: bool, mut among: Range<usize>) -> Option<usize> {
     let holds = |row: &usize| rows.get(*row).is_some_and(|line| line.to_string().to_lowercase().contains(query));
     if forward { among.find(holds) } else { among.rev().find(holds) }

@@ -1,10 +1,11 @@
-//! The tasks as they are looked at: which are in sight, in which order, and which one is chosen.
+//! The tasks as the pane shows them: filter, order and selection.
 //!
-//! They are arranged when they have changed or are looked at otherwise, and not for every frame: there may be thousands.
+//! They are arranged again only when the tasks, the filter or the layout change, not for every frame: there can be
+//! thousands.
 //!
 //! # Invariants
-//! - Every task that fits the filter has exactly one row, in the list as in the tree.
-//! - What was chosen stays chosen while tasks come and go around it.
+//! - Every task that passes the filter has exactly one row, in the list and in the tree.
+//! - The selected task stays selected while other tasks come and go.
 
 pub mod details;
 pub mod form;
@@ -17,103 +18,88 @@ use crate::engine::tasks::{
     task::{Task, TaskState},
 };
 
-/// How the tasks are looked at.
 #[derive(Debug, Default)]
 pub struct TaskBoard {
     shape: TaskLayout,
     filter: TaskFilter,
-    /// The task that others are to wait for.
+    /// The task that other tasks are to wait for.
     pub marked: Option<String>,
     chosen: Option<String>,
-    /// Where the chosen one was: if it is gone, what stands there is chosen.
+    /// The row of the selected task. If the task is gone, the task in that row is selected.
     at: usize,
-    /// The rows, once somebody has asked for them.
+    /// Made when the rows are first needed.
     arranged: OnceCell<ArrangedTasks>,
 }
 
-/// The tasks in their order.
 #[derive(Debug)]
 struct ArrangedTasks {
-    /// Their names, and the branches of the tree that lead to them.
+    /// Each task's id, and its branch in the tree.
     rows: Vec<(String, String)>,
-    /// Where each of them stands.
+    /// The row of each task id.
     places: HashMap<String, usize>,
-    /// How many tasks are open, in sight or not.
+    /// How many tasks are open, visible or not.
     open: usize,
 }
 
-/// How tasks are arranged.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum TaskLayout {
-    /// What is to be done first comes first.
+    /// By priority, open tasks first.
     #[default]
     List,
-    /// Under each task what came from it, or comes after it.
+    /// Each task under its parent, or under a task that it waits for.
     Tree,
 }
 
-/// Which tasks are in sight.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum TaskFilter {
-    /// All.
     #[default]
     All,
-    /// Those about which something has to be done.
+    /// Not completed.
     Open,
-    /// Those that can be started.
+    /// The task can be started.
     Ready,
-    /// Those with which somebody cannot go on.
     Blocked,
-    /// Those that are completed.
     Done,
 }
 
-/// The tasks in sight, in order.
 #[derive(Debug, Clone, Copy)]
 pub struct TaskRows<'a> {
     graph: &'a TaskGraph,
     arranged: &'a ArrangedTasks,
 }
 
-/// A task in sight.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TaskRow<'a> {
-    /// Which.
     pub task: &'a Task,
-    /// The branch of the tree that leads to it.
+    /// The tree lines before the task.
     pub branch: &'a str,
 }
 
 impl<'a> TaskRows<'a> {
-    /// How many there are.
     pub fn len(&self) -> usize {
         self.arranged.rows.len()
     }
 
-    /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.arranged.rows.is_empty()
     }
 
-    /// One of them.
     pub fn get(&self, n: usize) -> Option<TaskRow<'a>> {
         let (id, branch) = self.arranged.rows.get(n)?;
         Some(TaskRow { task: self.graph.get(id)?, branch })
     }
 
-    /// From the first to the last.
     pub fn iter(self) -> impl Iterator<Item = TaskRow<'a>> {
         (0..self.len()).filter_map(move |n| self.get(n))
     }
 
-    /// How many tasks are open, in sight or not.
+    /// How many tasks are open, visible or not.
     pub fn open(&self) -> usize {
         self.arranged.open
     }
 }
 
 impl TaskLayout {
-    /// The other one.
     #[must_use]
     pub const fn other(self) -> Self {
         match self {
@@ -124,7 +110,7 @@ impl TaskLayout {
 }
 
 impl TaskFilter {
-    /// The one that comes after it, going around.
+    /// The next filter, going around.
     #[must_use]
     pub const fn next(self) -> Self {
         match self {
@@ -136,7 +122,6 @@ impl TaskFilter {
         }
     }
 
-    /// What it is called.
     pub const fn name(self) -> &'static str {
         match self {
             Self::All => "all",
@@ -159,34 +144,29 @@ impl TaskFilter {
 }
 
 impl TaskBoard {
-    /// How the tasks are arranged.
     pub const fn shape(&self) -> TaskLayout {
         self.shape
     }
 
-    /// Which are in sight.
     pub const fn filter(&self) -> TaskFilter {
         self.filter
     }
 
-    /// Arranges them the other way.
     pub fn turn(&mut self) {
         self.shape = self.shape.other();
         self.forget();
     }
 
-    /// Shows others.
     pub fn next_filter(&mut self) {
         self.filter = self.filter.next();
         self.forget();
     }
 
-    /// The tasks have changed: they are arranged again when somebody asks for them.
+    /// Drops the arranged rows, since the tasks changed. They are made again when needed.
     pub fn forget(&mut self) {
         self.arranged.take();
     }
 
-    /// The tasks in sight, in order.
     pub fn rows<'a>(&'a self, graph: &'a TaskGraph) -> TaskRows<'a> {
         TaskRows { graph, arranged: self.arranged.get_or_init(|| self.arrange(graph)) }
     }
@@ -209,13 +189,12 @@ impl TaskBoard {
         ArrangedTasks { rows, places, open: tasks.iter().filter(|task| task.is_open()).count() }
     }
 
-    /// Which of the rows is chosen.
     pub fn position(&self, rows: TaskRows<'_>) -> usize {
         let found = self.chosen.as_ref().and_then(|id| rows.arranged.places.get(id).copied());
         found.unwrap_or_else(|| self.at.min(rows.len().saturating_sub(1)))
     }
 
-    /// Chooses a task, and remembers where it stands.
+    /// Selects a task and remembers its row.
     pub fn choose(&mut self, id: Option<String>, at: usize) {
         self.chosen = id;
         self.at = at;

@@ -1,4 +1,4 @@
-//! The terminal: taken over when the screen opens, given back as it was, whatever happens.
+//! Sets up the terminal for the screen and restores it.
 //!
 //! # Invariants
 //! - After [`TerminalScreen`] is dropped, after a panic, and while suspended, the terminal has its own settings.
@@ -23,21 +23,19 @@ use rustix::termios::{LocalModes, tcgetattr};
 
 use super::notification::TerminalNotifier;
 
-/// Whether the terminal is ours now.
+/// Whether the screen has the terminal now.
 static TAKEN: AtomicBool = AtomicBool::new(false);
 
-/// The screen while it is ours.
 pub struct TerminalScreen {
-    /// Never dropped: it would complain on standard error about a cursor that it cannot show, and panic if that is gone
-    /// with the terminal. [`give_back`] shows the cursor.
+    /// Never dropped: its `drop` prints to standard error if it cannot show the cursor, and panics if standard error is
+    /// gone with the terminal. [`give_back`] shows the cursor.
     terminal: ManuallyDrop<Terminal<CrosstermBackend<Stdout>>>,
     mouse: bool,
-    /// What the terminal shows is not what was drawn last.
+    /// Whether the terminal shows something else than the last frame.
     stale: bool,
 }
 
 impl TerminalScreen {
-    /// Takes the terminal over.
     pub fn open(mouse: bool, log: Option<PathBuf>) -> io::Result<Self> {
         restore_on_panic(log);
         take(mouse)?;
@@ -45,17 +43,15 @@ impl TerminalScreen {
         Ok(Self { terminal, mouse, stale: false })
     }
 
-    /// Draws a frame.
     pub fn draw(&mut self, draw: impl FnOnce(&mut ratatui::Frame<'_>)) -> io::Result<()> {
         if std::mem::take(&mut self.stale) {
-            // Not `clear`: that asks the terminal where its cursor is, and waits for the answer.
+            // Not `clear`: that asks the terminal for the cursor position, and waits for the answer.
             let size = self.terminal.size()?;
             self.terminal.resize(size.into())?;
         }
         self.terminal.draw(draw).map(|_| ())
     }
 
-    /// The size of the terminal.
     pub fn size(&self) -> io::Result<(u16, u16)> {
         terminal::size()
     }
@@ -65,12 +61,11 @@ impl TerminalScreen {
         self.stale = true;
     }
 
-    /// Gives the terminal back while something else runs.
+    /// Restores the terminal while another program uses it.
     pub fn lend(&mut self) {
         give_back();
     }
 
-    /// Takes over the terminal that was lent.
     pub fn take_back(&mut self) -> io::Result<()> {
         self.redraw();
         take(self.mouse)
@@ -81,7 +76,7 @@ impl TerminalScreen {
         execute!(io::stdout(), CopyToClipboard::to_clipboard_from(text))
     }
 
-    /// Calls the user: the bell, and a notification where the terminal shows one.
+    /// Notifies the user: the bell, and a notification if the terminal shows one.
     pub fn call(&mut self, notifier: TerminalNotifier, text: &str) -> io::Result<()> {
         let mut out = io::stdout();
         out.write_all(notifier.call(text).as_bytes())?;
@@ -91,7 +86,7 @@ impl TerminalScreen {
 
 impl Drop for TerminalScreen {
     fn drop(&mut self) {
-        // Once is enough: a second time would put the cursor on what was said since.
+        // Only once: a second time would move the cursor over what was printed since.
         if is_taken() {
             give_back();
         }
@@ -108,25 +103,24 @@ fn take(mouse: bool) -> io::Result<()> {
     Ok(())
 }
 
-/// Whether the terminal is ours now.
+/// Whether the screen has the terminal now.
 pub fn is_taken() -> bool {
     TAKEN.load(Ordering::SeqCst)
 }
 
-/// Whether the terminal has the settings of a screen: no shell leaves it without a key that interrupts.
+/// Whether the terminal is in raw mode: line input, echo and interrupt keys are all off, which no shell does.
 pub fn is_raw() -> bool {
     let of_lines = LocalModes::ICANON | LocalModes::ECHO | LocalModes::ISIG;
     tcgetattr(io::stdin()).is_ok_and(|now| !now.local_modes.intersects(of_lines))
 }
 
-/// Gives the terminal back.
 pub fn give_back() {
     switch_off();
     let _ = terminal::disable_raw_mode();
 }
 
-/// Switches off what the screen has switched on, in the terminal itself and not in its settings. There is nothing to be
-/// done about a failure: the terminal is gone then.
+/// Undoes what the screen changed by escape sequences, but not raw mode. Errors are ignored: they mean that the
+/// terminal is gone.
 pub fn switch_off() {
     TAKEN.store(false, Ordering::SeqCst);
     let _ = execute!(
@@ -139,8 +133,8 @@ pub fn switch_off() {
     );
 }
 
-/// A panic prints its message on the terminal as it was, and where the log is. One in another thread leaves the screen
-/// alone, which goes on or ends as those decide who wait for that thread.
+/// Makes a panic restore the terminal, print its message and name the log. A panic in another thread leaves the screen
+/// alone: the code that waits for that thread decides what happens.
 fn restore_on_panic(log: Option<PathBuf>) {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {

@@ -1,8 +1,8 @@
-//! Text for the screen: pieces in a style, wrapped to a width, with the little Markdown that agents write.
+//! Text for the screen: styled pieces, wrapped to a width, and the simple Markdown that agents write.
 //!
 //! # Invariants
-//! - A wrapped line is never wider than asked for, whatever characters it has.
-//! - What comes in has no control characters: see [`crate::present::text::plain`].
+//! - A wrapped line is never wider than requested, whatever characters it has.
+//! - [`plain_lines`] and [`markdown`] remove control characters: see [`crate::present::text::plain`].
 
 use ratatui::{
     style::{Modifier, Style},
@@ -16,10 +16,9 @@ use crate::present::text::plain;
 
 const TAB: &str = "    ";
 
-/// A stretch of text in one style.
 pub type StyledText = (String, Style);
 
-/// Wraps pieces to a width, at spaces where there are any; later lines are indented.
+/// Wraps pieces to a width, at spaces if possible; later lines are indented.
 pub fn wrap(pieces: &[StyledText], width: usize, indent: usize) -> Vec<Line<'static>> {
     let width = width.max(1);
     let indent = if indent * 2 < width { indent } else { 0 };
@@ -27,10 +26,10 @@ pub fn wrap(pieces: &[StyledText], width: usize, indent: usize) -> Vec<Line<'sta
     let mut row = LineBuilder::default();
     for (text, style) in pieces {
         for grapheme in text.replace('\t', TAB).graphemes(true) {
-            // Joined signs can be wider than what a narrow screen has behind the indent; then there is no place for them.
+            // A joined character can be wider than a narrow screen has room for after the indent.
             let grapheme = if grapheme.width() > width - indent { "…" } else { grapheme };
             let grows = grapheme.width();
-            // More than once, if the word that moved on does not fit behind the indent either.
+            // More than once if the word that moved to the next line does not fit after the indent either.
             while row.width + grows > width && row.cells.len() > row.fixed {
                 let rest = row.break_off();
                 lines.push(std::mem::replace(&mut row, rest.indented(indent)).into_line());
@@ -42,12 +41,11 @@ pub fn wrap(pieces: &[StyledText], width: usize, indent: usize) -> Vec<Line<'sta
     lines
 }
 
-/// A line in the making.
 #[derive(Default)]
 struct LineBuilder {
     cells: Vec<(String, usize, Style)>,
     width: usize,
-    /// How many cells at the start are the indent, where no word ends.
+    /// How many cells at the start are the indent, where no word can be split off.
     fixed: usize,
 }
 
@@ -57,7 +55,7 @@ impl LineBuilder {
         self.width += width;
     }
 
-    /// Takes off what belongs to the next line: the word that did not fit.
+    /// Splits off the last word, which belongs to the next line.
     fn break_off(&mut self) -> Self {
         let space = self.cells.iter().rposition(|(text, ..)| text == " ").filter(|at| *at > self.fixed);
         let Some(space) = space else { return Self::default() };
@@ -88,13 +86,12 @@ impl LineBuilder {
     }
 }
 
-/// Plain text, wrapped.
 pub fn plain_lines(text: &str, style: Style, width: usize) -> Vec<Line<'static>> {
     let clean = plain(text);
     clean.lines().flat_map(|line| wrap(&[(line.to_owned(), style)], width, 0)).collect()
 }
 
-/// What an agent wrote, wrapped: headings, lists, code in its own look.
+/// An agent's text, wrapped, with headings, lists and code styled.
 pub fn markdown(text: &str, theme: &ScreenTheme, width: usize) -> Vec<Line<'static>> {
     let clean = plain(text);
     let mut in_code = false;
@@ -145,7 +142,7 @@ fn inline(text: &str, theme: &ScreenTheme) -> Vec<StyledText> {
     pieces
 }
 
-/// A line with its tabs as a terminal shows them: up to the next eighth column.
+/// Expands tabs as a terminal does: up to the next multiple of eight columns.
 pub fn expand_tabs(line: &str) -> String {
     let mut out = String::with_capacity(line.len());
     for (n, part) in line.split('\t').enumerate() {
@@ -157,7 +154,7 @@ pub fn expand_tabs(line: &str) -> String {
     out
 }
 
-/// The text cut to a width, with a sign that something is missing.
+/// Cuts the text to a width and ends it with `…` if something is missing.
 pub fn fit(text: &str, width: usize) -> String {
     if text.width() <= width {
         return text.to_owned();

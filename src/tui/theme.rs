@@ -1,4 +1,4 @@
-//! How things look: roles instead of colours, and the colours of a role as data.
+//! Themes: the screen uses roles, and a theme is a data file that gives each role its colours.
 
 use std::collections::BTreeMap;
 
@@ -6,34 +6,24 @@ use ratatui::style::{Color, Modifier, Style};
 
 use crate::config::ThemeName as Choice;
 
-/// What a piece of the screen is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ThemeRole {
-    /// Ordinary text.
     Text,
-    /// What can be skipped when reading.
+    /// Less important text.
     Faint,
-    /// A heading.
     Heading,
     /// Something to find quickly.
     Accent,
-    /// What went well.
     Good,
-    /// What did not.
     Bad,
-    /// What to know.
     Warning,
-    /// The chosen one.
     Selected,
-    /// The frame of a pane.
     Border,
-    /// The frame of the pane that has the keys.
+    /// The frame of the pane that receives the keys.
     BorderFocused,
-    /// Code in a text.
     Code,
-    /// A key to press.
     Key,
-    /// A person is waited for.
+    /// The session waits for the user.
     Gate,
 }
 
@@ -53,14 +43,13 @@ const NAMES: [(&str, ThemeRole); 13] = [
     ("gate", ThemeRole::Gate),
 ];
 
-/// The look of every role.
 #[derive(Debug, Clone)]
 pub struct ScreenTheme {
     styles: BTreeMap<ThemeRole, Style>,
 }
 
 impl ScreenTheme {
-    /// The theme that the config chose; none of its colours if nobody wants any.
+    /// The theme from the config. With `no_color`, a theme without colours.
     pub fn chosen(choice: Choice, no_color: bool) -> Self {
         let text = match choice {
             _ if no_color => include_str!("../../assets/themes/plain.yaml"),
@@ -72,7 +61,7 @@ impl ScreenTheme {
         Self::parse(text).expect("the themes that creel brings along are right")
     }
 
-    /// Reads a theme: `role: "colour on-colour bold"`.
+    /// Parses a theme: `role: "colour on-colour bold"`.
     pub fn parse(text: &str) -> Result<Self, String> {
         let looks: BTreeMap<String, String> = serde_yaml::from_str(text).map_err(|error| error.to_string())?;
         let mut styles = BTreeMap::new();
@@ -87,7 +76,6 @@ impl ScreenTheme {
         }
     }
 
-    /// The look of a role.
     pub fn style(&self, role: ThemeRole) -> Style {
         self.styles.get(&role).copied().unwrap_or_default()
     }

@@ -1,4 +1,4 @@
-//! What a key, a click or a tick changes on the screen, and what is asked of the world for it.
+//! Applies keys, clicks and answers to the model, and returns what to request from the session and the terminal.
 
 mod modal;
 mod mouse;
@@ -37,77 +37,65 @@ use pane::{
 };
 use task::on_remove_key;
 
-/// Something that happened to the screen.
 #[derive(Debug)]
 pub enum ScreenEvent {
-    /// A key.
     Key(KeyEvent),
-    /// The mouse.
     Mouse(MouseEvent),
-    /// Text from the clipboard.
     Paste(String),
-    /// The terminal has another size.
+    /// The new size, in columns and rows.
     Resize(u16, u16),
-    /// The terminal has the focus, or lost it.
+    /// Whether the terminal has the focus.
     Focus(bool),
-    /// A command was taken.
     Accepted(SessionCommand),
-    /// A command was refused, and why.
+    /// With the reason.
     Refused(SessionCommand, String),
-    /// Nobody said what became of a command, and why.
+    /// The session did not say whether it accepted the command; with the reason.
     Unanswered(SessionCommand, String),
-    /// Something else could not be done.
+    /// Something else failed.
     Failed(String),
-    /// A text was read for the viewer.
+    /// A text for the viewer was read.
     Read(ViewerModal),
-    /// The person's own editor was closed.
+    /// The user's editor was closed.
     Edited {
-        /// What the text is for.
         purpose: EditorPurpose,
-        /// As it was before.
+        /// The text that the editor was opened with.
         before: String,
-        /// As it is now.
         text: String,
     },
 }
 
-/// Something that the screen asks for.
+/// Something that the screen cannot do itself.
 #[derive(Debug, PartialEq)]
 pub enum ScreenRequest {
-    /// Of the session.
     Command(SessionCommand),
-    /// Of the session, one after the other, until one is refused.
+    /// Sent one after the other, until one is refused.
     InOrder(Vec<SessionCommand>),
-    /// To leave.
     Leave,
-    /// To leave, and to let the session go on.
+    /// The session continues.
     LeaveRunning,
-    /// To leave as soon as the session is over.
+    /// Leave as soon as the session has ended.
     LeaveAtTheEnd,
-    /// To leave without waiting for anything.
+    /// Leave without waiting for anything.
     LeaveAtOnce,
-    /// To put a text on the clipboard.
     Copy(String),
-    /// To open a text in the person's own editor.
+    /// Open a text in the user's editor.
     EditOutside(EditorPurpose, String),
-    /// To go to the shell.
+    /// Stop the process until the shell continues it.
     Suspend,
-    /// To draw everything again.
     Redraw,
-    /// To read the whole output of a run.
+    /// Show the whole output of a run.
     ReadOutput {
-        /// The title of the viewer.
         title: String,
-        /// The file, relative to the session's folder.
+        /// Relative to the session's folder.
         file: Option<String>,
-        /// What to show if there is none.
+        /// What to show without a file.
         otherwise: String,
     },
-    /// To show a past session up to this record.
+    /// Show a past session up to this record.
     Seek(usize),
 }
 
-/// Takes in a message.
+/// Applies an event and returns the requests that follow.
 pub fn update(model: &mut ScreenModel, msg: ScreenEvent, reload: RecordLoader<'_>) -> Vec<ScreenRequest> {
     match msg {
         ScreenEvent::Key(key) if key.kind == KeyEventKind::Release => Vec::new(),
@@ -136,7 +124,7 @@ pub fn update(model: &mut ScreenModel, msg: ScreenEvent, reload: RecordLoader<'_
         }
         ScreenEvent::Resize(width, height) => {
             model.resized((width, height));
-            // The terminal has moved or cut what it showed, even if it is as large as before by now.
+            // The terminal has moved or cut its content, even if it has its old size again by now.
             vec![ScreenRequest::Redraw]
         }
         ScreenEvent::Focus(focused) => {
@@ -148,7 +136,7 @@ pub fn update(model: &mut ScreenModel, msg: ScreenEvent, reload: RecordLoader<'_
             Vec::new()
         }
         ScreenEvent::Refused(command, why) => {
-            // What was written and refused is not lost: it is there again, to be made better.
+            // Bring the refused text back, so that the user can correct it.
             if let Some(editor) = model.sent.take(&command) {
                 bring_back(model, editor);
             }
@@ -156,8 +144,8 @@ pub fn update(model: &mut ScreenModel, msg: ScreenEvent, reload: RecordLoader<'_
             Vec::new()
         }
         ScreenEvent::Unanswered(command, why) => {
-            // It may have arrived, and is not to be sent twice without a thought: a message waits where drafts do, and
-            // whatever else was written says so itself.
+            // The command may have arrived, so the user should decide whether to send it again: a message becomes a
+            // draft, and any other text comes back with a note.
             match model.sent.take(&command) {
                 Some(editor) if editor.purpose.keeps_a_draft() => model.keep_draft(&editor.text()),
                 Some(editor) => bring_back(model, Box::new(editor.in_doubt())),
@@ -178,8 +166,8 @@ pub fn update(model: &mut ScreenModel, msg: ScreenEvent, reload: RecordLoader<'_
     }
 }
 
-/// Lays out again what was written and not taken. It may come late: whatever has the keys by then keeps them, and has it
-/// below itself. Only what was written at a gate comes over one.
+/// Shows a text again that the session did not accept. This can happen late: a dialog that receives keys by then keeps
+/// them, and the editor goes below it. Only a text for a gate goes above a gate.
 fn bring_back(model: &mut ScreenModel, editor: Box<EditorModal>) {
     let over = match model.modals.last() {
         None => true,
@@ -207,8 +195,8 @@ fn on_key(model: &mut ScreenModel, key: KeyEvent, reload: RecordLoader<'_>) -> V
     }
 }
 
-/// A key on a screen that is too small to show anything: it answers and writes nothing. Only the ways out are there, and
-/// no letter is one, since it may be a part of something else.
+/// Handles a key on a screen that is too small to show anything. Only keys with ctrl or alt that leave or suspend work:
+/// a plain letter could belong to a text or an answer.
 fn on_key_unseen(model: &mut ScreenModel, key: KeyEvent, reload: RecordLoader<'_>) -> Vec<ScreenRequest> {
     if is_interrupt(model, key) {
         return interrupt(model);
@@ -223,13 +211,14 @@ fn is_held(key: KeyEvent) -> bool {
     key.modifiers.intersects(KeyModifiers::CONTROL | KeyModifiers::ALT)
 }
 
-/// Whether it is Ctrl-C, or what the user has put in its place. A letter alone may be a part of a text.
+/// Whether it is Ctrl-C, or the user's replacement for it. A letter without ctrl or alt does not count: it can be part
+/// of a text.
 fn is_interrupt(model: &ScreenModel, key: KeyEvent) -> bool {
     is_held(key) && model.keymap.action(key, &[KeyContext::Global]) == Some(KeyAction::Quit)
 }
 
-/// Ctrl-C asks how to leave, wherever the user is. Pressed again, or while the session is being stopped already, it leaves
-/// at once.
+/// Ctrl-C asks how to leave, from anywhere. Pressed again, or while the session is already stopping, it leaves
+/// immediately.
 fn interrupt(model: &mut ScreenModel) -> Vec<ScreenRequest> {
     let asked = model.modals.iter().any(|modal| matches!(modal, Modal::Quit(_)));
     let is_stopping = || model.session.as_ref().is_some_and(|state| state.steering.stop == Some(StopTiming::Now));
@@ -256,7 +245,7 @@ fn on_pane_key(model: &mut ScreenModel, key: KeyEvent, reload: RecordLoader<'_>)
     }
 }
 
-/// Does what an action says, wherever it came from.
+/// Performs an action, from a key or from the palette.
 pub fn perform(model: &mut ScreenModel, action: KeyAction, reload: RecordLoader<'_>) -> Vec<ScreenRequest> {
     match action {
         KeyAction::Quit => quit(model),
@@ -322,13 +311,13 @@ pub fn perform(model: &mut ScreenModel, action: KeyAction, reload: RecordLoader<
         KeyAction::TaskTree => task::switch_tree(model),
         KeyAction::Play => play(model),
         KeyAction::Step => seek(model, |player| player.shown + 1),
-        // Before the first record there is nothing to see.
+        // Before the first record there is nothing to show.
         KeyAction::StepBack => seek(model, |player| player.shown.saturating_sub(1).max(1)),
         KeyAction::Faster => change_speed(model, 1),
         KeyAction::Slower => change_speed(model, -1),
         KeyAction::StepIteration => seek(model, ReplayPlayer::next_iteration),
         KeyAction::StepError => seek(model, ReplayPlayer::next_error),
-        // They have a meaning only inside their modals.
+        // These apply only inside their dialogs.
         KeyAction::NextChoice
         | KeyAction::PreviousChoice
         | KeyAction::ItemDown
@@ -345,7 +334,7 @@ pub fn perform(model: &mut ScreenModel, action: KeyAction, reload: RecordLoader<
     }
 }
 
-/// Shows the gate that waits; in a past session, the one that waited then.
+/// Shows the gate that waits for the user; in a replay, the gate that was open at that moment.
 fn show_gate(model: &mut ScreenModel) -> Vec<ScreenRequest> {
     if let Some(mut gate) = model.aside.take() {
         gate.shown_again(model.now);

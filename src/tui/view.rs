@@ -1,4 +1,4 @@
-//! Where everything stands on the screen, and the drawing of it. No I/O, no decision.
+//! The layout of the screen, and its drawing. No I/O, no decisions.
 
 mod hints;
 pub mod pipeline;
@@ -22,32 +22,28 @@ use super::{
 };
 use crate::{engine::tasks::graph::TaskGraph, present::text::plain};
 
-/// With less than this there is only a line that says so.
+/// Columns and rows. A smaller screen shows only a note.
 const SMALLEST: (u16, u16) = (24, 6);
-/// From here on all panes stand side by side.
+/// Columns and rows. From this size on, all panes are visible side by side.
 const WIDE: (u16, u16) = (100, 20);
 
-/// The places of everything.
 #[derive(Debug)]
 pub struct ScreenLayout {
-    /// The panes in sight.
     pub panes: Vec<(Pane, Rect)>,
-    /// The row of tabs, where panes take turns.
+    /// The row of tabs, if only one pane is visible.
     pub tabs: Option<Rect>,
-    /// The status line.
     pub status: Rect,
-    /// The row of a submit or a merge; without height, if there is none.
+    /// The row of a submit or a merge. Its height is 0 if there is none.
     pub pipeline: Rect,
-    /// The hints.
     pub hints: Rect,
 }
 
-/// Whether anything can be shown on a screen of this size.
+/// Whether a screen of this size can show anything.
 pub const fn has_room(size: (u16, u16)) -> bool {
     size.0 >= SMALLEST.0 && size.1 >= SMALLEST.1
 }
 
-/// The places for a size; nothing, if it is too small.
+/// The layout for an area. None if it is too small.
 pub fn places(model: &ScreenModel, area: Rect) -> Option<ScreenLayout> {
     if !has_room((area.width, area.height)) {
         return None;
@@ -78,7 +74,7 @@ pub fn places(model: &ScreenModel, area: Rect) -> Option<ScreenLayout> {
     Some(ScreenLayout { panes: vec![(model.focus, pane)], tabs: Some(tabs), status, pipeline, hints })
 }
 
-/// The pane at a place.
+/// The pane, or the tab of a pane, at a screen position.
 pub fn pane_at(model: &ScreenModel, column: u16, row: u16) -> Option<Pane> {
     let area = Rect { x: 0, y: 0, width: model.size.0, height: model.size.1 };
     let places = places(model, area)?;
@@ -100,7 +96,7 @@ fn tab_at(model: &ScreenModel, room: u16, column: u16) -> Option<Pane> {
     None
 }
 
-/// The tabs; where not all names fit, only that of the pane in sight stands there.
+/// The tabs. If there is no room for all names, only the focused pane has one.
 fn tabs(model: &ScreenModel, room: u16) -> Vec<(Pane, String)> {
     let numbered = || Pane::ALL.into_iter().zip(1..);
     let long: Vec<(Pane, String)> = numbered().map(|(pane, n)| (pane, format!(" {n} {} ", pane.title()))).collect();
@@ -113,7 +109,7 @@ fn tabs(model: &ScreenModel, room: u16) -> Vec<(Pane, String)> {
     long.into_iter().zip(1..).map(|(tab, n)| short(tab, n)).collect()
 }
 
-/// Chooses the row of a list that was clicked on.
+/// Selects the clicked row of a list.
 pub fn choose_at(model: &mut ScreenModel, pane: Pane, row: u16) {
     let area = Rect { x: 0, y: 0, width: model.size.0, height: model.size.1 };
     let Some(places) = places(model, area) else { return };
@@ -128,14 +124,14 @@ pub fn choose_at(model: &mut ScreenModel, pane: Pane, row: u16) {
     }
 }
 
-/// What a run printed, as one text.
+/// What a run printed: stdout, then stderr; while it runs, its live output.
 pub fn run_text(run: &RunEntry) -> String {
     run.ended
         .as_ref()
         .map_or_else(|| run.live.clone(), |finished| plain(&format!("{}{}", finished.stdout, finished.stderr)))
 }
 
-/// Makes the rows of the stream that will be in sight. Text that is on disk is read here, not while drawing.
+/// Makes the visible rows of the stream. Text on disk is read here, not while drawing.
 pub fn prepare(model: &mut ScreenModel, reload: RecordLoader<'_>) {
     let area = Rect { x: 0, y: 0, width: model.size.0, height: model.size.1 };
     let Some(places) = places(model, area) else { return };
@@ -145,7 +141,8 @@ pub fn prepare(model: &mut ScreenModel, reload: RecordLoader<'_>) {
     model.stream_lines = model.stream.in_sight(size.0, size.1, &model.theme, reload);
 }
 
-/// A word in place of everything. Who wants to leave and is asked about it without seeing that, is told.
+/// A note in place of everything. If creel is asking whether to leave, the note says so, since the question is not
+/// visible.
 fn draw_too_small(model: &ScreenModel, theme: &ScreenTheme, area: Rect, buffer: &mut Buffer) {
     let (style, width) = (theme.style(ThemeRole::Warning), usize::from(area.width));
     let lines = if model.modals.iter().any(|modal| matches!(modal, Modal::Quit(_))) {
@@ -156,7 +153,6 @@ fn draw_too_small(model: &ScreenModel, theme: &ScreenTheme, area: Rect, buffer: 
     Paragraph::new(lines).render(area, buffer);
 }
 
-/// Draws the whole screen.
 pub fn draw(model: &mut ScreenModel, area: Rect, buffer: &mut Buffer) {
     let theme = model.theme.clone();
     buffer.set_style(area, theme.style(ThemeRole::Text));
