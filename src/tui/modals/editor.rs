@@ -1,4 +1,4 @@
-//! Writing: messages to the agent, changes to held output, tasks.
+//! The text editor: messages to the agent, changes to pending items, tasks.
 
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use ratatui::{
@@ -17,34 +17,30 @@ use crate::{
     tui::theme::{ScreenTheme, ThemeRole},
 };
 
-/// What the text is for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum EditorPurpose {
-    /// A message, sent when the turn ends.
+    /// Sent when the turn ends.
     Message,
-    /// A message for which the turn is cancelled.
+    /// Cancels the turn.
     MessageNow,
     /// The message that answers a gate.
     Answer(GateId),
-    /// What an item says.
+    /// The text of a pending item.
     Item(ItemId),
-    /// Something to do.
     NewTask,
-    /// What is to be different about a task, and how it was when that was begun.
     ChangeTask {
-        /// Which.
         id: String,
-        /// As it was written down.
+        /// The task's form when editing began.
         before: String,
     },
-    /// What came of a task.
+    /// The result of a task.
     Done(String),
     /// Why a task is blocked.
     Block(String),
 }
 
 impl EditorPurpose {
-    /// Whether what is written and not sent comes back with the next message.
+    /// Whether an unsent text becomes a draft for the next message.
     pub const fn keeps_a_draft(&self) -> bool {
         match self {
             Self::Message | Self::MessageNow | Self::Answer(_) => true,
@@ -52,7 +48,7 @@ impl EditorPurpose {
         }
     }
 
-    /// Whether it can be written at a gate.
+    /// Whether the text belongs to a gate.
     pub const fn is_of_a_gate(&self) -> bool {
         match self {
             Self::Answer(_) | Self::Item(_) => true,
@@ -65,7 +61,7 @@ impl EditorPurpose {
         }
     }
 
-    /// What stands over the text, in more and in fewer words.
+    /// Titles, longest first.
     fn titles(&self) -> Vec<String> {
         let words: &[&str] = match self {
             Self::Message => &["Message to the agent, sent when the turn ends", "Message, sent when the turn ends"],
@@ -91,21 +87,18 @@ impl EditorPurpose {
     }
 }
 
-/// An editor on the screen.
 #[derive(Debug)]
 pub struct EditorModal {
-    /// What the text is for.
     pub purpose: EditorPurpose,
     before: String,
     area: TextArea<'static>,
     show_change: bool,
     asked_to_leave: bool,
-    /// It was sent once, and nobody said what became of it.
+    /// It was sent, and the session did not say whether it accepted it.
     in_doubt: bool,
 }
 
 impl EditorModal {
-    /// An editor with this text in it.
     pub fn new(purpose: EditorPurpose, text: &str) -> Self {
         let clean = plain(text);
         let lines = if clean.is_empty() { vec![String::new()] } else { clean.lines().map(str::to_owned).collect() };
@@ -116,29 +109,27 @@ impl EditorModal {
         Self { purpose, before: clean, area, show_change: false, asked_to_leave: false, in_doubt: false }
     }
 
-    /// The same, of which nobody knows whether it has arrived.
+    /// Marks the text as possibly delivered.
     #[must_use]
     pub fn in_doubt(self) -> Self {
         Self { in_doubt: true, ..self }
     }
 
-    /// What was written.
     pub fn text(&self) -> String {
         self.area.lines().join("\n")
     }
 
-    /// Shows what was changed, or the text again.
+    /// Shows the diff, or the text again.
     pub fn toggle_change(&mut self) {
         self.show_change = !self.show_change;
     }
 
-    /// Whether the text was changed.
     pub fn is_changed(&self) -> bool {
         self.text() != self.before.trim_end_matches('\n')
     }
 
-    /// Asked to leave. Tells whether that is possible: first out of what is shown, and a change is thrown away only when
-    /// asked for twice.
+    /// Handles the key that leaves; returns whether to close. The first press closes the diff if it is shown, and a
+    /// change that would be lost needs two presses.
     pub fn may_leave(&mut self) -> bool {
         if std::mem::take(&mut self.show_change) {
             return false;
@@ -146,13 +137,12 @@ impl EditorModal {
         self.purpose.keeps_a_draft() || !self.is_changed() || std::mem::replace(&mut self.asked_to_leave, true)
     }
 
-    /// A key for the text.
     pub fn input(&mut self, key: KeyEvent) {
         self.asked_to_leave = false;
         if std::mem::take(&mut self.show_change) {
             return;
         }
-        // A line feed that comes as such is a new line, and nothing that deletes.
+        // A terminal can send a line feed as ctrl-j. It inserts a new line here; the text area would delete text.
         if key.code == KeyCode::Char('j') && key.modifiers == KeyModifiers::CONTROL {
             self.area.insert_newline();
         } else {
@@ -160,12 +150,10 @@ impl EditorModal {
         }
     }
 
-    /// Text from the clipboard.
     pub fn paste(&mut self, text: &str) {
         self.area.insert_str(plain(text));
     }
 
-    /// Draws the editor.
     pub fn draw(&mut self, theme: &ScreenTheme, area: Rect, buffer: &mut Buffer) {
         let area = middle(area, area.width * 9 / 10, area.height * 7 / 10);
         let titles = self.purpose.titles();
@@ -194,13 +182,13 @@ impl EditorModal {
     }
 }
 
-/// What an edit changed, line by line.
+/// The diff of an edit, line by line.
 fn change(before: &str, after: &str, theme: &ScreenTheme) -> Vec<Line<'static>> {
-    // A last line without an end is no other line.
+    // A missing newline at the end is not a change.
     let ended = |text: &str| format!("{}\n", text.trim_end_matches('\n'));
     let (before, after) = (ended(before), ended(after));
     let diff = TextDiff::from_lines(&before, &after);
-    // Only what changed, with a little around it: the rest of a long text would hide it.
+    // Only the changes with a little context: the rest of a long text would hide them.
     let near = diff.grouped_ops(3).into_iter().flatten().collect::<Vec<_>>();
     let lines = near.iter().flat_map(|part| diff.iter_changes(part)).map(|change| {
         let (sign, role) = match change.tag() {

@@ -1,13 +1,11 @@
-//! The gate: a modal that cannot be missed, and cannot be answered by accident.
+//! The gate: a dialog that the user cannot miss, and cannot answer by accident.
 //!
-//! Owns what is chosen at a gate and how it is laid out. What the buttons say is in [`answers`]; what it is about, in
-//! [`text`] and [`columns`].
+//! Owns the selection and the layout. The buttons are in [`answers`]; the content is in [`text`] and [`columns`].
 //!
 //! # Invariants
-//! - For a moment after it appeared it takes no answer, and every key that was meant for something else makes that
-//!   moment longer.
-//! - An answer is chosen first and given then; giving up the session asks once more.
-//! - A gate of the past is only looked at.
+//! - A gate accepts no answer for a moment after it appears, and every key in that moment extends it.
+//! - Selecting and confirming an answer are two steps; aborting the session asks once more.
+//! - A gate in a replay is read-only.
 
 mod answers;
 mod columns;
@@ -42,90 +40,81 @@ use crate::{
 };
 use answers::AnswerButton;
 
-/// How long it takes no answer.
+/// How long a gate accepts no answer after it appears.
 const GUARD: Time = Time(600);
-/// So much of the reason is shown.
+/// How many lines of the reason are shown.
 const REASON: usize = 4;
 
-/// A gate on the screen.
 #[derive(Debug)]
 pub struct GateModal {
-    /// The gate.
     pub gate: Gate,
-    /// The agent's request that it is about.
+    /// The agent's permission request that the gate is about.
     ask: Option<AgentPermissionRequest>,
-    /// The answers.
     buttons: Vec<AnswerButton>,
-    /// Whether it can be answered.
     standing: GateAvailability,
-    /// When it takes answers.
+    /// When it begins to accept answers.
     pub armed_at: UnixTime,
-    /// The chosen answer.
+    /// The selected answer.
     choice: usize,
-    /// The items, and what is to become of each.
     items: Vec<(ItemId, ItemMark)>,
-    /// The chosen item.
+    /// The selected item.
     item: usize,
-    /// How far the text was read.
+    /// The first visible row of the text.
     scroll: usize,
-    /// How many rows of text there are, and how many of them are in sight.
+    /// How many rows of text there are, and how many of them are visible.
     rows: (usize, usize),
     /// Where the items were drawn, for the mouse.
     list: Rect,
     /// Where the answers were drawn, for the mouse.
     spots: Vec<(usize, Rect)>,
-    /// Whether giving up was asked for once.
+    /// Whether the user has confirmed an abort once.
     sure: bool,
 }
 
-/// Whether a gate can be answered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum GateAvailability {
-    /// It waits.
+    /// It waits for an answer.
     Waits,
-    /// It waited once, in a session that is watched again.
+    /// It is part of a replay.
     Past,
 }
 
-/// What is to become of an item.
+/// What the answer does with an item.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ItemMark {
-    /// It goes to the agent.
+    /// Sent to the agent.
     Approved,
-    /// It is left out by the answer.
+    /// Not sent, by this answer.
     LeftOut,
-    /// Somebody has said already that it is not delivered.
+    /// Was already skipped before.
     Skipped,
 }
 
-/// What a key at a gate leads to.
+/// What follows from a key at a gate.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum GateKeyResult {
-    /// Nothing outside.
+    /// Nothing outside the dialog.
     Nothing,
-    /// The answer.
     Answer(GateAnswer),
-    /// A message is to be written, and sent as the answer.
+    /// Open an editor for a message, which is the answer.
     Write,
-    /// An item is to be edited.
     Edit(ItemId),
-    /// An item is to be edited in the person's own editor.
+    /// Edit an item in the user's editor.
     EditOutside(ItemId),
-    /// An item that was skipped is to be delivered after all.
+    /// Deliver an item that was skipped.
     Restore(ItemId),
-    /// Something that a gate of the past does not take.
+    /// Not possible in a replay.
     TooLate,
-    /// The gate is put aside.
+    /// Close the gate without an answer, for later.
     Aside,
 }
 
 impl GateModal {
-    /// A gate that was just reached.
     pub fn open(gate: Gate, state: &SessionState, now: UnixTime) -> Self {
         Self { armed_at: now.after(GUARD), ..Self::with(gate, state, GateAvailability::Waits) }
     }
 
-    /// A gate in a session that is watched again.
+    /// A gate in a replay.
     pub fn past(gate: Gate, state: &SessionState) -> Self {
         Self::with(gate, state, GateAvailability::Past)
     }
@@ -158,7 +147,7 @@ impl GateModal {
         }
     }
 
-    /// Items may have been skipped and restored elsewhere.
+    /// Updates the marks: items can be skipped and restored elsewhere.
     pub fn look_at(&mut self, pending: &PendingItems) {
         for (id, mark) in &mut self.items {
             let skipped = pending.get(*id).is_some_and(|item| item.state == ItemState::Skipped);
@@ -170,18 +159,17 @@ impl GateModal {
         }
     }
 
-    /// It was put aside and comes back, as it was: again it takes no answer in its first moment.
+    /// The gate is visible again, with its selections. As before, it accepts no answer for a moment.
     pub fn shown_again(&mut self, now: UnixTime) {
         self.armed_at = now.after(GUARD);
         self.sure = false;
     }
 
-    /// Whether it takes answers by now.
+    /// Whether it accepts answers by now.
     pub fn is_armed(&self, now: UnixTime) -> bool {
         now >= self.armed_at
     }
 
-    /// A key was pressed.
     #[expect(clippy::wildcard_enum_match_arm, reason = "an action without a meaning here does nothing")]
     pub fn key(&mut self, action: Option<KeyAction>, now: UnixTime) -> GateKeyResult {
         if !self.is_armed(now) {
@@ -207,7 +195,7 @@ impl GateModal {
         GateKeyResult::Nothing
     }
 
-    /// To the next item; where there are none, to the next line.
+    /// Moves to the next item; without items, to the next line.
     fn step(&mut self, down: bool) {
         let items = self.items.len();
         if items == 0 {
@@ -254,11 +242,11 @@ impl GateModal {
         GateKeyResult::Answer(GateAnswer { gate: self.gate.id, choice, text: option, items: some.then_some(approved) })
     }
 
-    /// A mouse button was pressed: the first time chooses an answer or an item, the second gives or switches it.
+    /// The first click selects an answer or an item, the second confirms or toggles it.
     pub fn click(&mut self, column: u16, row: u16, now: UnixTime) -> GateKeyResult {
         let button = self.spots.iter().find(|(_, spot)| spot.contains((column, row).into())).map(|(n, _)| *n);
         if !self.is_armed(now) {
-            // A click beside the answers was not meant for them.
+            // A click outside the answers does not extend the wait.
             self.armed_at = if button.is_some() { now.after(GUARD) } else { self.armed_at };
             return GateKeyResult::Nothing;
         }
@@ -283,18 +271,17 @@ impl GateModal {
         GateKeyResult::Nothing
     }
 
-    /// The wheel was turned.
     pub fn wheel(&mut self, down: bool) {
         self.scroll = if down { self.scroll + 1 } else { self.scroll.saturating_sub(1) };
     }
 
-    /// What the agent says itself is not said again.
+    /// Empty for a permission request, which already shows the agent's text.
     fn reason(&self, theme: &ScreenTheme, width: usize) -> Vec<Line<'static>> {
         let reason = if self.ask.is_some() { "" } else { self.gate.reason.as_str() };
         plain_lines(reason, theme.style(ThemeRole::Text), width.max(1)).into_iter().take(REASON).collect()
     }
 
-    /// Where the gate stands: as large as what it shows, within the screen.
+    /// The gate's area: as large as its content, within the screen.
     fn frame(&self, model: &ScreenModel, area: Rect) -> Rect {
         let width = area.width * 9 / 10;
         let inside = usize::from(width.saturating_sub(2)).max(1);
@@ -314,7 +301,6 @@ impl GateModal {
         middle(area, width, u16::try_from(height).unwrap_or(u16::MAX).clamp(12, (area.height * 9 / 10).max(12)))
     }
 
-    /// Draws the gate.
     pub fn draw(&mut self, model: &ScreenModel, theme: &ScreenTheme, area: Rect, buffer: &mut Buffer) {
         let area = self.frame(model, area);
         let inside = framed(area, &format!("◆ {}", self.title(model)), ThemeRole::Gate, theme, buffer);
@@ -322,7 +308,7 @@ impl GateModal {
         let reason = self.reason(theme, width);
         let reason_rows = if reason.is_empty() { 0 } else { u16::try_from(reason.len()).unwrap_or(0) + 1 };
         let button_rows = u16::try_from(answers::rows(&self.buttons, width)).unwrap_or(u16::MAX);
-        // Where there is little room, the answers are the last to go.
+        // With little room, the answers disappear last.
         let space = u16::from(inside.height >= 9);
         let button_rows = button_rows.min((inside.height / 3).max(1));
         let left = inside.height.saturating_sub(space + button_rows + 1);
@@ -402,7 +388,7 @@ impl GateModal {
         keys_that_fit(&hints, width)
     }
 
-    /// The answers; where there are more rows of them than room, the chosen one is in sight.
+    /// Draws the answers. If not all rows fit, the selected answer stays visible.
     fn draw_buttons(&mut self, theme: &ScreenTheme, area: Rect, buffer: &mut Buffer) {
         let placed = answers::placed(&self.buttons, usize::from(area.width));
         let chosen = placed.get(self.choice).map_or(0, |placed| placed.row);
@@ -427,7 +413,7 @@ impl GateModal {
         }
     }
 
-    /// Where one is in a text that is longer than its place, at the edge.
+    /// Draws the scroll position at the edge if the text is longer than its area.
     fn draw_place(&self, theme: &ScreenTheme, area: Rect, buffer: &mut Buffer) {
         let (rows, height) = self.rows;
         let text = format!(" {}–{} of {rows} ", self.scroll + 1, (self.scroll + height).min(rows));
@@ -443,7 +429,7 @@ impl GateModal {
         self.item.saturating_sub(usize::from(self.list.height).saturating_sub(1))
     }
 
-    /// Nobody reads on behind the end: the way back would be as long.
+    /// Limits scrolling to the end of the text: scrolling back would need as many keys.
     fn stop_at_the_end(&mut self, rows: usize, height: u16) {
         self.rows = (rows, usize::from(height));
         self.scroll = self.scroll.min(rows.saturating_sub(usize::from(height)));

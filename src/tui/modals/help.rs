@@ -1,4 +1,4 @@
-//! All keys, from the key map.
+//! The help page: all keys, from the key map.
 
 use ratatui::{
     buffer::Buffer,
@@ -14,19 +14,17 @@ use crate::tui::{
     theme::{ScreenTheme, ThemeRole},
 };
 
-/// As wide is the column of the keys.
+/// The width of the column for the keys.
 const KEYS: usize = 24;
-/// With less than this there is no such column.
+/// Narrower pages have no such column.
 const NARROW: usize = 56;
 
-/// The help page.
 #[derive(Debug, Default)]
 pub struct HelpModal {
     top: usize,
 }
 
 impl HelpModal {
-    /// A key was pressed.
     #[expect(clippy::wildcard_enum_match_arm, reason = "an action without a meaning here does nothing")]
     pub fn key(&mut self, action: KeyAction, page: usize) {
         match action {
@@ -40,18 +38,17 @@ impl HelpModal {
         }
     }
 
-    /// Draws the page.
     pub fn draw(&mut self, keymap: &Keymap, theme: &ScreenTheme, area: Rect, buffer: &mut Buffer) {
         let inside = framed(middle(area, 84, area.height), "Keys", ThemeRole::Accent, theme, buffer);
         let lines = lines(keymap, theme, usize::from(inside.width));
-        // From behind the end, the way back would be as long.
+        // Without this, scrolling back from beyond the end would need as many keys.
         self.top = self.top.min(lines.len().saturating_sub(usize::from(inside.height)));
         Paragraph::new(lines.into_iter().skip(self.top).collect::<Vec<_>>()).render(inside, buffer);
     }
 }
 
 fn lines(keymap: &Keymap, theme: &ScreenTheme, width: usize) -> Vec<Line<'static>> {
-    // Where a column of keys would leave no room for the words, each row has as much as its keys need.
+    // On a narrow page, a fixed column of keys would leave no room for the text.
     let column = if width < NARROW { 0 } else { KEYS };
     let mut lines = Vec::new();
     let mut place = None;

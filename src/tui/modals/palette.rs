@@ -1,4 +1,4 @@
-//! The palette: every command by its name, found by a few of its letters.
+//! The palette: finds a command by a few letters of its name.
 
 use nucleo_matcher::{
     Config, Matcher,
@@ -18,7 +18,6 @@ use crate::tui::{
     theme::{ScreenTheme, ThemeRole},
 };
 
-/// The palette.
 #[derive(Debug, Default)]
 pub struct PaletteModal {
     query: String,
@@ -26,30 +25,26 @@ pub struct PaletteModal {
 }
 
 impl PaletteModal {
-    /// Types a character.
     pub fn push(&mut self, c: char) {
         self.query.push(c);
         self.chosen = 0;
     }
 
-    /// Takes one back.
     pub fn pop(&mut self) {
         self.query.pop();
         self.chosen = 0;
     }
 
-    /// Goes through what was found.
     pub fn step(&mut self, down: bool) {
         let count = self.found().len().max(1);
         self.chosen = if down { (self.chosen + 1) % count } else { (self.chosen + count - 1) % count };
     }
 
-    /// The chosen command.
     pub fn chosen(&self) -> Option<KeyAction> {
         self.found().get(self.chosen).map(|(action, ..)| *action)
     }
 
-    /// What fits the query, best first. Keys inside modals are not commands.
+    /// The commands that match the query, best first. Keys inside dialogs are not commands.
     fn found(&self) -> Vec<(KeyAction, &'static str, &'static str)> {
         let all = ACTIONS
             .iter()
@@ -58,7 +53,7 @@ impl PaletteModal {
         let mut matcher = Matcher::new(Config::DEFAULT);
         let mut buffer = Vec::new();
         let mut score = |text: &str| pattern.score(nucleo_matcher::Utf32Str::new(text, &mut buffer), &mut matcher);
-        // A command whose name fits comes before one that only tells of it.
+        // A match in the name ranks before a match in the description.
         let mut scored = Vec::new();
         for (_, action, name, about) in all {
             if let Some(whole) = score(&format!("{name} {about}")) {
@@ -69,7 +64,6 @@ impl PaletteModal {
         scored.into_iter().map(|(_, _, command)| command).collect()
     }
 
-    /// Draws the palette.
     pub fn draw(&self, keymap: &Keymap, theme: &ScreenTheme, area: Rect, buffer: &mut Buffer) {
         let inside = framed(middle(area, 76, 18), "Commands", ThemeRole::Accent, theme, buffer);
         let [input, list] = Layout::vertical([Constraint::Length(1), Constraint::Min(1)]).areas(inside);

@@ -1,4 +1,4 @@
-//! Whether to leave, and what becomes of the session then.
+//! The question whether to leave, and what to do with the session.
 
 use ratatui::{
     buffer::Buffer,
@@ -14,17 +14,15 @@ use crate::tui::{
     theme::{ScreenTheme, ThemeRole},
 };
 
-/// The question.
 #[derive(Debug)]
 pub struct QuitModal {
-    /// What becomes of the session.
+    /// What can happen to the session.
     pub tie: CloseBehavior,
-    /// The key that opened the question, and that leaves at once when it is pressed again.
+    /// The quit key with a modifier, such as `ctrl-c`; pressed at the question, it leaves immediately.
     pub again: Option<String>,
 }
 
 impl QuitModal {
-    /// Draws the question.
     pub fn draw(&self, theme: &ScreenTheme, area: Rect, buffer: &mut Buffer) {
         let height = 8 + u16::from(self.tie == CloseBehavior::Loose) + u16::from(self.again.is_some());
         let inside = framed(middle(area, 64, height), "Leave?", ThemeRole::Warning, theme, buffer);

@@ -1,4 +1,4 @@
-//! Whether a task is to be removed.
+//! The question whether to remove a task.
 
 use ratatui::{
     buffer::Buffer,
@@ -17,24 +17,20 @@ use crate::{
     },
 };
 
-/// The question.
 #[derive(Debug)]
 pub struct RemoveModal {
-    /// The task.
     pub task: String,
     goal: String,
-    /// How many wait for it.
+    /// How many tasks wait for it.
     awaited_by: usize,
 }
 
 impl RemoveModal {
-    /// Asks about a task.
     pub fn new(graph: &TaskGraph, task: &Task) -> Self {
         let awaited_by = graph.dependents(&task.id).len();
         Self { task: task.id.clone(), goal: first_line(&plain(&task.goal), 200), awaited_by }
     }
 
-    /// Draws the question.
     pub fn draw(&self, theme: &ScreenTheme, area: Rect, buffer: &mut Buffer) {
         let title = format!("Remove {}?", plain(&self.task));
         let inside = framed(middle(area, 64, 8), &title, ThemeRole::Warning, theme, buffer);

@@ -1,4 +1,4 @@
-//! The line in which one types what to search for.
+//! The search line.
 
 use ratatui::{
     buffer::Buffer,
@@ -9,15 +9,12 @@ use ratatui::{
 
 use crate::tui::theme::{ScreenTheme, ThemeRole};
 
-/// The search line.
 #[derive(Debug, Default)]
 pub struct SearchModal {
-    /// What was typed.
     pub query: String,
 }
 
 impl SearchModal {
-    /// Draws the line at the bottom.
     pub fn draw(&self, theme: &ScreenTheme, area: Rect, buffer: &mut Buffer) {
         let line = Rect { y: area.bottom().saturating_sub(1), height: 1.min(area.height), ..area };
         Clear.render(line, buffer);

@@ -1,4 +1,4 @@
-//! Reading: the whole output of a run, an item, or the next prompt.
+//! The viewer: the whole output of a run, a pending item, or the next prompt.
 
 use ratatui::{
     buffer::Buffer,
@@ -18,46 +18,42 @@ use crate::{
     },
 };
 
-/// A text on the screen.
 #[derive(Debug)]
 pub struct ViewerModal {
     title: String,
     lines: Vec<String>,
-    /// What is to be known beside the text: its size, what was cut.
+    /// A note about the text: its size, what was cut.
     about: String,
     top: ViewerPosition,
     left: usize,
     wraps: bool,
 }
 
-/// A line, and a row of it where it is wrapped.
+/// A line, and a row in it if it is wrapped.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 struct ViewerPosition {
     line: usize,
     row: usize,
 }
 
-/// How much of the text is in sight: columns and rows.
+/// Columns and rows.
 type ViewportSize = (usize, usize);
 
-/// The room for text on a screen of this size: all but the frame and the last line.
+/// The size of the text area on a screen of this size: without the frame and the last line.
 pub fn room((width, height): (u16, u16)) -> ViewportSize {
     (usize::from(width.saturating_sub(2)).max(1), usize::from(height.saturating_sub(3)).max(1))
 }
 
 impl ViewerModal {
-    /// A viewer of this text.
     pub fn new(title: impl Into<String>, text: &str, about: impl Into<String>) -> Self {
         let lines = plain(text).lines().map(expand_tabs).collect();
         Self { title: title.into(), lines, about: about.into(), top: ViewerPosition::default(), left: 0, wraps: true }
     }
 
-    /// All of the text.
     pub fn text(&self) -> String {
         self.lines.join("\n")
     }
 
-    /// A key was pressed.
     #[expect(clippy::wildcard_enum_match_arm, reason = "an action without a meaning here does nothing")]
     pub fn key(&mut self, action: KeyAction, room: ViewportSize) {
         let page = room.1.saturating_sub(1).max(1);
@@ -78,12 +74,12 @@ impl ViewerModal {
         }
     }
 
-    /// How many rows a line takes.
+    /// How many rows a line needs.
     fn rows(&self, line: usize, width: usize) -> usize {
         self.lines.get(line).map_or(0, |text| if self.wraps { wrapped(text, width).len() } else { 1 })
     }
 
-    /// The place from which everything to the end is in sight.
+    /// The position from which everything to the end is visible.
     fn end(&self, (width, height): ViewportSize) -> ViewerPosition {
         let mut left = height;
         for line in (0..self.lines.len()).rev() {
@@ -105,7 +101,7 @@ impl ViewerModal {
         self.top.row = self.top.row.saturating_sub(rows);
     }
 
-    /// Not behind the end; but whoever was led there by a search stays.
+    /// Scrolls forward, but not beyond the end, unless a search has already moved beyond it.
     fn on(&mut self, mut rows: usize, room: ViewportSize) {
         let last = self.end(room).max(self.top);
         while self.top < last && rows > 0 {
@@ -120,7 +116,7 @@ impl ViewerModal {
         self.top = self.top.min(last);
     }
 
-    /// Goes to the next or previous line with this text in it; tells whether there is one.
+    /// Moves to the next or previous line that contains the text, going around; returns whether there is one.
     pub fn search(&mut self, query: &str, forward: bool) -> bool {
         let query = query.to_lowercase();
         let holds = |n: &usize| self.lines[*n].to_lowercase().contains(&query);
@@ -135,7 +131,6 @@ impl ViewerModal {
         found.is_some()
     }
 
-    /// Draws the viewer.
     pub fn draw(&self, keymap: &Keymap, theme: &ScreenTheme, area: Rect, buffer: &mut Buffer) {
         let inside = framed(area, &self.title, ThemeRole::Accent, theme, buffer);
         let [text, foot] = Layout::vertical([Constraint::Min(1), Constraint::Length(1)]).areas(inside);

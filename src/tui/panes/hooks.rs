@@ -1,4 +1,5 @@
-//! The hooks: what runs with its live output, what ran, what will run. Every hook of the session has a row.
+//! The hooks pane: running hooks with their live output, past runs, and hooks that have not run. Every hook of the
+//! session has a row.
 
 use ratatui::{
     buffer::Buffer,
@@ -27,13 +28,12 @@ use crate::{
     },
 };
 
-/// The list, the live output, and what comes next.
+/// The list, the live output, and the next hooks.
 fn parts(model: &ScreenModel, area: Rect) -> [Rect; 3] {
     let live_rows = if model.runs.running().is_some() { (area.height / 3).max(1) } else { 0 };
     Layout::vertical([Constraint::Min(1), Constraint::Length(live_rows), Constraint::Length(1)]).areas(area)
 }
 
-/// Draws the pane.
 pub fn draw(model: &ScreenModel, theme: &ScreenTheme, area: Rect, buffer: &mut Buffer) {
     let [list, live, next] = parts(model, area);
     draw_list(model, theme, list, buffer);
@@ -84,7 +84,7 @@ fn draw_list(model: &ScreenModel, theme: &ScreenTheme, area: Rect, buffer: &mut 
     Paragraph::new(lines).render(area, buffer);
 }
 
-/// What becomes of a hook of which no run is listed.
+/// The note behind a hook without a listed run.
 fn waits(model: &ScreenModel, row: HookRow<'_>) -> &'static str {
     let over = model.session.as_ref().is_some_and(|state| state.outcome().is_some());
     match switched_off(model, row) {
@@ -104,7 +104,7 @@ fn switched_off(model: &ScreenModel, row: HookRow<'_>) -> &'static str {
     if off { " · switched off" } else { "" }
 }
 
-/// A hook that decides, and what it decided last.
+/// A stop decision hook, with how often it decided what.
 fn decides(model: &ScreenModel, hook: &StopHook) -> String {
     let off = switched_off(model, HookRow::Decides(hook));
     let stats = model.tallies.decisions(&hook.name);
@@ -115,7 +115,7 @@ fn decides(model: &ScreenModel, hook: &StopHook) -> String {
     format!("◇ {} {name}{off}{}", HookPoint::StopDecision, said.unwrap_or_default())
 }
 
-/// The check of a rule in a line: together they are a checklist.
+/// One rule check; together they read as a checklist.
 fn checked(run: &RunEntry, took: TimeSpan) -> (String, ThemeRole) {
     let Some(finished) = &run.ended else {
         return (format!("▸ rule {} · {} s", run.name(), took.0 / 1_000), ThemeRole::Accent);
@@ -126,7 +126,7 @@ fn checked(run: &RunEntry, took: TimeSpan) -> (String, ThemeRole) {
     (format!("{sign} rule {} · {message} · iteration {} · {took}", run.name(), run.iteration), role)
 }
 
-/// A run in a line.
+/// One run.
 fn ran(model: &ScreenModel, run: &RunEntry) -> (String, ThemeRole) {
     let took = run.took(model.moment());
     if run.kind == RunSubject::Rule {
@@ -153,7 +153,7 @@ fn ran(model: &ScreenModel, run: &RunEntry) -> (String, ThemeRole) {
     (format!("{sign} {} {} · {}{off}{piped}{again} · {took}", run.point, run.name(), finished.end.describe()), role)
 }
 
-/// The hooks of the next points, by name.
+/// The next hooks, by name.
 fn upcoming(state: &SessionState) -> String {
     let queued = state.dispatch().and_then(|dispatch| dispatch.queue.as_ref());
     let here: Vec<String> = queued.into_iter().flatten().map(|hook| plain(hook)).collect();
@@ -183,7 +183,7 @@ fn upcoming(state: &SessionState) -> String {
     next.unwrap_or_default()
 }
 
-/// Chooses the row that was clicked on.
+/// Selects the clicked row.
 pub fn choose(model: &mut ScreenModel, area: Rect, nth: usize) {
     let height = usize::from(parts(model, area)[0].height);
     let chosen = first_row(model, height) + nth;

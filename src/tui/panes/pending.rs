@@ -1,4 +1,4 @@
-//! The held output: what waits for the agent, in order.
+//! The pending pane: output that waits for the agent, in order.
 
 use ratatui::{
     buffer::Buffer,
@@ -17,7 +17,6 @@ use crate::{
     },
 };
 
-/// Draws the pane.
 pub fn draw(model: &ScreenModel, theme: &ScreenTheme, area: Rect, buffer: &mut Buffer) {
     let items = model.session.as_ref().map_or(&[][..], |state| state.pending.items());
     if items.is_empty() {
@@ -41,7 +40,7 @@ pub fn draw(model: &ScreenModel, theme: &ScreenTheme, area: Rect, buffer: &mut B
     Paragraph::new(lines).render(area, buffer);
 }
 
-/// What waits stands at the end, so that is what is in sight unless something else was chosen.
+/// Items that wait are at the end, so the end is visible unless the user has selected something else.
 fn first_row(model: &ScreenModel, count: usize, height: usize) -> usize {
     let last = if model.focus == Pane::Pending { model.chosen_item } else { count.saturating_sub(1) };
     (last + 1).saturating_sub(height)
@@ -68,7 +67,7 @@ fn item_at(model: &ScreenModel, area: Rect, nth: usize) -> Option<usize> {
     (nth < usize::from(area.height) && chosen < count).then_some(chosen)
 }
 
-/// Chooses the row that was clicked on; asked before the click gives the pane the keys, which moves the rows.
+/// Selects the clicked row. Call this before the click focuses the pane, because that moves the rows.
 pub fn choose(model: &mut ScreenModel, area: Rect, nth: usize) {
     if let Some(chosen) = item_at(model, area, nth) {
         model.chosen_item = chosen;

@@ -1,4 +1,4 @@
-//! The retries: a gauge that one sees from across the room, and what each attempt said.
+//! The retries pane: a large gauge, and the reason of each attempt.
 
 use ratatui::{
     buffer::Buffer,
@@ -20,13 +20,12 @@ use crate::{
     },
 };
 
-/// Draws the pane.
 pub fn draw(model: &ScreenModel, theme: &ScreenTheme, area: Rect, buffer: &mut Buffer) {
     let Some(state) = &model.session else { return };
     let width = usize::from(area.width);
     let used = state.retry.used;
     let limit = state.retry_limit();
-    // As tall as the pane allows: the count is to be seen from across the room.
+    // As tall as the pane allows, so that the count is readable from a distance.
     let tall = usize::from((area.height / 3).clamp(1, 3));
     let mut lines = gauge("retries", used, limit, (width, tall), theme);
     lines.extend(gauge("errors ", state.retry.errors, state.plan().max_consecutive_errors, (width, 1), theme));
@@ -66,7 +65,7 @@ fn gauge(name: &str, used: u32, limit: u32, (width, rows): (usize, usize), theme
     (0..rows).map(row).collect()
 }
 
-/// The wait before the next try, if there is one.
+/// The wait before the next attempt, if there is one.
 pub fn waits(state: &SessionState, model: &ScreenModel) -> Option<String> {
     let RetryWait::Until(until) = state.retry.wait else { return None };
     let left = until.since(model.moment());

@@ -1,4 +1,4 @@
-//! The stream: what happens, as it happens.
+//! The stream pane: what happens, as it happens.
 
 use ratatui::{
     buffer::Buffer,
@@ -12,7 +12,6 @@ use crate::tui::{
     theme::{ScreenTheme, ThemeRole},
 };
 
-/// Draws the lines that are in sight.
 pub fn draw(model: &ScreenModel, theme: &ScreenTheme, area: Rect, buffer: &mut Buffer) {
     if model.stream_lines.is_empty() {
         Line::styled("Nothing has happened yet.", theme.style(ThemeRole::Faint)).render(area, buffer);
@@ -24,7 +23,7 @@ pub fn draw(model: &ScreenModel, theme: &ScreenTheme, area: Rect, buffer: &mut B
     }
 }
 
-/// Shows where the text that was searched for stands.
+/// Highlights the text that was searched for.
 fn mark_matches(query: &str, theme: &ScreenTheme, area: Rect, buffer: &mut Buffer) {
     for y in area.top()..area.bottom() {
         let mut row = String::new();

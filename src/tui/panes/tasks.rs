@@ -1,4 +1,4 @@
-//! The tasks: what is to be done, in a list or in a tree.
+//! The tasks pane, as a list or a tree.
 
 use ratatui::{
     buffer::Buffer,
@@ -26,14 +26,13 @@ use crate::{
     },
 };
 
-/// From here on the states stand there in words, too.
+/// From this width on, the states are shown as words, too.
 const WITH_WORDS: u16 = 70;
-/// A longer name is cut.
+/// A longer task id is cut.
 const NAME: usize = 20;
-/// How much of a goal or a reason fits into a line.
+/// How much of a goal, a label or a reason is shown.
 const LINE: usize = 200;
 
-/// Draws the pane.
 pub fn draw(model: &ScreenModel, theme: &ScreenTheme, area: Rect, buffer: &mut Buffer) {
     let Some(rows) = model.task_rows().filter(|rows| !rows.is_empty()) else {
         draw_none(model, theme, area, buffer);
@@ -67,7 +66,7 @@ const fn role(state: TaskState) -> ThemeRole {
     }
 }
 
-/// What the rows share.
+/// What all rows have in common.
 struct TaskColumns<'a> {
     graph: Option<&'a TaskGraph>,
     width: u16,
@@ -89,7 +88,7 @@ impl TaskColumns<'_> {
     }
 }
 
-/// What is in a task's way.
+/// Why a task is not ready, or where it is worked on.
 fn note(graph: Option<&TaskGraph>, task: &Task) -> String {
     match task.state {
         TaskState::Created if task.open_dependencies() == 0 => " · can be started".into(),
@@ -107,7 +106,7 @@ fn note(graph: Option<&TaskGraph>, task: &Task) -> String {
     }
 }
 
-/// How tasks come to be, or come into sight.
+/// Explains how to add tasks, or how to show others.
 fn draw_none(model: &ScreenModel, theme: &ScreenTheme, area: Rect, buffer: &mut Buffer) {
     let key = |action| model.keymap.key(action);
     let mut said = if model.graph().is_some_and(|graph| !graph.is_empty()) {
@@ -124,7 +123,7 @@ fn draw_none(model: &ScreenModel, theme: &ScreenTheme, area: Rect, buffer: &mut 
     Paragraph::new(lines.collect::<Vec<_>>()).render(area, buffer);
 }
 
-/// What was completed without ever having been in the graph.
+/// Counts completed tasks that were never in the graph.
 fn elsewhere(model: &ScreenModel) -> Option<String> {
     let state = model.session.as_ref()?;
     let foreign = state.side.completed.iter().filter(|id| state.tasks.graph.get(id).is_none()).count();
@@ -135,7 +134,7 @@ fn elsewhere(model: &ScreenModel) -> Option<String> {
     }
 }
 
-/// What stands behind the pane's name: how much there is to do, and how it is looked at.
+/// The text after the pane's name: open and completed tasks, layout and filter.
 pub fn title(model: &ScreenModel, state: &SessionState) -> String {
     let graph: &TaskGraph = &state.tasks.graph;
     if graph.is_empty() {
@@ -148,7 +147,7 @@ pub fn title(model: &ScreenModel, state: &SessionState) -> String {
     format!(" · {open} open, {} done{shape}{filter}", graph.len() - open)
 }
 
-/// Chooses the row that was clicked on.
+/// Selects the clicked row.
 pub fn choose(model: &mut ScreenModel, area: Rect, nth: usize) {
     let Some(rows) = model.task_rows() else { return };
     let height = usize::from(area.height);

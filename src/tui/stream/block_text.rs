@@ -1,4 +1,4 @@
-//! The text under the line of a block: what it is, and how it looks.
+//! The text under the first line of a block.
 
 use ratatui::text::Line;
 
@@ -8,7 +8,6 @@ use crate::tui::{
     theme::{ScreenTheme, ThemeRole},
 };
 
-/// A stretch of a block's text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct BlockText {
     pub(super) look: BlockTextKind,
@@ -21,23 +20,19 @@ impl BlockText {
     }
 }
 
-/// What a stretch of text is, and so how it looks.
+/// The kind of a text, which decides its style.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum BlockTextKind {
-    /// Words, of the agent or of a hook.
+    /// Of the agent or of a hook.
     Words,
-    /// A diff.
     Change,
-    /// The arguments of a tool call.
     Arguments,
-    /// What a tool printed.
     Output,
-    /// The entries of a plan.
     Plan,
 }
 
 impl BlockTextKind {
-    /// What stands over it, where there is more than one kind of text.
+    /// The title above the text, used if a block has more than one text.
     const fn title(self) -> &'static str {
         match self {
             Self::Change => "changes",
@@ -48,12 +43,12 @@ impl BlockTextKind {
     }
 }
 
-/// How much text it is.
+/// In bytes.
 pub(super) fn size(parts: &[BlockText]) -> usize {
     parts.iter().map(|part| part.text.len()).sum()
 }
 
-/// The rows of a text that belongs to a line above it.
+/// The rows of the texts, with a bar on their left.
 pub(super) fn quoted(parts: &[BlockText], theme: &ScreenTheme, width: usize) -> Vec<Line<'static>> {
     let inner = width.saturating_sub(2).max(1);
     let mut rows = Vec::new();
@@ -75,7 +70,7 @@ pub(super) fn quoted(parts: &[BlockText], theme: &ScreenTheme, width: usize) -> 
     rows
 }
 
-/// An entry of a plan: what is being done stands out, what is done steps back.
+/// An entry of a plan: active entries stand out, completed ones are faint.
 fn planned(entry: &str, theme: &ScreenTheme, width: usize) -> Vec<Line<'static>> {
     let role = match entry.chars().next() {
         Some('▸') => ThemeRole::Accent,

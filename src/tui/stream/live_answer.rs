@@ -1,7 +1,7 @@
-//! The end of an answer that is too long for the journal, as it comes.
+//! The live end of an answer that is too long for the journal.
 //!
-//! creel records the beginning of a very long answer and writes the rest to a file until the turn ends. The stream shows
-//! the end of that file below the recorded text, so that it does not stand still.
+//! creel records the beginning of a very long answer and writes the rest to a file until the turn ends. The stream
+//! shows the end of that file below the recorded text, so that the user sees progress.
 
 use super::{BlockBody, BlockKind, SessionStream, StreamBlock, block};
 use crate::{
@@ -13,13 +13,13 @@ use crate::{
     tui::{stream::block_text, theme::ThemeRole},
 };
 
-/// What is known of the answer of the current turn.
+/// The answer of the current turn.
 #[derive(Debug, Default)]
 pub(super) struct LiveAnswerTail {
     turn: Option<TurnId>,
     /// How many bytes of the answer are recorded.
     recorded: u64,
-    /// How long the answer was when its end was shown, while it is.
+    /// The length of the answer when its end was last shown. None while it is not shown.
     shown: Option<u64>,
 }
 
@@ -38,7 +38,7 @@ impl LiveAnswerTail {
 }
 
 impl SessionStream {
-    /// Shows the end of an answer of this turn that has `printed` bytes by now.
+    /// Shows the end of this turn's answer, which has `printed` bytes by now.
     pub fn show_live_end(&mut self, turn: TurnId, at: UnixTime, printed: u64, end: &[u8]) {
         let missing = printed.saturating_sub(self.live_end.recorded);
         if self.live_end.turn != Some(turn) || missing == 0 || self.live_end.shown == Some(printed) {
@@ -59,7 +59,7 @@ impl SessionStream {
         self.live_end.shown = Some(printed);
     }
 
-    /// Removes the block of the live end: a record comes, or a newer end.
+    /// Removes the block of the live end, before a record or a newer end is added.
     pub(super) fn hide_live_end(&mut self) {
         if self.live_end.shown.take().is_some() {
             self.blocks.pop();
@@ -68,7 +68,6 @@ impl SessionStream {
     }
 }
 
-/// `1.2 MB`, with as few digits as people need.
 fn readable_size(bytes: u64) -> String {
     match bytes {
         1 => "1 byte".into(),

@@ -1,4 +1,4 @@
-//! What a record says in the stream: the line of its block, how that looks, and the text under it.
+//! A record as a block of the stream: its first line, its style, and the text under it.
 
 use super::{BlockBody, BlockKind, StreamBlock};
 use crate::{
@@ -82,7 +82,7 @@ pub(super) fn prompt_block(at: UnixTime, prompt: &PromptSent) -> StreamBlock {
     block(BlockKind::Prompt, at, head, ThemeRole::Accent)
 }
 
-/// A tool call: how far it is, what it does with which files, how long it took.
+/// A tool call: its status, what it does with which files, how long it took.
 pub(super) fn tool_block(at: UnixTime, call: &ToolCall, project: &str, took: Option<TimeSpan>) -> StreamBlock {
     let (sign, role) = match call.status {
         ToolStatus::Pending | ToolStatus::InProgress => ("⚙", ThemeRole::Accent),
@@ -94,7 +94,7 @@ pub(super) fn tool_block(at: UnixTime, call: &ToolCall, project: &str, took: Opt
     StreamBlock { error: call.status == ToolStatus::Failed, ..block(BlockKind::Tool, at, head, role) }
 }
 
-/// What a tool call would change, was given, and printed.
+/// The changes, the arguments and the output of a tool call.
 fn tool_parts(call: &ToolCall) -> Vec<BlockText> {
     let part =
         |look, text: Option<String>| text.filter(|text| !text.trim().is_empty()).map(|text| BlockText { look, text });
@@ -106,7 +106,7 @@ fn tool_parts(call: &ToolCall) -> Vec<BlockText> {
     parts.into_iter().flatten().collect()
 }
 
-/// Something that the agent wants to do, and asks about first.
+/// A permission request of the agent.
 pub(super) fn request_block(at: UnixTime, ask: &AgentPermissionRequest, project: &str) -> StreamBlock {
     block(BlockKind::Request, at, format!("? asks: {}", tool_calls::line(&ask.tool, project)), ThemeRole::Gate)
 }
@@ -124,13 +124,13 @@ pub(super) fn plan_block(at: UnixTime, entries: &[PlanEntry]) -> StreamBlock {
     block(BlockKind::Plan, at, tool_calls::plan_line(entries), ThemeRole::Accent)
 }
 
-/// Something of the agent's own affairs: what is more than a line is folded under it.
+/// A note of the agent about itself. A text longer than a line is folded.
 pub(super) fn noted_block(at: UnixTime, what: &str, text: &str) -> StreamBlock {
     let head = format!("· {}: {}", first_line(&plain(what), 60), first_line(&plain(text), NOTED));
     StreamBlock { folded: true, ..block(BlockKind::Note, at, head, ThemeRole::Faint) }
 }
 
-/// How much of a note fits into its line.
+/// How many characters of a note fit into its first line.
 const NOTED: usize = 80;
 
 /// The text of a block, from its record.
@@ -158,7 +158,7 @@ pub(super) fn body_of(event: &Event) -> Vec<BlockText> {
     parts.into_iter().filter(|part| !part.text.is_empty()).collect()
 }
 
-/// How a turn ended, where that is worth a line.
+/// How a turn ended. None for an ordinary end without usage figures.
 fn turn_ended(at: UnixTime, stop_reason: StopReason, spent: TurnUsage) -> Option<StreamBlock> {
     let used = UsageTotals::from(spent);
     let (why, role) = match stop_reason {
@@ -204,7 +204,7 @@ fn toned(at: UnixTime, tone: LineTone, head: String) -> StreamBlock {
     StreamBlock { error, ..block(BlockKind::Note, at, head, role) }
 }
 
-/// What needs only a line.
+/// The block of a record that needs only one line.
 #[expect(clippy::too_many_lines, reason = "an arm for each kind of record: split, a new kind could be forgotten")]
 pub(super) fn note(at: UnixTime, event: &Event) -> Option<StreamBlock> {
     let told = tasks::told(event).or_else(|| stop_decisions::told(event)).or_else(|| pipelines::told(event));

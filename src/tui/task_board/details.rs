@@ -1,4 +1,4 @@
-//! All that is known of a task, as a text to read.
+//! All details of a task, as a text.
 
 use std::collections::BTreeSet;
 
@@ -10,10 +10,9 @@ use crate::engine::{
     time::UnixTime,
 };
 
-/// Where what is said about something begins.
+/// The column where the values begin.
 const COLUMN: usize = 14;
 
-/// The sign of a state.
 pub const fn sign(state: TaskState) -> &'static str {
     match state {
         TaskState::Created => "○",
@@ -24,7 +23,6 @@ pub const fn sign(state: TaskState) -> &'static str {
     }
 }
 
-/// Everything about a task, at this moment.
 pub fn text(graph: &TaskGraph, task: &Task, now: UnixTime) -> String {
     let named = |tasks: Vec<&Task>| tasks.into_iter().map(in_a_line).collect();
     let dependencies = task.dependencies.iter().filter_map(|id| graph.get(id)).collect();
@@ -52,7 +50,7 @@ pub fn text(graph: &TaskGraph, task: &Task, now: UnixTime) -> String {
     format!("{}\n\n{lines}", task.goal)
 }
 
-/// Who may work on a task that is handed to others.
+/// Which agents can work on a queued task.
 fn for_whom(agents: &BTreeSet<String>) -> String {
     if agents.is_empty() {
         return "for everybody".to_owned();
@@ -61,7 +59,7 @@ fn for_whom(agents: &BTreeSet<String>) -> String {
     format!("for {}", names.join(", "))
 }
 
-/// A task by its state, its name and its goal.
+/// A task by its state, id and goal.
 fn in_a_line(task: &Task) -> String {
     format!("{} {} {}", sign(task.state), task.id, task.goal.lines().next().unwrap_or(""))
 }
@@ -70,7 +68,7 @@ fn joined(words: &[String]) -> Vec<String> {
     if words.is_empty() { Vec::new() } else { vec![words.join(", ")] }
 }
 
-/// What is said about something, line under line; nothing if nothing is said.
+/// A name with its values, one per line. Empty without values.
 fn paragraph(what: &str, said: &[String]) -> String {
     let lines = said.iter().flat_map(|text| text.lines());
     let line = |(n, line): (usize, &str)| format!("{:COLUMN$}{line}\n", if n == 0 { what } else { "" });

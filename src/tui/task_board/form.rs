@@ -1,15 +1,15 @@
-//! A task as a person writes it down: the goal in the first line, and what else there is to say in lines of `key: value`.
-//! A goal or a deliverable of several lines goes on in lines that begin with `|`.
+//! A task as a text that the user edits: the goal in the first line, then lines of `key: value`. A goal or a
+//! deliverable continues in lines that begin with `|`.
 
 use crate::engine::tasks::{
     command::{NewTask, TaskChanges},
     task::Task,
 };
 
-/// What can be said beside the goal.
+/// The keys that can follow the goal.
 const KEYS: &str = "id, type, priority, labels, parent, depends, deliverable";
 
-/// The task that was written down, or what cannot be understood.
+/// Parses a task, or returns what is wrong with the text.
 pub fn read(text: &str) -> Result<NewTask, String> {
     let mut lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
     let goal = lines.next().ok_or("a task needs a goal")?.to_owned();
@@ -52,20 +52,20 @@ fn several(value: &str) -> impl Iterator<Item = String> {
     value.split(',').map(str::trim).filter(|word| !word.is_empty()).map(str::to_owned)
 }
 
-/// A task that is there, as somebody would write it down who wants to change it.
+/// The text of an existing task, for editing.
 pub fn write(task: &Task) -> String {
     let Task { goal, deliverables, labels, priority, kind, .. } = task;
     let lines = |text: &str| text.trim().lines().collect::<Vec<_>>().join("\n| ");
     let line = |text: &str| text.lines().collect::<Vec<_>>().join(" ");
     let goal = lines(goal);
     let kind = kind.iter().map(|kind| format!("type: {}", line(kind)));
-    // Also where there are none: whoever wants to add one should not have to know the key.
+    // Also if they are empty, so that the user sees the keys.
     let always = [format!("priority: {priority}"), format!("labels: {}", line(&labels.join(", ")))];
     let deliverables = deliverables.iter().map(|what| format!("deliverable: {}", lines(what)));
     [goal].into_iter().chain(kind).chain(always).chain(deliverables).collect::<Vec<_>>().join("\n")
 }
 
-/// What is different between a task as it was written down and as it is now, or what cannot be understood.
+/// The differences between two texts of a task, or what is wrong with them.
 pub fn changes(before: &str, after: &str) -> Result<TaskChanges, String> {
     let (before, after) = (read(before)?, read(after)?);
     let fixed = [("id", after.id.is_some()), ("depends", !after.dependencies.is_empty())];

@@ -1,36 +1,34 @@
-//! The tasks as a tree: which stands under which.
+//! Arranges the tasks as a tree.
 //!
-//! Tasks are named by their places among all, oldest first.
+//! Tasks are identified by their index among all tasks, oldest first.
 //!
 //! # Invariants
-//! - Every task that is to be shown has exactly one row, however they depend on each other.
-//! - The work grows with the tasks and their edges, not with the length of the chains that they form.
+//! - Every shown task has exactly one row, however tasks depend on each other.
+//! - The work grows with the number of tasks and edges, not with the length of their chains.
 
 use std::{cmp::Reverse, collections::HashMap};
 
 use crate::engine::tasks::task::Task;
 
-/// Whoever stands deeper in the tree is not moved further to the right.
+/// Deeper tasks are not indented further.
 const DEEPEST: usize = 8;
 
-/// A task with its place in the tree.
 pub(super) struct TaskTreeRow {
-    /// Which.
     pub(super) task: usize,
-    /// What leads to it.
+    /// The tree lines before the task.
     pub(super) branch: String,
-    /// What stands before the branches of those under it.
+    /// The tree lines before its children's branches.
     trunk: String,
     depth: usize,
 }
 
-/// The shown ones among the tasks, from the top to the bottom.
+/// The rows of the shown tasks, from top to bottom.
 pub(super) fn grow(tasks: &[&Task], shown: &[bool]) -> Vec<TaskTreeRow> {
     let mut above = above(tasks);
     let mut below = vec![Vec::new(); tasks.len()];
     let mut roots = Vec::new();
     for task in (0..tasks.len()).filter(|task| shown[*task]) {
-        // Who stands under a task that is not in sight moves up to the next that is.
+        // A task under a hidden task moves up to the next visible one.
         match climb(&mut above, task, |up| shown[up]) {
             Some(up) => below[up].push(task),
             None => roots.push(task),
@@ -38,7 +36,7 @@ pub(super) fn grow(tasks: &[&Task], shown: &[bool]) -> Vec<TaskTreeRow> {
     }
     let mut rows = Vec::new();
     let root = |task| TaskTreeRow { task, branch: String::new(), trunk: String::new(), depth: 0 };
-    // With a list of its own instead of recursion: a chain of tasks may be longer than a stack is deep.
+    // An explicit stack instead of recursion: a chain of tasks can be longer than the call stack allows.
     let mut next: Vec<TaskTreeRow> = roots.into_iter().rev().map(root).collect();
     while let Some(twig) = next.pop() {
         next.extend(grown(&twig, &below[twig.task]));
@@ -47,7 +45,7 @@ pub(super) fn grow(tasks: &[&Task], shown: &[bool]) -> Vec<TaskTreeRow> {
     rows
 }
 
-/// What grows directly from a twig, the last first.
+/// The children of a row, last first.
 fn grown(from: &TaskTreeRow, tasks: &[usize]) -> impl Iterator<Item = TaskTreeRow> {
     let TaskTreeRow { trunk, depth, .. } = from;
     tasks.iter().enumerate().rev().map(move |(n, task)| {
@@ -57,7 +55,7 @@ fn grown(from: &TaskTreeRow, tasks: &[usize]) -> impl Iterator<Item = TaskTreeRo
     })
 }
 
-/// Under which task each one stands: the one that it came from, or else the newest that it waits for.
+/// The task above each task: its parent, or else the newest one that it waits for.
 fn above(tasks: &[&Task]) -> Vec<Option<usize>> {
     let places: HashMap<&str, usize> = tasks.iter().enumerate().map(|(n, task)| (task.id.as_str(), n)).collect();
     let place = |id: &str| places.get(id).copied();
@@ -66,7 +64,7 @@ fn above(tasks: &[&Task]) -> Vec<Option<usize>> {
     for (n, task) in tasks.iter().enumerate().filter(|(_, task)| task.parent.is_none()) {
         let mut waits_for: Vec<usize> = task.dependencies.iter().filter_map(|on| place(on)).collect();
         waits_for.sort_unstable_by_key(|on| Reverse(*on));
-        // A task often waits for those that came from it: they cannot stand over it, too.
+        // A task often waits for its own children, which must not be above it as well.
         let under = waits_for.into_iter().find(|on| top(&mut way_up, *on) != n);
         above[n] = under;
         way_up[n] = under;
@@ -74,7 +72,7 @@ fn above(tasks: &[&Task]) -> Vec<Option<usize>> {
     above
 }
 
-/// The highest above a task; itself, if none is.
+/// The topmost task above a task; the task itself if there is none.
 fn top(way_up: &mut [Option<usize>], task: usize) -> usize {
     let Some(mut highest) = way_up[task] else { return task };
     while let Some(up) = way_up[highest] {
@@ -84,7 +82,7 @@ fn top(way_up: &mut [Option<usize>], task: usize) -> usize {
     highest
 }
 
-/// The next above a task that is wanted.
+/// The nearest task above that is wanted.
 fn climb(above: &mut [Option<usize>], task: usize, is_wanted: impl Fn(usize) -> bool) -> Option<usize> {
     let mut next = above[task];
     while let Some(up) = next.filter(|up| !is_wanted(*up)) {
@@ -94,7 +92,7 @@ fn climb(above: &mut [Option<usize>], task: usize, is_wanted: impl Fn(usize) -> 
     next
 }
 
-/// Lets all on the way from a task to another lead there directly, so that the way is gone only once.
+/// Points every task on the path directly to `to`, so that the path is walked only once.
 fn shorten(above: &mut [Option<usize>], from: usize, to: Option<usize>) {
     let mut next = Some(from);
     while let Some(here) = next.filter(|here| Some(*here) != to) {

@@ -1,4 +1,4 @@
-//! Keys of what is laid over the panes.
+//! Keys of the dialogs.
 
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
@@ -37,7 +37,7 @@ pub(super) fn on_gate_key(model: &mut ScreenModel, key: KeyEvent) -> Vec<ScreenR
     let Some(Modal::Gate(gate)) = model.modals.last_mut() else { return Vec::new() };
     let armed = gate.is_armed(now);
     let asked = gate.key(action, now);
-    // Looking for help or leaving is possible at a gate, too.
+    // Help, leaving and suspending also work at a gate.
     let leaving = matches!(elsewhere, Some(KeyAction::Quit | KeyAction::Leave | KeyAction::Help | KeyAction::Suspend));
     if armed && action.is_none() && leaving {
         return perform(model, elsewhere.unwrap_or(KeyAction::Help), &|_| None);
@@ -56,7 +56,7 @@ pub(super) fn on_gate(model: &mut ScreenModel, asked: GateKeyResult) -> Vec<Scre
         GateKeyResult::Nothing => Vec::new(),
         GateKeyResult::Answer(answer) => vec![ScreenRequest::Command(SessionCommand::AnswerGate(answer))],
         GateKeyResult::Write => {
-            // At the gate of a submit there is something to begin with: what the agent would be told.
+            // At a submit or merge gate, start with the text that the agent would get.
             let told = model.session.as_ref().and_then(SessionState::remediation).filter(|_| model.draft.is_empty());
             let editor =
                 EditorModal::new(EditorPurpose::Answer(id), &told.unwrap_or_else(|| std::mem::take(&mut model.draft)));
@@ -99,7 +99,7 @@ pub(super) fn on_editor_key(model: &mut ScreenModel, key: KeyEvent) -> Vec<Scree
             if !editor.may_leave() {
                 return Vec::new();
             }
-            // What was written is kept: a message that was left comes back with the next one.
+            // The unsent message comes back as a draft with the next one.
             if purpose.keeps_a_draft() {
                 let text = editor.text();
                 model.keep_draft(&text);
@@ -116,7 +116,7 @@ pub(super) fn on_editor_key(model: &mut ScreenModel, key: KeyEvent) -> Vec<Scree
             Vec::new()
         }
         KeyCode::Char('o') if control => {
-            // It stays until the text comes back: who changes nothing out there finds it as it was.
+            // Keep the dialog until the text comes back, in case the user changes nothing.
             vec![ScreenRequest::EditOutside(purpose, editor.text())]
         }
         _ => {
@@ -126,7 +126,7 @@ pub(super) fn on_editor_key(model: &mut ScreenModel, key: KeyEvent) -> Vec<Scree
     }
 }
 
-/// A text comes back from the person's own editor. Who left it without a change has not said that it is to be sent.
+/// Handles the text from the user's editor. An unchanged text is not sent.
 pub(super) fn edited_outside(
     model: &mut ScreenModel,
     purpose: EditorPurpose,
@@ -141,7 +141,7 @@ pub(super) fn edited_outside(
     finish_editing(model, EditorModal::new(purpose, text))
 }
 
-/// Somebody has written what they wanted to. What cannot be understood goes back to the editor.
+/// Sends what the user wrote. A text with mistakes goes back to the editor.
 fn finish_editing(model: &mut ScreenModel, editor: EditorModal) -> Vec<ScreenRequest> {
     match meant(&editor.purpose, editor.text()) {
         Ok(asks) => {
@@ -155,11 +155,11 @@ fn finish_editing(model: &mut ScreenModel, editor: EditorModal) -> Vec<ScreenReq
     }
 }
 
-/// What is asked for by what was written.
+/// The requests for a text, by its purpose.
 fn meant(purpose: &EditorPurpose, text: String) -> Result<Vec<ScreenRequest>, String> {
     let command = match purpose {
         EditorPurpose::Message => SessionCommand::Message(text),
-        // First the message, so that it is there when the turn ends.
+        // The message first, so that it is there when the turn ends.
         EditorPurpose::MessageNow => {
             return Ok(vec![ScreenRequest::InOrder(vec![SessionCommand::Message(text), SessionCommand::CancelTurn])]);
         }
@@ -259,7 +259,7 @@ pub(super) fn on_search_key(model: &mut ScreenModel, key: KeyEvent, reload: Reco
         KeyCode::Enter => {
             model.query = std::mem::take(&mut line.query);
             model.modals.pop();
-            // Searching for nothing takes the marks away.
+            // An empty search removes the highlights.
             return if model.query.is_empty() { Vec::new() } else { search(model, true, reload) };
         }
         KeyCode::Backspace => {

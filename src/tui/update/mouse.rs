@@ -1,4 +1,4 @@
-//! The mouse: the wheel, panes, rows and buttons.
+//! The mouse: wheel and clicks.
 
 use crossterm::event::{MouseButton, MouseEvent, MouseEventKind};
 

@@ -1,4 +1,4 @@
-//! Keys of the panes: moving, searching, steering the session, and what can be done with a run or an item.
+//! Keys of the panes: scrolling, searching, steering the session, and actions on runs and items.
 
 use super::{ScreenRequest, lay_over, task};
 use crate::{
@@ -29,7 +29,7 @@ use crate::{
 };
 
 pub(super) fn focus(model: &mut ScreenModel, pane: Pane) -> Vec<ScreenRequest> {
-    // Who comes to the held output comes for what waits, not for what was delivered long ago.
+    // In the pending pane, the user looks for items that wait, not for delivered ones.
     let items = model.session.as_ref().map_or(&[][..], |state| state.pending.items());
     let gone = items.get(model.chosen_item).is_some_and(|item| item.state == ItemState::Delivered);
     if pane == Pane::Pending && model.focus != pane && gone {
@@ -62,7 +62,7 @@ pub(super) fn quit(model: &mut ScreenModel) -> Vec<ScreenRequest> {
     lay_over(model, Modal::Quit(QuitModal { tie: model.tie, again }))
 }
 
-/// Leaves without a question, since nothing is lost.
+/// Leaves without asking, since nothing is lost.
 pub(super) fn leave(model: &mut ScreenModel) -> Vec<ScreenRequest> {
     match model.tie {
         CloseBehavior::Close | CloseBehavior::Loose if is_past(model) => vec![ScreenRequest::Leave],
@@ -74,7 +74,7 @@ pub(super) fn leave(model: &mut ScreenModel) -> Vec<ScreenRequest> {
     }
 }
 
-/// Whether nothing goes on that could be stopped or left.
+/// Whether there is no running session to stop or leave.
 fn is_past(model: &ScreenModel) -> bool {
     let over = model.session.as_ref().is_none_or(|state| state.outcome().is_some());
     over || matches!(model.mode, ScreenMode::Replay(_))
@@ -93,7 +93,7 @@ pub(super) fn zoom(model: &mut ScreenModel) -> Vec<ScreenRequest> {
     Vec::new()
 }
 
-/// Sends a command that steers the session, if the session takes commands.
+/// Sends a command to a live session.
 pub(super) fn steer(model: &mut ScreenModel, command: SessionCommand) -> Vec<ScreenRequest> {
     if is_live(model) { vec![ScreenRequest::Command(command)] } else { Vec::new() }
 }
@@ -103,7 +103,7 @@ pub(super) fn pause(model: &mut ScreenModel) -> Vec<ScreenRequest> {
     steer(model, if paused { SessionCommand::Unpause } else { SessionCommand::Pause })
 }
 
-/// How far one key or one turn of the wheel moves.
+/// How far a key or the wheel scrolls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ScrollStep {
     LineUp,
@@ -115,7 +115,7 @@ pub(super) enum ScrollStep {
 }
 
 impl ScrollStep {
-    /// The distance in rows; the two ends are further away than anything is long.
+    /// In rows. The two ends are further away than any text is long.
     fn rows(self, page: isize) -> isize {
         match self {
             Self::LineUp => -1,
@@ -174,7 +174,7 @@ pub(super) fn search(model: &mut ScreenModel, forward: bool, reload: RecordLoade
     Vec::new()
 }
 
-/// The next of `count` things after `from` that fits, going around.
+/// The next of `count` entries after `from` that fits, going around.
 pub(super) fn next_fit(from: usize, count: usize, forward: bool, fits: impl Fn(usize) -> bool) -> Option<usize> {
     (1..=count)
         .map(|n| if forward { (from + n) % count } else { (from + count - n % count) % count })
@@ -265,7 +265,7 @@ pub(super) fn fold_thoughts(model: &mut ScreenModel) -> Vec<ScreenRequest> {
     Vec::new()
 }
 
-/// What a run printed; of a hook that has not run, what it would do.
+/// Shows what a run printed, or what a hook that has not run would do.
 pub(super) fn open_hook(model: &mut ScreenModel) -> Vec<ScreenRequest> {
     match model.hook_rows().nth(model.chosen_hook) {
         Some(HookRow::Ran(run)) => {
@@ -302,7 +302,7 @@ fn action_text(spec: &HookSpec) -> String {
     }
 }
 
-/// The chosen hook, if the session can be steered.
+/// The selected hook, if the session is live.
 fn chosen_hook(model: &mut ScreenModel) -> Option<HookRef> {
     let chosen = model.hook_rows().nth(model.chosen_hook)?.hook();
     is_live(model).then_some(chosen)
@@ -327,7 +327,7 @@ pub(super) fn run_hook(model: &mut ScreenModel) -> Vec<ScreenRequest> {
         .collect()
 }
 
-/// Ends the chosen run; if that does not run, the one that does.
+/// Cancels the selected run, or another running one if the selected run has ended.
 pub(super) fn cancel_hook(model: &mut ScreenModel) -> Vec<ScreenRequest> {
     let chosen = match model.hook_rows().nth(model.chosen_hook) {
         Some(HookRow::Ran(run)) => Some(run.run),
@@ -347,7 +347,6 @@ pub(super) fn cancel_hook(model: &mut ScreenModel) -> Vec<ScreenRequest> {
     }
 }
 
-/// How the hooks did so far.
 pub(super) fn show_stats(model: &mut ScreenModel) -> Vec<ScreenRequest> {
     if model.tallies.is_empty() {
         model.say(ThemeRole::Faint, "no hook has run yet");
@@ -363,7 +362,7 @@ pub(super) fn chosen_item(model: &ScreenModel) -> Option<(ItemId, String)> {
     items.get(model.chosen_item).map(|item| (item.id, item.text.clone()))
 }
 
-/// The text of an item that was delivered: only the journal has it still.
+/// The text of a delivered item, which only the journal still has.
 pub(super) fn text_on_disk(model: &ScreenModel, id: ItemId, reload: RecordLoader<'_>) -> String {
     let record = model.item_spots.get(&id).and_then(|spot| reload(*spot));
     match record.map(|record| record.event) {
@@ -394,7 +393,7 @@ pub(super) fn edit_item(model: &mut ScreenModel) -> Vec<ScreenRequest> {
     }
 }
 
-/// Skips the chosen item, or restores it.
+/// Skips the selected item, or restores it.
 pub(super) fn skip_item(model: &mut ScreenModel) -> Vec<ScreenRequest> {
     let Some((id, _)) = item_to_use(model) else { return Vec::new() };
     let item = model.session.as_ref().and_then(|state| state.pending.get(id));
@@ -402,7 +401,7 @@ pub(super) fn skip_item(model: &mut ScreenModel) -> Vec<ScreenRequest> {
     steer(model, if skipped { SessionCommand::RestoreItem(id) } else { SessionCommand::SkipItem(id) })
 }
 
-/// The chosen item. If there is none, the screen says so.
+/// The selected item. If there is none, the screen says so.
 fn item_to_use(model: &mut ScreenModel) -> Option<(ItemId, String)> {
     let chosen = chosen_item(model);
     if chosen.is_none() {

@@ -1,4 +1,4 @@
-//! Keys of the tasks: how they are looked at, and what is asked of the session for them.
+//! Keys of the tasks pane.
 
 use crossterm::event::{KeyCode, KeyEvent};
 
@@ -49,7 +49,7 @@ pub(super) fn write_new(model: &mut ScreenModel) -> Vec<ScreenRequest> {
     if is_live(model) { write(model, EditorPurpose::NewTask, "") } else { Vec::new() }
 }
 
-/// The name of the chosen task, and all that is known of it.
+/// The id of the selected task, and its details.
 fn chosen_text(model: &ScreenModel) -> Option<(String, String)> {
     let task = model.chosen_task()?;
     Some((plain(&task.id), details::text(model.graph()?, task, model.moment())))
@@ -72,7 +72,7 @@ fn ask(command: TaskCommand) -> Vec<ScreenRequest> {
     vec![ScreenRequest::Command(SessionCommand::Task(command))]
 }
 
-/// The chosen task, if the session takes commands. If there is none, the screen says so.
+/// The selected task, if the session is live. If there is none, the screen says so.
 fn task_to_change(model: &mut ScreenModel) -> Option<Task> {
     if !is_live(model) {
         return None;
@@ -91,7 +91,7 @@ pub(super) fn ask_about_chosen(
     task_to_change(model).map_or_else(Vec::new, |task| ask(command(task.id)))
 }
 
-/// Asks for the result. A task that is completed takes none, and the user should not write one in vain.
+/// Asks for the result. A completed task accepts none, so creel does not let the user write one.
 pub(super) fn complete(model: &mut ScreenModel) -> Vec<ScreenRequest> {
     match task_to_change(model) {
         Some(task) if task.is_open() => write(model, EditorPurpose::Done(task.id), ""),
@@ -122,7 +122,7 @@ pub(super) fn remove(model: &mut ScreenModel) -> Vec<ScreenRequest> {
     question.map_or_else(Vec::new, |question| lay_over(model, Modal::Remove(question)))
 }
 
-/// Marks the task that others are to wait for, or takes the mark away.
+/// Marks the task that other tasks are to wait for, or removes the mark.
 pub(super) fn mark(model: &mut ScreenModel) -> Vec<ScreenRequest> {
     let Some(task) = task_to_change(model) else { return Vec::new() };
     let marked = model.board.marked.as_ref() == Some(&task.id);
@@ -130,7 +130,7 @@ pub(super) fn mark(model: &mut ScreenModel) -> Vec<ScreenRequest> {
     Vec::new()
 }
 
-/// Lets a task wait for the marked one, or no longer.
+/// Makes a task wait for the marked one, or removes that dependency.
 pub(super) fn depend(model: &mut ScreenModel) -> Vec<ScreenRequest> {
     let Some(task) = task_to_change(model) else { return Vec::new() };
     let Some(on) = model.marked_task().map(|task| task.id.clone()) else {
@@ -142,12 +142,12 @@ pub(super) fn depend(model: &mut ScreenModel) -> Vec<ScreenRequest> {
     ask(if waits { TaskCommand::Undepend { id, on } } else { TaskCommand::Depend { id, on } })
 }
 
-/// A task was written down.
+/// The command for the text of a new task.
 pub(super) fn add(text: &str) -> Result<SessionCommand, String> {
     form::read(text).map(|task| SessionCommand::Task(TaskCommand::Add(task)))
 }
 
-/// A task was written down otherwise.
+/// The command for the changed text of a task.
 pub(super) fn changed(id: &str, before: &str, text: &str) -> Result<SessionCommand, String> {
     let changes = form::changes(before, text)?;
     if changes == TaskChanges::default() {
@@ -204,7 +204,7 @@ pub(super) fn search(model: &mut ScreenModel, query: &str, forward: bool) -> boo
     true
 }
 
-/// What a task is found by.
+/// The text that a search looks at.
 fn words(row: TaskRow<'_>) -> String {
     let Task { id, goal, labels, reason, .. } = row.task;
     format!("{id} {goal} {} {}", labels.join(" "), reason.as_deref().unwrap_or_default())

@@ -1,4 +1,4 @@
-//! The last line: a word to the person, or the keys that do something here and now.
+//! The last line: a message to the user, or the keys that currently do something.
 
 use ratatui::{
     buffer::Buffer,
@@ -23,7 +23,6 @@ use crate::{
     },
 };
 
-/// Draws the line.
 pub(super) fn draw(model: &ScreenModel, theme: &ScreenTheme, area: Rect, buffer: &mut Buffer) {
     if let Some(toast) = &model.toast {
         let text = fit(&format!(" {}", plain(&toast.text)), usize::from(area.width));
@@ -32,7 +31,7 @@ pub(super) fn draw(model: &ScreenModel, theme: &ScreenTheme, area: Rect, buffer:
     }
     let hint = |action: KeyAction| (model.keymap.key(action), format!(" {}  ", keymap::name(action)));
     let width = |(key, about): &(String, String)| key.width() + about.width();
-    // The way out and the way to all other keys are always there; the rest as far as there is room.
+    // The keys for leaving and for help are always shown, the others if there is room.
     let always = [hint(KeyAction::Quit), hint(KeyAction::Help)];
     let mut left = usize::from(area.width).saturating_sub(1 + always.iter().map(width).sum::<usize>());
     let mut hints = Vec::new();
@@ -51,11 +50,11 @@ pub(super) fn draw(model: &ScreenModel, theme: &ScreenTheme, area: Rect, buffer:
     Line::from(spans).render(area, buffer);
 }
 
-/// What the keys of the pane do, as far as they do something now.
+/// The keys of the focused pane that currently do something.
 fn in_pane(model: &ScreenModel) -> Vec<KeyAction> {
     let steered = model.is_steered();
     match model.focus {
-        // In a replay, the keys for the next iteration and error play up to them.
+        // In a replay, these keys play up to the next iteration or error.
         Pane::Stream if matches!(model.mode, ScreenMode::Replay(_)) => vec![KeyAction::Fold],
         Pane::Stream => vec![KeyAction::Fold, KeyAction::NextIteration, KeyAction::NextError],
         Pane::Hooks if model.hook_rows().is_empty() => Vec::new(),
@@ -83,7 +82,7 @@ fn in_pane(model: &ScreenModel) -> Vec<KeyAction> {
     }
 }
 
-/// What can be done with the chosen task, and with all of them.
+/// The keys that do something with the selected task, or with all tasks.
 fn on_tasks(model: &ScreenModel) -> Vec<KeyAction> {
     let steered = model.is_steered();
     let chosen = model.chosen_task();
@@ -113,7 +112,7 @@ fn waits_for_a_limit(model: &ScreenModel) -> bool {
     model.session.as_ref().is_some_and(|state| state.limits.hold.is_some())
 }
 
-/// What other keys do.
+/// The keys outside the pane.
 fn anywhere(model: &ScreenModel) -> &'static [KeyAction] {
     match &model.mode {
         ScreenMode::Replay(_) => &[

@@ -1,4 +1,4 @@
-//! The row of a submit or a merge: its checks with their states, what was repaired, where the pull request is.
+//! The row of a submit or a merge: its checks with their states, the repairs, and the pull request.
 
 use ratatui::{
     buffer::Buffer,
@@ -20,10 +20,9 @@ use crate::{
     },
 };
 
-/// How much of a check's name stands in the row.
+/// How many characters of a check's name are shown.
 const NAME: usize = 24;
 
-/// What stands in the row.
 struct PipelineRow<'a> {
     pipeline: PipelineKind,
     steps: &'a [PipelineStep],
@@ -32,7 +31,7 @@ struct PipelineRow<'a> {
     link: Option<&'a str>,
 }
 
-/// Whether there is something to be shown: while a pipeline goes on, and at the end of a session.
+/// Whether there is a row: while a pipeline runs, and at the end of a session.
 pub fn is_shown(state: &SessionState) -> bool {
     row(state).is_some()
 }
@@ -54,14 +53,13 @@ fn row(state: &SessionState) -> Option<PipelineRow<'_>> {
     Some(PipelineRow { pipeline, steps, repairs: None, outcome: Some(last.outcome), link })
 }
 
-/// Draws the row.
 pub(super) fn draw(state: &SessionState, theme: &ScreenTheme, area: Rect, buffer: &mut Buffer) {
     if let Some(line) = line(state, theme, usize::from(area.width)) {
         line.render(area, buffer);
     }
 }
 
-/// The row for a width. Where there is little room, only the check that counts has a name.
+/// The row for a width. With little room, only the running and the failed checks have names.
 pub fn line(state: &SessionState, theme: &ScreenTheme, width: usize) -> Option<Line<'static>> {
     let row = row(state)?;
     let whole = pieces(&row, true);

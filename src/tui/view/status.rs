@@ -1,8 +1,8 @@
-//! The status line: what the session does, how far it is, what it has used.
+//! The status line: what the session does, its progress, and its usage.
 //!
 //! # Invariants
-//! - That a gate waits and what the session does are in sight at any width. How far it is comes next, then the session's
-//!   name, then what was used.
+//! - An open gate and what the session does are visible at any width. Progress comes next, then the session's name,
+//!   then usage.
 
 use ratatui::{
     buffer::Buffer,
@@ -25,12 +25,11 @@ use crate::{
     },
 };
 
-/// As much of the name stays, before what was used may have its place.
+/// The width that the name keeps before usage is shown.
 const NAME: usize = 14;
-/// As much of what the session does stays, before how far it is may have its place.
+/// The width that the current activity keeps before progress is shown.
 const DOING: usize = 16;
 
-/// Draws the line.
 pub(super) fn draw(model: &ScreenModel, theme: &ScreenTheme, area: Rect, buffer: &mut Buffer) {
     let Some(state) = &model.session else {
         Line::styled(" creel", theme.style(ThemeRole::Heading)).render(area, buffer);
@@ -57,23 +56,22 @@ pub(super) fn draw(model: &ScreenModel, theme: &ScreenTheme, area: Rect, buffer:
     line.render(area, buffer);
 }
 
-/// What is counted, as it stands side by side; each with its rank, of which the lowest goes last.
+/// The figures in their order on the line, each with a rank. The highest rank is dropped first.
 struct StatusFigures {
     all: Vec<(String, u8)>,
-    /// How it stands with the server in few words, if all that there is to say of it has no room.
+    /// The short form of the NATS status, for when the long one does not fit.
     nats: Option<String>,
 }
 
-/// How much is said of the server.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum NatsDetail {
     All,
     Few,
 }
 
-/// That it is behind matters more than what was used.
+/// A lag behind the NATS server is more important than usage.
 const NATS: u8 = 2;
-/// Up to here the figures say how far the session is; the others say what it has used.
+/// Figures up to this rank show progress; the others show usage.
 const HOW_FAR: u8 = 1;
 const LAST: u8 = 6;
 
@@ -107,13 +105,13 @@ impl StatusFigures {
         if text.is_empty() { text } else { format!(" {text} ") }
     }
 
-    /// What is to be in sight beside what the session does.
+    /// The progress that is shown beside the current activity.
     fn how_far(&self, room: usize) -> String {
         let texts = (0..=HOW_FAR).rev().map(|rank| self.up_to(rank, NatsDetail::All));
         texts.into_iter().find(|text| text.width() + DOING <= room).unwrap_or_default()
     }
 
-    /// As much as there is room for. Fewer words of the server are better than none.
+    /// As many figures as fit. A short NATS status is better than none.
     fn that_fit(&self, room: usize, name: usize) -> String {
         let fits = |rank: u8, text: &String| text.width() + if rank > HOW_FAR { name } else { 0 } <= room;
         let from =
@@ -123,7 +121,7 @@ impl StatusFigures {
     }
 }
 
-/// How it stands with the server, without the reason.
+/// The NATS status without the reason.
 fn in_few_words(link: &NatsStatus) -> String {
     let state = match link {
         NatsStatus::Connecting { .. } => "connecting",
@@ -136,12 +134,12 @@ fn in_few_words(link: &NatsStatus) -> String {
     }
 }
 
-/// What the session is doing; while it only waits, until when. In fewer words, if it has to be.
+/// What the session is doing; while it only waits, until when. A shorter form is used if needed.
 fn doing(model: &ScreenModel, state: &SessionState, room: usize) -> String {
     let idle = state.gates.open.is_none() && state.turn_in_flight().is_none() && state.outcome().is_none();
     let wait = panes::retries::waits(state, model).filter(|_| idle && !state.steering.paused);
     let long = format!(" {} ", plain(&wait.unwrap_or_else(|| state.doing())));
-    // That it waits for a person is said by the sign of the gate, too.
+    // The gate's sign already says that the session waits for the user.
     let short = state.gates.open.as_ref().map(|gate| format!(" {} ", gate.about.name().replace('_', " ")));
     fit(&short.filter(|_| long.width() > room).unwrap_or(long), room)
 }

@@ -1,10 +1,10 @@
-//! The answers of a gate as buttons: what each says and means, and where it stands.
+//! The answers of a gate as buttons: label, meaning and position.
 //!
 //! # Invariants
-//! - At a permission gate, the agent's options appear in its own words and order. Only "always", which creel keeps to
+//! - At a permission gate, the agent's options appear in its own words and order. Only "always", which creel handles
 //!   itself, has creel's words and appears once.
 //! - No button is wider than its row.
-//! - What holds from now on is chosen by a person, never beforehand.
+//! - An answer that also applies to later requests is never preselected if there is another.
 
 use unicode_width::UnicodeWidthStr as _;
 
@@ -17,21 +17,17 @@ use crate::{
     tui::text::fit,
 };
 
-/// How much of an option's name is read.
+/// How many characters of an option's name are read.
 const LABEL: usize = 120;
 
-/// An answer that can be given.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct AnswerButton {
-    /// What it says.
     pub(super) label: String,
-    /// What is answered.
     pub(super) choice: GateChoice,
-    /// Which of the agent's options is taken.
+    /// The id of the agent's option, if the answer is one.
     pub(super) option: Option<String>,
 }
 
-/// The buttons of a gate.
 pub(super) fn buttons(gate: &Gate, ask: Option<&AgentPermissionRequest>) -> Vec<AnswerButton> {
     let options = ask.map(AgentPermissionRequest::offers).unwrap_or_default().into_iter().map(|offer| {
         let name = first_line(&plain(&offer.name), LABEL);
@@ -45,24 +41,20 @@ pub(super) fn buttons(gate: &Gate, ask: Option<&AgentPermissionRequest>) -> Vec<
         .collect()
 }
 
-/// The one that is chosen beforehand: the first, but none that would hold from now on if another is offered.
+/// The preselected button: the first that does not apply to later requests, or else the first.
 pub(super) fn first(buttons: &[AnswerButton]) -> usize {
     let for_ever = |button: &AnswerButton| matches!(button.choice, GateChoice::AllowAlways | GateChoice::RejectAlways);
     buttons.iter().position(|button| !for_ever(button)).unwrap_or(0)
 }
 
-/// A button in its place.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct PlacedButton {
-    /// The row, from 0.
     pub(super) row: usize,
-    /// The column, from 0.
     pub(super) column: usize,
-    /// What stands there.
     pub(super) text: String,
 }
 
-/// The buttons side by side, in as many rows as they need.
+/// Places the buttons side by side, in as many rows as they need.
 pub(super) fn placed(buttons: &[AnswerButton], width: usize) -> Vec<PlacedButton> {
     let (mut row, mut column) = (0, 0);
     let place = |button: &AnswerButton| {
@@ -77,12 +69,11 @@ pub(super) fn placed(buttons: &[AnswerButton], width: usize) -> Vec<PlacedButton
     buttons.iter().map(place).collect()
 }
 
-/// How many rows they need.
 pub(super) fn rows(buttons: &[AnswerButton], width: usize) -> usize {
     placed(buttons, width).last().map_or(1, |placed| placed.row + 1)
 }
 
-/// What a button means, in a line; where the agent named it, by that name.
+/// What a button means, after the agent's name for it if there is one.
 pub(super) fn meaning(about: GateKind, button: &AnswerButton, width: usize) -> String {
     let means = meaning_of(about, button.choice);
     if button.option.is_none() {

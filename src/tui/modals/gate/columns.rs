@@ -1,4 +1,4 @@
-//! What stands side by side at a gate: the held items beside the text of one of them, or the last feedbacks.
+//! The columns of a gate: the pending items beside the text of one of them, or the last feedbacks.
 
 use ratatui::{
     buffer::Buffer,
@@ -18,7 +18,7 @@ use crate::{
 };
 
 impl GateModal {
-    /// The items, and what the chosen one says.
+    /// Draws the items, and the text of the selected one.
     pub(super) fn draw_items(&mut self, model: &ScreenModel, theme: &ScreenTheme, area: Rect, buffer: &mut Buffer) {
         let Some(state) = &model.session else { return };
         let list_width = (area.width / 3).clamp(12, 40).min(area.width);
@@ -50,7 +50,7 @@ impl GateModal {
         }
     }
 
-    /// The last feedbacks side by side, so that one sees whether anything changes.
+    /// Draws the last feedbacks side by side, so that the user sees whether anything changes.
     pub(super) fn draw_attempts(
         &mut self,
         attempts: &[RetryAttempt],

@@ -1,4 +1,4 @@
-//! What a gate is about, as text: a request of the agent, a budget, or what a hook printed.
+//! The content of a gate as text: a permission request, a budget, or what a hook printed.
 
 use ratatui::text::Line;
 
@@ -23,7 +23,6 @@ use crate::{
     },
 };
 
-/// All of it, for a width.
 pub(super) fn lines(
     gate: &Gate,
     ask: Option<&AgentPermissionRequest>,
@@ -44,7 +43,7 @@ pub(super) fn lines(
     }
 }
 
-/// What the agent wants to do. All of it can be read: a command that goes on out of sight is not agreed to unseen.
+/// What the agent wants to do, in full: the user can read a long command to its end before allowing it.
 fn request(ask: &AgentPermissionRequest, project: &str, theme: &ScreenTheme, width: usize) -> Vec<Line<'static>> {
     let call = &ask.tool;
     let kind = call.kind.map(|kind| format!("{}: ", kind.name().replace('_', " "))).unwrap_or_default();
@@ -65,7 +64,7 @@ fn request(ask: &AgentPermissionRequest, project: &str, theme: &ScreenTheme, wid
         lines.push(Line::default());
         lines.extend(plain_lines("The agent says no more about it.", theme.style(ThemeRole::Faint), width));
     }
-    // The change first: arguments often say the same in a form that nobody can read.
+    // The change first: the arguments often repeat it in a form that is hard to read.
     for (title, part) in [("changes", change), ("arguments", arguments)] {
         if !part.is_empty() {
             lines.extend([Line::default(), Line::styled(title, theme.style(ThemeRole::Faint))]);
@@ -75,7 +74,7 @@ fn request(ask: &AgentPermissionRequest, project: &str, theme: &ScreenTheme, wid
     lines
 }
 
-/// The checks, what the one that holds printed, and what the agent would be told about it.
+/// The checks, the text for the agent, and what the failed check printed.
 fn held(gate: &Gate, state: &SessionState, model: &ScreenModel, width: usize) -> Vec<Line<'static>> {
     let theme = &model.theme;
     let mut lines: Vec<Line<'static>> = pipeline::line(state, theme, width).into_iter().collect();
@@ -90,7 +89,7 @@ fn held(gate: &Gate, state: &SessionState, model: &ScreenModel, width: usize) ->
     lines
 }
 
-/// The files that the agent's turn changed, and what can follow from that.
+/// The files that changed during the agent's turn, and why that matters.
 fn tampered(state: &SessionState, theme: &ScreenTheme, width: usize) -> Vec<Line<'static>> {
     let mut lines = plain_lines(
         "These files changed during the agent's turn. They decide what creel and git do, so the session waits for you. Look at \
@@ -99,7 +98,7 @@ fn tampered(state: &SessionState, theme: &ScreenTheme, width: usize) -> Vec<Line
         width,
     );
     let files: Vec<&String> = state.unsettled.tampered.iter().chain(&state.unsettled.protected).collect();
-    // The reason above names the first of them.
+    // The gate's reason names the first of them.
     if files.len() > NAMED {
         lines.push(Line::default());
         for name in files {
@@ -109,7 +108,7 @@ fn tampered(state: &SessionState, theme: &ScreenTheme, width: usize) -> Vec<Line
     lines
 }
 
-/// What was used, and what may be.
+/// What was used, and the limits.
 fn budget(state: &SessionState, theme: &ScreenTheme, width: usize) -> Vec<Line<'static>> {
     let (account, budget) = (&state.account, &state.plan().budget);
     let times = u64::from(account.granted) + 1;
@@ -134,7 +133,7 @@ fn budget(state: &SessionState, theme: &ScreenTheme, width: usize) -> Vec<Line<'
     ]
 }
 
-/// The last run of the hook that it is about.
+/// The last finished run of the hook that the gate is about.
 fn last_run<'a>(gate: &Gate, model: &'a ScreenModel) -> Option<&'a RunEntry> {
     model.runs.newest_first().find(|run| gate.hook.as_ref() == Some(&run.hook) && run.ended.is_some())
 }
