@@ -1,6 +1,7 @@
-//! What NATS costs, each figure a ratio of two times that were measured in the same run against the same server.
+//! The cost of NATS, each figure a ratio of two times from the same run against the same server.
 //!
-//! Needs a `nats-server`. `cargo bench --bench nats` measures all, `-- outbox` one. The exit code is 1 if one is missed.
+//! Needs a `nats-server`. `cargo bench --bench nats` measures all, `-- outbox` one. The exit code is 1 if one is
+//! missed.
 
 #[path = "support/measure.rs"]
 mod measure;
@@ -35,16 +36,16 @@ use creel::{
 use measure::{Figure, Finding, Result, Verdict, check, compare};
 use memory::{forget_peak, peak_memory_kib};
 
-/// How long the journal is.
+/// Records in the journal.
 const RECORDS: u32 = 50_000;
-/// As many messages are under way at once.
+/// How many messages are in flight at once.
 const WINDOW: usize = 512;
-/// How many requests a round has.
+/// Requests per round.
 const REQUESTS: u32 = 500;
 const ITERATIONS: u32 = 100;
-/// An agent that answers a hundred times faster than one that thinks: an iteration takes 4 ms.
+/// An agent that answers a hundred times faster than a real one: an iteration takes 4 ms.
 const QUICK: &str = "sleep 0.002";
-/// One that does not even do that. There, creel and the server are all that the processors have to do.
+/// An agent that does nothing, so that only creel and the server use the processors.
 const NOTHING: &str = "true";
 
 fn main() -> ExitCode {
@@ -57,8 +58,8 @@ const FIGURES: [Figure; 3] = [
     Figure { name: "command", measure: command },
 ];
 
-/// A journal through the outbox, from the connection to the last acknowledgement, against the same lines published by
-/// the same client without anything else.
+/// A journal through the outbox, from the connection to the last acknowledgement, compared with the same lines
+/// published by the same client directly.
 fn outbox() -> Result<Vec<Finding>> {
     let stage = Stage::new()?;
     let sessions = SessionsDir::of(stage.folder.path());
@@ -114,7 +115,7 @@ async fn bare(url: &str, lines: &[String], name: &str) -> Result<Duration> {
     Ok(started.elapsed())
 }
 
-/// As many messages as such a session has records, at the pace at which it has them.
+/// As many messages as such a session has records, at the same pace.
 async fn bursts(url: &str, name: &str, ready: std::sync::mpsc::Sender<()>) -> Result<()> {
     const RECORDS_OF_AN_ITERATION: u32 = 6;
     const BURST: u32 = 8 * RECORDS_OF_AN_ITERATION;
@@ -144,7 +145,7 @@ fn first(name: &str) -> String {
     )
 }
 
-/// A record like those that agents cause.
+/// A record like those of agents.
 fn line(seq: u32) -> String {
     let text = "I will look at the parser first: it reads a list as one word, and that is wrong. ".repeat(3);
     format!(
@@ -152,7 +153,7 @@ fn line(seq: u32) -> String {
     )
 }
 
-/// A session that has a server, against the same session without one.
+/// A session with a server, compared with the same session without one.
 fn session() -> Result<Vec<Finding>> {
     let stage = Stage::new()?;
     let session = |agent, nats| stage.session(agent, nats);
@@ -166,7 +167,7 @@ fn session() -> Result<Vec<Finding>> {
     Ok(vec![compared.finding(&what, "without", 1.05), for_information(hasty), for_information(beside)])
 }
 
-/// A command to a session and its answer, against a bare request to a program that only answers.
+/// A command to a session and its answer, compared with a bare request to a program that only answers.
 fn command() -> Result<Vec<Finding>> {
     let stage = Stage::new()?;
     let name = stage.name();
@@ -210,7 +211,7 @@ async fn ask_many(client: &Client, subject: &str) -> Result<Duration> {
     Ok(started.elapsed())
 }
 
-/// Answers every request with as much as a session says.
+/// Answers every request with as many bytes as a session does.
 async fn echo(url: &str) -> Result<()> {
     let client = async_nats::connect(url).await?;
     let mut asked = client.subscribe("echo").await?;
@@ -228,10 +229,9 @@ async fn echo(url: &str) -> Result<()> {
     }
 }
 
-/// A server, and a folder for sessions.
 struct Stage {
     folder: tempfile::TempDir,
-    /// The server's own: a session looks at the files of its project after each turn, and these are none of them.
+    /// The server's folder. It is outside the project, because a session looks at the project's files after each turn.
     _kept: tempfile::TempDir,
     tokio: tokio::runtime::Runtime,
     server: Child,
@@ -308,8 +308,8 @@ impl Stage {
         Ok(took)
     }
 
-    /// A session without a server, and beside it nothing but the same messages, a few at a time: so much it loses to the
-    /// server's own work, if that has the same processors.
+    /// A session without a server, while another client sends the same messages in small bursts: this is what the
+    /// server's own work costs on the same processors.
     fn session_beside_a_sender(&self, agent: &str) -> Result<Duration> {
         let (url, name) = (self.url.clone(), self.name());
         let (ready_in, ready) = std::sync::mpsc::channel();

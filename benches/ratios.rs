@@ -1,7 +1,7 @@
-//! The figures that creel keeps, each a ratio of two times that were measured in the same run.
+//! creel's performance figures, each a ratio of two times from the same run.
 //!
-//! Owns what is measured and what is allowed. Machines differ and are busy, so no time is compared with a number: the
-//! two sides take turns, and the median of the rounds' ratios counts. `docs/benchmarks.md` explains the figures.
+//! Owns what is measured and what is allowed. Machines differ and are busy, so no time is compared with a fixed number:
+//! the two sides take turns, and the median of the rounds' ratios counts. `docs/benchmarks.md` explains the figures.
 //!
 //! `cargo bench` measures all of them, `cargo bench -- fold` one. The exit code is 1 if one is missed.
 
@@ -51,24 +51,24 @@ use serde::de::IgnoredAny;
 use serde_json::Value;
 use tokio::sync::mpsc;
 
-/// How many processes one round of a figure about processes starts.
+/// Processes per round.
 const SPAWNS: u32 = 100;
-/// How much the flood is.
+/// In bytes.
 const FLOOD: u64 = 1_000_000_000;
-/// By how much the memory may grow while a flood passes through.
+/// How much the memory may grow during a flood.
 const FLOOD_MEMORY_KIB: u64 = 64 * 1024;
-/// How much an agent tells in one turn.
+/// Updates of the agent in one turn.
 const UPDATES: u32 = 100_000;
-/// How long the journal is.
+/// Records in the journal.
 const RECORDS: u64 = 1_000_000;
-/// As many pieces of live output as the command line lets wait for the screen.
+/// As many pieces of live output as the command line queues for the screen.
 const LIVE_BACKLOG: usize = 256;
 
 fn main() -> ExitCode {
     measure::run(&FIGURES)
 }
 
-/// The flood stands before the fold, whose journal leaves the memory large.
+/// The flood comes before the fold, whose journal leaves the memory large.
 const FIGURES: [Figure; 5] = [
     Figure { name: "hook", measure: hook },
     Figure { name: "iterations", measure: iterations },
@@ -77,13 +77,13 @@ const FIGURES: [Figure; 5] = [
     Figure { name: "fold", measure: fold },
 ];
 
-/// A hook that does nothing, through all that a session does for it, against a bare shell that does nothing.
+/// A hook that does nothing, run by a session, compared with a bare shell that does nothing.
 ///
-/// A session that has no iterations runs its `session_start` hooks and ends, so this is the runtime's whole path:
-/// engine, journal, process, capture. What the session itself costs is spread over its hooks.
+/// A session without iterations runs its `session_start` hooks and ends, so this is the runtime's whole path: engine,
+/// journal, process, capture. The cost of the session itself is spread over its hooks.
 fn hook() -> Result<Vec<Finding>> {
     let stage = Stage::new()?;
-    // Two identical hooks would run once; `true` does not mind an argument.
+    // Identical hooks would run only once; `true` ignores its argument.
     let hooks = (0..SPAWNS).map(|n| hook_spec(&format!("nothing {n}"), &format!("true {n}"), false)).collect();
     let with_hooks = plan(0, "true", BTreeMap::from([(HookPoint::SessionStart, hooks)]));
     let without_hooks = plan(0, "true", BTreeMap::new());
@@ -101,7 +101,7 @@ fn hook() -> Result<Vec<Finding>> {
     ])
 }
 
-/// Iterations of an agent that exits at once, against as many bare shells.
+/// Iterations of an agent that exits immediately, compared with as many bare shells.
 fn iterations() -> Result<Vec<Finding>> {
     let stage = Stage::new()?;
     let plan = plan(SPAWNS, "true", BTreeMap::new());
@@ -115,7 +115,7 @@ fn iterations() -> Result<Vec<Finding>> {
     Ok(vec![compared.finding(&format!("{SPAWNS} iterations"), &format!("{SPAWNS} bare `sh -c true`"), 2.0)])
 }
 
-/// What any program pays that lets a shell do nothing. The streams lead nowhere: that is the cheapest.
+/// The cost of a shell that does nothing, for any program. Its streams are `/dev/null`, which is the cheapest.
 fn bare_spawns() -> Result<Duration> {
     let started = Instant::now();
     for _ in 0..SPAWNS {
@@ -126,10 +126,10 @@ fn bare_spawns() -> Result<Duration> {
     Ok(started.elapsed())
 }
 
-/// A hook that floods, against a `cat` at the other end of the same pipe.
+/// A hook that floods, compared with a `cat` at the other end of the same pipe.
 ///
-/// The source is a file without content, read with `cat`, so that neither side waits for a disk or for numbers to be
-/// made up. Both read through a pipe, since that is what the output of a process is.
+/// The source is a sparse file, read with `cat`, so that neither side waits for a disk or for numbers to be generated.
+/// Both read through a pipe, like the output of any process.
 fn flood() -> Result<Vec<Finding>> {
     let stage = Stage::new()?;
     let source = stage.folder.path().join("source");
@@ -159,10 +159,10 @@ fn flood() -> Result<Vec<Finding>> {
     ])
 }
 
-/// Updates of an agent that speaks the protocol, from its output to the records, against parsing the same lines.
+/// Updates of an agent that speaks the protocol, from its output to the records, compared with parsing the same lines.
 ///
-/// The agent is a shell that prints a file, so that it costs as little as an agent can. Every twentieth update is one of
-/// a tool call; the others are text.
+/// The agent is a shell that prints a file, so it costs as little as an agent can. Every twentieth update is a tool
+/// call; the others are text.
 fn updates() -> Result<Vec<Finding>> {
     let stage = Stage::new()?;
     let lines = stage.folder.path().join("updates.jsonl");
@@ -216,7 +216,7 @@ fn shell(command: String) -> impl Fn() -> Result<Duration> {
     }
 }
 
-/// A session from its journal, against parsing the lines of the journal.
+/// Restoring a session from its journal, compared with parsing the journal's lines.
 fn fold() -> Result<Vec<Finding>> {
     let folder = tempfile::tempdir()?;
     let path = folder.path().join("journal.jsonl");
@@ -236,7 +236,7 @@ fn fold() -> Result<Vec<Finding>> {
     ])
 }
 
-/// Reads as the journal is read, so that only the work on each line differs.
+/// Reads the file like the journal is read, so that only the work per line differs.
 fn parse(path: &Path, each: impl Fn(&str) -> serde_json::Result<()>) -> Result<Duration> {
     let started = Instant::now();
     let mut reader = BufReader::with_capacity(256 << 10, File::open(path)?);
@@ -248,12 +248,12 @@ fn parse(path: &Path, each: impl Fn(&str) -> serde_json::Result<()>) -> Result<D
     Ok(started.elapsed())
 }
 
-/// Something about which nothing is promised.
+/// A figure without a limit.
 fn information(text: &str) -> Finding {
     Finding { text: text.to_owned(), verdict: Verdict::Information }
 }
 
-/// Where sessions are run: as the command line does it, without the printing.
+/// Runs sessions as the command line does, without printing.
 struct Stage {
     folder: tempfile::TempDir,
     tokio: tokio::runtime::Runtime,
@@ -266,7 +266,7 @@ impl Stage {
         Ok(Self { folder: tempfile::tempdir()?, tokio, next: AtomicU32::new(1) })
     }
 
-    /// Runs a session from its first record to its last, and tells how long that took.
+    /// Runs a session from its first record to its last, and returns how long that took.
     fn session(&self, plan: SessionPlan) -> Result<(Duration, SessionState)> {
         let name = format!("s{}", self.next.fetch_add(1, Ordering::Relaxed));
         let project = self.folder.path();
@@ -317,7 +317,7 @@ fn plan(max_iterations: u32, agent: &str, hooks: BTreeMap<HookPoint, Vec<HookSpe
         output_limit: 16 << 10,
         backoff: None,
         gates: GatePolicies {
-            // A flood is held to the end, where it can be looked at.
+            // Keep the flood as a pending item until the end, so that it can be inspected.
             final_delivery: Some(engine::policy::FinalDeliveryPolicy::Skip),
             ..GatePolicies::default()
         },
@@ -358,7 +358,7 @@ fn hook_spec(name: &str, command: &str, pipe_output: bool) -> HookSpec {
     }
 }
 
-/// Lets the engine itself tell a long story: every record stands where a real one would.
+/// Writes a long journal with the engine itself, so that every record is where a real one would be.
 fn write_journal(path: &Path) -> Result<()> {
     let hooks = BTreeMap::from([
         (HookPoint::PreIteration, vec![hook_spec("git status", "git status --short", true)]),
@@ -387,7 +387,7 @@ fn write_journal(path: &Path) -> Result<()> {
     Ok(story.file.flush()?)
 }
 
-/// A session in a world that is made up.
+/// A session with simulated hooks and agent.
 struct Story {
     file: BufWriter<File>,
     state: SessionState,
@@ -396,7 +396,7 @@ struct Story {
 }
 
 impl Story {
-    /// A record every 40 ms.
+    /// One record every 40 ms.
     fn now(&self) -> UnixTime {
         UnixTime(1_794_735_000_123).after(TimeSpan(self.seq * 40))
     }
@@ -421,7 +421,7 @@ impl Story {
         }
     }
 
-    /// Every third stop is blocked, and two of five test runs are red.
+    /// Every third stop is blocked, and two of five test runs fail.
     fn run_hook(&mut self, job: &HookJob) {
         let run = job.run;
         self.process_started(run.0);

@@ -1,4 +1,4 @@
-//! The figures of the screen, each a ratio of two times that were measured in the same run.
+//! The screen's performance figures, each a ratio of two times from the same run.
 //!
 //! `cargo bench --bench screen` measures all of them, `cargo bench --bench screen -- frame` one.
 
@@ -44,11 +44,11 @@ const SHORT: usize = 1_000;
 /// Many tasks and few.
 const MANY: u32 = 10_000;
 const FEW: u32 = 100;
-/// How much agent text is shown.
+/// Bytes of agent text.
 const TEXT: usize = 100_000_000;
-/// By how much the memory may grow meanwhile.
+/// How much the memory may grow meanwhile.
 const MEMORY_KIB: u64 = 128 * 1024;
-/// A frame is drawn as often as the screen would.
+/// The time between two frames, as on the real screen.
 const FRAME: Duration = Duration::from_millis(16);
 
 fn main() -> ExitCode {
@@ -80,7 +80,7 @@ fn said(seq: u64, turn: u64, text: String) -> Record {
     Record { v: 1, seq, at: UnixTime(0), session: "bench".into(), event }
 }
 
-/// A screen over a journal of this many lines, each a record, in turns of a hundred.
+/// A screen over a journal of this many records, in turns of a hundred.
 struct Long {
     model: ScreenModel,
     feed: JournalFeed,
@@ -117,14 +117,14 @@ impl Long {
     }
 }
 
-/// A frame over a long stream against one over a short stream. A record comes in before each, so that nothing is the
-/// same as in the frame before.
+/// A frame over a long stream compared with one over a short stream. A record arrives before each, so that no frame
+/// repeats the last one.
 fn frame() -> Result<Vec<Finding>> {
     let folder = tempfile::tempdir()?;
     let (long, short) = (Long::new(LONG, folder.path())?, Long::new(SHORT, folder.path())?);
     let measure = || compare(9, || Ok(long.borrow_mut().frames()), || Ok(short.borrow_mut().frames()));
     let at_the_end = measure()?;
-    // And where somebody reads in the beginning while it goes on: that text is on disk by now.
+    // And while the user reads at the beginning: that text is on disk by now.
     long.borrow_mut().model.stream.to_top();
     short.borrow_mut().model.stream.to_top();
     let at_the_top = measure()?;
@@ -134,11 +134,11 @@ fn frame() -> Result<Vec<Finding>> {
     ])
 }
 
-/// A frame with a tree of many tasks against one with few. Then one of them changes before each frame.
+/// A frame with a tree of many tasks compared with one with few; then the same with a changed task before each frame.
 fn tasks() -> Result<Vec<Finding>> {
     let (many, few) = (RefCell::new(planned(MANY)?), RefCell::new(planned(FEW)?));
     let still = compare(9, || Ok(task_frames(&many, |_| {})), || Ok(task_frames(&few, |_| {})))?;
-    // What a change of a task costs the screen: all of them are arranged again.
+    // The cost of a changed task for the screen: all tasks are arranged again.
     let change = |model: &mut ScreenModel| model.board.forget();
     let changing = compare(5, || Ok(task_frames(&many, change)), || Ok(task_frames(&few, change)))?;
     Ok(vec![
@@ -171,7 +171,7 @@ fn task_frames(model: &RefCell<ScreenModel>, before: impl Fn(&mut ScreenModel)) 
     started.elapsed()
 }
 
-/// The first frame of a large screen, from the parsing of the keys to the last cell.
+/// The first frame of a large screen, from parsing the keys to the last cell.
 fn first() -> Result<Vec<Finding>> {
     let folder = tempfile::tempdir()?;
     let journal = folder.path().join("journal.jsonl");
@@ -194,7 +194,7 @@ fn first() -> Result<Vec<Finding>> {
     Ok(vec![Finding { text, verdict }])
 }
 
-/// 100 MB of agent text through the journal onto the screen, against `tmux` that shows the same from `cat`.
+/// 100 MB of agent text through the journal onto the screen, compared with `tmux` showing the same from `cat`.
 fn absorb() -> Result<Vec<Finding>> {
     let folder = tempfile::tempdir()?;
     let (journal, plain) = (folder.path().join("journal.jsonl"), folder.path().join("plain.txt"));
@@ -241,7 +241,7 @@ fn show(journal: &Path) -> Result<()> {
     }
 }
 
-/// A terminal of the same size that reads the same text, until it has read all of it.
+/// A terminal of the same size that shows the same text, until it has read all of it.
 fn tmux(plain: &Path) -> Result<Duration> {
     let name = format!("creel-bench-{}", std::process::id());
     let script = format!("cat '{}'; tmux -L {name} wait-for -S done", plain.display());

@@ -1,7 +1,7 @@
-//! The figures of tasks: what hooks that are built in cost on a large graph, and what `creel task done` costs.
+//! The figures of tasks: the cost of built-in hooks on a large graph, and of `creel task done`.
 //!
-//! `cargo bench --bench tasks` measures all of them, `cargo bench --bench tasks -- event` one. Two are times, since what they
-//! allow was said as such; beside each stands its ratio to work of the same run that does not change with creel.
+//! `cargo bench --bench tasks` measures all of them, `cargo bench --bench tasks -- event` one. Two have limits in
+//! absolute time; each is also shown as a ratio to work of the same run that does not depend on creel.
 
 #[path = "support/graph.rs"]
 mod graph;
@@ -33,11 +33,10 @@ use graph::{change, name, session};
 use measure::{Figure, Finding, Result, Verdict, check, compare};
 use serde_json::{Value, json};
 
-/// How many tasks there are.
 const TASKS: u32 = 10_000;
-/// What the hooks that are built in may take for an event.
+/// The limit for the built-in hooks of an event.
 const BUILT_IN: Duration = Duration::from_micros(10);
-/// What an event may take with all its hooks and with what they want to be done.
+/// The limit for an event with all its hooks and the actions that they request.
 const EVENT: Duration = Duration::from_micros(50);
 /// How often a task is completed from the command line.
 const DONE: u32 = 60;
@@ -50,7 +49,7 @@ fn main() -> ExitCode {
     ])
 }
 
-/// The hooks that are built in, asked about the completion of every task, against parsing the records of that.
+/// The built-in hooks, asked about the completion of every task, compared with parsing the records of that.
 fn builtin() -> Result<Vec<Finding>> {
     let graph = session(TASKS)?.0;
     let records = completed(&mut graph.clone(), |_, _| Duration::ZERO)?.records;
@@ -69,7 +68,7 @@ fn ask_all(state: &SessionState, record: &Record) -> Duration {
     started.elapsed()
 }
 
-/// The completion of every task with all that follows from it, against parsing the records of that.
+/// The completion of every task with everything that follows, compared with parsing the records of that.
 fn event() -> Result<Vec<Finding>> {
     let graph = session(TASKS)?.0;
     let records = completed(&mut graph.clone(), |_, _| Duration::ZERO)?.records;
@@ -80,7 +79,7 @@ fn event() -> Result<Vec<Finding>> {
     Ok(findings(&what, &compared, "parsing those", EVENT))
 }
 
-/// A time, and for information what it is a multiple of.
+/// A time, and for information its ratio.
 fn findings(what: &str, compared: &measure::Compared, theirs: &str, allowed: Duration) -> Vec<Finding> {
     let micros = |time: Duration| time.as_secs_f64() * 1e6 / f64::from(TASKS);
     let (our_time, their_time) = (micros(compared.ours), micros(compared.theirs));
@@ -108,16 +107,16 @@ fn is_completion(record: &Record) -> bool {
     matches!(record.event, Event::Task(TaskEvent::Completed(_)))
 }
 
-/// What came of completing every task.
+/// The result of completing every task.
 struct All {
     records: Vec<Record>,
-    /// The engine's time.
+    /// Spent in the engine.
     took: Duration,
-    /// What was measured beside it.
+    /// Spent in `look`.
     beside: Duration,
 }
 
-/// Completes every task, and lets follow what does.
+/// Completes every task, with everything that follows.
 fn completed(state: &mut SessionState, look: impl Fn(&SessionState, &Record) -> Duration) -> Result<All> {
     let mut all = All { records: Vec::new(), took: Duration::ZERO, beside: Duration::ZERO };
     for n in 0..TASKS {
@@ -136,7 +135,7 @@ fn completed(state: &mut SessionState, look: impl Fn(&SessionState, &Record) -> 
     Ok(all)
 }
 
-/// `creel task done` from its start to its end, against `creel --version`.
+/// `creel task done` from start to end, compared with `creel --version`.
 fn done() -> Result<Vec<Finding>> {
     let session = Session::start()?;
     let next = Cell::new(0);
@@ -149,7 +148,7 @@ fn done() -> Result<Vec<Finding>> {
     Ok(vec![compared.finding("`creel task done`", "`creel --version`", 3.0)])
 }
 
-/// A session that runs, in a folder of its own.
+/// A running session in its own folder.
 struct Session {
     folder: tempfile::TempDir,
     child: Option<Child>,
@@ -179,7 +178,7 @@ impl Session {
         command
     }
 
-    /// How long creel takes.
+    /// How long a creel command takes.
     fn creel(&self, args: &[&str]) -> Result<Duration> {
         let started = Instant::now();
         check(self.command(args).status()?.success(), "creel failed")?;

@@ -1,4 +1,4 @@
-//! What an agent's tools cost: a call beside an empty one, and the stop hooks that a call may ask.
+//! The cost of an agent's tools: a call compared with an empty one, and the stop hooks that a call can ask.
 //!
 //! `cargo bench --bench tools` measures both. `docs/benchmarks.md` explains the figures.
 
@@ -37,11 +37,11 @@ use rmcp::{
 };
 use serde_json::{Map, Value, json};
 
-/// How many calls make a round.
+/// Calls per round.
 const CALLS: u32 = 200;
 /// How many hooks are asked.
 const HOOKS: usize = 10;
-/// How long asking them may take.
+/// The limit for asking them.
 const ASKING: Duration = Duration::from_micros(20);
 
 /// With this argument the program is a server whose only tool does nothing.
@@ -57,7 +57,7 @@ fn main() -> ExitCode {
     measure::run(&[Figure { name: "call", measure: call }, Figure { name: "stop-hooks", measure: stop_hooks }])
 }
 
-/// A server by the same library, with a tool that does nothing: what a call costs before anything is done.
+/// A server made with the same library, with a tool that does nothing: the baseline for a call.
 struct Nothing;
 
 impl ServerHandler for Nothing {
@@ -80,7 +80,7 @@ fn serve_nothing() -> Result<()> {
     })
 }
 
-/// A call of a tool, from the client's line to the session and back, against a call of one that does nothing.
+/// A tool call, from the client's line to the session and back, compared with a call of a tool that does nothing.
 fn call() -> Result<Vec<Finding>> {
     let folder = tempfile::tempdir()?;
     let client = RefCell::new(Client::start(Path::new(env!("CARGO_BIN_EXE_creel")), "mcp", folder.path())?);
@@ -107,7 +107,7 @@ fn call() -> Result<Vec<Finding>> {
     ])
 }
 
-/// Ten hooks that are registered for a task, all asked, and the decision.
+/// Asks ten registered hooks of a task, and decides.
 fn stop_hooks() -> Result<Vec<Finding>> {
     let state = judging()?;
     let once = || {
@@ -124,7 +124,7 @@ fn stop_hooks() -> Result<Vec<Finding>> {
     Ok(vec![Finding { text, verdict: if took <= ASKING { Verdict::Ok } else { Verdict::Missed } }])
 }
 
-/// A session in which a loop with that many hooks waits to be judged.
+/// A session with a loop of that many hooks, ready to be judged.
 fn judging() -> Result<SessionState> {
     let plan = Settings::default().plan_outside();
     let began = SessionStarted {
@@ -142,7 +142,7 @@ fn judging() -> Result<SessionState> {
     let mut state = SessionState::new("s", began, UnixTime(1));
     settle(&mut state);
     for n in 0..HOOKS {
-        // Promises are what each of them looks for in vain, so that all are asked.
+        // Each of them looks for a promise in vain, so that all are asked.
         let preset = if n % 2 == 0 { StopPreset::Default } else { StopPreset::Promise };
         ask(
             &mut state,
@@ -167,7 +167,7 @@ fn ask(state: &mut SessionState, command: Asks) -> Result<()> {
     Ok(())
 }
 
-/// Goes on until nothing is due.
+/// Runs until nothing is due.
 fn settle(state: &mut SessionState) {
     loop {
         let step = engine::decide(state, UnixTime(1), Input::Proceed);
@@ -178,7 +178,7 @@ fn settle(state: &mut SessionState) {
     }
 }
 
-/// A client of a server; that of `creel mcp` has a session of its own.
+/// A client of a server; a client of `creel mcp` has its own session.
 struct Client {
     server: Child,
     stdin: ChildStdin,

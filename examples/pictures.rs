@@ -1,7 +1,7 @@
 //! Makes the pictures of the README from real frames: `cargo run --example pictures`.
 //!
-//! Runs the demo, takes its records up to the moment that is to be shown, draws the screen as creel does, and writes the
-//! cells as SVG. So a picture can be made again whenever the screen changes.
+//! Runs the demo, applies its records up to the wanted moment, draws the screen as creel does, and writes the cells as
+//! SVG. So the pictures can be made again whenever the screen changes.
 
 use std::{
     error::Error,
@@ -35,7 +35,7 @@ use ratatui::{
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
-/// A character's width and a line's height, in pixels.
+/// The width of a character and the height of a line, in pixels.
 const CELL: (u16, u16) = (8, 17);
 const BACKGROUND: &str = "#20242c";
 const TEXT: &str = "#d8dee9";
@@ -70,7 +70,7 @@ const PICTURES: [Picture; 4] = [
     },
 ];
 
-/// Whether the tests of the demo just passed.
+/// Whether the demo's tests just passed.
 fn tests_passed(event: &Event) -> bool {
     matches!(event, Event::Hook(HookEvent::Finished(finished)) if finished.hook == "tests" && finished.verdict == Verdict::Pass)
 }
@@ -89,7 +89,7 @@ fn take(picture: &Picture) -> Result<String> {
     let mut model = ScreenModel::new(Keymap::standard(), ScreenTheme::chosen(Choice::Dark, false), ScreenMode::Live);
     model.size = picture.size;
     for mut record in records(picture.scenario)? {
-        // As if somebody had been there: a gate that the policy answers is not shown.
+        // Pretend that a user was there: a gate that the policy answers is not shown.
         if let Event::Session(SessionEvent::Started(began)) = &mut record.event {
             began.presence = UserPresence::Attended;
         }
@@ -100,7 +100,7 @@ fn take(picture: &Picture) -> Result<String> {
         }
     }
     model.look_after_the_gate();
-    // A moment later, when the gate takes answers.
+    // A moment later, when the gate accepts answers.
     model.now = UnixTime(model.now.0 + 2_000);
     let area = Rect { x: 0, y: 0, width: picture.size.0, height: picture.size.1 };
     let mut buffer = Buffer::empty(area);
@@ -161,7 +161,7 @@ fn run(out: &mut String, cell: &Cell, text: &str, (column, row, cells): (u16, u1
     if paper != BACKGROUND {
         writeln!(out, r#"<rect x="{x}" y="{y}" width="{}" height="{}" fill="{paper}"/>"#, cells * CELL.0, CELL.1)?;
     }
-    // Spaces at the ends take no part in the stretching to the width of the cells.
+    // Spaces at the ends are not part of the text that is stretched to the cells' width.
     let inner = text.trim();
     if inner.is_empty() {
         return Ok(());
@@ -180,6 +180,6 @@ fn run(out: &mut String, cell: &Cell, text: &str, (column, row, cells): (u16, u1
 }
 
 fn colour(colour: Color, otherwise: &str) -> String {
-    // The dark theme has no other kind of colour.
+    // The dark theme uses only RGB colours.
     if let Color::Rgb(r, g, b) = colour { format!("#{r:02x}{g:02x}{b:02x}") } else { otherwise.to_owned() }
 }

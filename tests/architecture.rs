@@ -1,5 +1,4 @@
-//! The house rules that a compiler does not check: the arrows between modules, the purity of the engine, a header on
-//! every file.
+//! The house rules that a compiler does not check: dependencies between modules, a pure engine, a header on every file.
 
 #[path = "architecture/tokens.rs"]
 mod tokens;
@@ -22,7 +21,7 @@ const ARROWS: [(&str, &[&str]); 18] = [
     ("agents", &["engine", "process"]),
     ("journal", &["engine"]),
     ("runtime", &["engine", "process", "hooks", "agents", "journal"]),
-    // The ways into a running session and out of it use each other. They look at processes to recognise a session's own
+    // The ways into and out of a running session use each other. They look at processes to recognise a session's own
     // agent and hooks.
     ("socket", &["engine", "process", "config", "journal", "runtime", "present", "nats"]),
     ("nats", &["engine", "process", "config", "journal", "runtime", "present", "socket", "queue"]),
@@ -48,23 +47,23 @@ const ARROWS: [(&str, &[&str]); 18] = [
     ("lib", &[]),
 ];
 
-/// The modules of the standard library that the engine may use. None of them touches the world, the clock or chance. The
-/// engine uses ordered maps only: the order of a `HashMap` differs from run to run.
+/// The modules of the standard library that the engine may use: none of them does I/O, reads the clock or is random.
+/// The engine uses ordered maps only, because the order of a `HashMap` differs from run to run.
 const PURE_MODULES: [&str; 24] = [
     "array", "borrow", "boxed", "char", "clone", "cmp", "convert", "default", "error", "fmt", "iter", "marker", "mem",
     "num", "ops", "option", "rc", "result", "slice", "str", "string", "vec", "any", "ascii",
 ];
-/// Of modules that have more than that, the items that it may use.
+/// The items that the engine may use from modules that also contain impure ones.
 const PURE_ITEMS: [(&str, &[&str]); 4] = [
     ("collections", &["BTreeMap", "BTreeSet", "BinaryHeap", "VecDeque", "btree_map", "btree_set", "vec_deque"]),
     ("hash", &["Hash", "Hasher"]),
     ("sync", &["Arc"]),
     ("time", &["Duration"]),
 ];
-/// The dependencies that it may use. `similar` reads the clock only if it is given a deadline.
+/// The crates that the engine may use. `similar` reads the clock only with a deadline.
 const PURE_CRATES: [&str; 6] = ["fast_glob", "serde", "serde_json", "similar", "strsim", "thiserror"];
 
-/// Files that match on enums of other crates all over, which may grow.
+/// Files that mostly match on enums of other crates, which can grow.
 const FOREIGN_ENUMS: [&str; 1] = ["agents/acp/translate.rs"];
 
 fn sources() -> Vec<PathBuf> {
@@ -84,7 +83,7 @@ fn sources() -> Vec<PathBuf> {
     found
 }
 
-/// The file's path below `src`, and the module that it belongs to.
+/// The file's path below `src`, and its top-level module.
 fn place(path: &Path) -> (String, String) {
     let below = path.strip_prefix(Path::new(env!("CARGO_MANIFEST_DIR")).join("src")).expect("it is below src");
     let name = below.to_string_lossy().into_owned();
@@ -96,13 +95,13 @@ fn source(path: &Path) -> String {
     fs::read_to_string(path).expect("a source file")
 }
 
-/// The modules that lead to a file: `engine/session/turn.rs` is `engine`, `session`, `turn`.
+/// The module path of a file: `engine/session/turn.rs` is `engine`, `session`, `turn`.
 fn modules_of(file: &str) -> Vec<&str> {
     file.trim_end_matches(".rs").split('/').filter(|name| *name != "lib").collect()
 }
 
-/// The module at the top that a path inside of `file` leads to. None for paths of other crates and local names; `crate`
-/// if it names all of them at once.
+/// The top-level module that a path in `file` refers to. None for paths of other crates and local names; `crate` if it
+/// names all modules at once.
 fn module_at_top<'a>(file: &'a str, path: &[&'a str]) -> Option<&'a str> {
     let within = modules_of(file);
     let ups = path.iter().take_while(|word| **word == "super").count();
@@ -146,7 +145,7 @@ fn the_reader_of_arrows_sees_what_is_written() {
     assert_eq!(read("engine/x.rs", "#[cfg(test)] use crate::a::b; use crate::c; #[cfg(test)] mod tests;"), ["c"]);
 }
 
-/// The dependencies of the package, as they are called in source.
+/// The package's dependencies, by their names in source code.
 fn dependencies() -> BTreeSet<String> {
     let manifest = include_str!("../Cargo.toml");
     let from = manifest.split("\n[dependencies]\n").nth(1).expect("it has dependencies");
@@ -154,7 +153,7 @@ fn dependencies() -> BTreeSet<String> {
     lines.filter_map(|line| line.split_once('=')).map(|(name, _)| name.trim().replace('-', "_")).collect()
 }
 
-/// Whether the engine may name this path: of the standard library and of other crates, only what is on the lists.
+/// Whether the engine may use this path: only listed items of the standard library and of other crates.
 fn is_pure(path: &[&str], dependencies: &BTreeSet<String>) -> bool {
     match path {
         ["std" | "core" | "alloc", module, rest @ ..] => {
@@ -240,7 +239,7 @@ fn declared_enums<'a>(files: &[(String, Vec<Token<'a>>)]) -> BTreeSet<&'a str> {
     words.filter(|pair| pair[0].text == "enum").map(|pair| pair[1].text).collect()
 }
 
-/// Whether a pattern takes whatever comes: `_`, or a name for it.
+/// Whether a pattern matches everything: `_`, or a binding.
 fn takes_the_rest(arm: &MatchArm<'_>) -> bool {
     let is_name = |word: &str| word.chars().all(|c| c == '_' || c.is_lowercase() || c.is_ascii_digit());
     !arm.guarded && matches!(arm.pattern[..], [word] if is_name(word) && !["true", "false"].contains(&word))
@@ -251,7 +250,7 @@ fn names_a_variant(arm: &MatchArm<'_>, enums: &BTreeSet<&str>) -> bool {
     arm.pattern.windows(2).any(|pair| pair[1] == "::" && (enums.contains(pair[0]) || pair[0] == "Self"))
 }
 
-/// The lines of matches over our own enums that end with "and whatever else there is", and do not say why.
+/// The lines of matches over our own enums that end with a catch-all pattern without a reason.
 fn open_ended(tokens: &[Token<'_>], enums: &BTreeSet<&str>) -> Vec<usize> {
     let lint = ["#", "[", "expect", "(", "clippy", "::", "wildcard_enum_match_arm"];
     let explained: Vec<_> =
@@ -263,8 +262,8 @@ fn open_ended(tokens: &[Token<'_>], enums: &BTreeSet<&str>) -> Vec<usize> {
     open.filter(|found| !explained.iter().any(|item| item.contains(&found.at))).map(|found| found.line).collect()
 }
 
-/// Clippy finds most of these, but not those inside of `Some(…)` or of a pair, and not those of a module that expects
-/// them all over. The author of a new variant must be led to every place that has to decide about it.
+/// Clippy finds most of these, but not those inside `Some(…)` or a tuple, and not those in a module that expects the
+/// lint. A new variant must lead its author to every place that has to handle it.
 #[test]
 fn matches_over_our_own_enums_name_every_variant_or_say_why_not() {
     let texts: Vec<_> = sources().iter().map(|path| (place(path).0, source(path))).collect();

@@ -1,4 +1,4 @@
-//! A session with many tasks, each of which waits for others.
+//! A session with many tasks that depend on each other.
 
 use std::path::Path;
 
@@ -17,13 +17,13 @@ use creel::{
 
 use crate::measure::{Result, check};
 
-/// How many tasks each of them waits for; the first ones cannot wait for so many.
+/// How many tasks each task waits for; the first ones have fewer.
 const EDGES: u32 = 5;
-/// A moment like any other.
+/// An arbitrary time.
 const NOW: UnixTime = UnixTime(1_794_735_000_123);
 
-/// A session with this many tasks, and its records. Every second task is an agent's, so that its completion makes a review
-/// and a note.
+/// A session with this many tasks, and its records. Every second task belongs to an agent, so that its completion adds
+/// a review and a note.
 pub(crate) fn session(tasks: u32) -> Result<(SessionState, Vec<Record>)> {
     let began = began(plan()?);
     let mut state = SessionState::new("bench", began.clone(), NOW);
@@ -42,12 +42,11 @@ pub(crate) fn session(tasks: u32) -> Result<(SessionState, Vec<Record>)> {
     Ok((state, records))
 }
 
-/// The name of a task.
 pub(crate) fn name(n: u32) -> String {
     format!("task_{}", n + 1)
 }
 
-/// Asks for a change, and goes on until nothing more follows from it.
+/// Sends a command, and runs until nothing more follows from it.
 pub(crate) fn change(state: &mut SessionState, command: TaskCommand, records: &mut Vec<Record>) -> Result<()> {
     let mut step = engine::decide(
         state,

@@ -1,4 +1,4 @@
-//! Measures figures as ratios within one run, and says whether they hold.
+//! Measures figures as ratios within one run, and checks their limits.
 
 #![expect(clippy::print_stdout, reason = "a program whose whole purpose is to print")]
 
@@ -6,13 +6,12 @@ use std::{error::Error, process::ExitCode, time::Duration};
 
 pub(crate) type Result<T, E = Box<dyn Error>> = std::result::Result<T, E>;
 
-/// One figure.
 pub(crate) struct Figure {
     pub(crate) name: &'static str,
     pub(crate) measure: fn() -> Result<Vec<Finding>>,
 }
 
-/// What was found, in words, and whether that is allowed.
+/// A result in words, and whether it is allowed.
 pub(crate) struct Finding {
     pub(crate) text: String,
     pub(crate) verdict: Verdict,
@@ -22,7 +21,7 @@ pub(crate) struct Finding {
 pub(crate) enum Verdict {
     Ok,
     Missed,
-    /// Nothing is promised about it.
+    /// Has no limit.
     Information,
 }
 
@@ -55,23 +54,23 @@ pub(crate) fn run(figures: &[Figure]) -> ExitCode {
     code
 }
 
-/// The medians of two things measured in turns.
+/// The medians of two alternating measurements.
 pub(crate) struct Compared {
     pub(crate) ours: Duration,
     pub(crate) theirs: Duration,
-    /// The median of the ratios of the rounds: what slows a whole round down slows both sides.
+    /// The median of the rounds' ratios: whatever slows a whole round slows both sides.
     pub(crate) ratio: f64,
     pub(crate) rounds: usize,
 }
 
-/// Measures both sides in turns. In a round each comes first once: whoever comes second may pay for what the other one has
-/// left to be written.
+/// Measures both sides alternately. In each round both come first once, because the second can pay for writes that the
+/// first has left.
 pub(crate) fn compare(
     rounds: usize,
     ours: impl Fn() -> Result<Duration>,
     theirs: impl Fn() -> Result<Duration>,
 ) -> Result<Compared> {
-    // The first time of anything is not like the others.
+    // Warm-up: the first run is not like the others.
     theirs()?;
     ours()?;
     let round = |_| {

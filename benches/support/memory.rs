@@ -1,10 +1,10 @@
-//! How much memory was needed.
+//! The memory that was used.
 
 use std::fs;
 
 use crate::measure::Result;
 
-/// What was needed before does not count. Where the kernel refuses, the growth is told too small, never too large.
+/// Resets the peak. If the kernel refuses, the measured growth is too small, never too large.
 pub(crate) fn forget_peak() {
     let _ = fs::write("/proc/self/clear_refs", "5");
 }

@@ -1,10 +1,10 @@
-//! The agent: takes in what the client sends, and plays one request after the other.
+//! The agent: receives what the client sends, and plays one request after the other.
 //!
-//! Owns the order of things and the default answers. Does not perform steps: see [`crate::play`].
+//! Owns the order of events and the default answers. Does not perform steps: see [`crate::play`].
 //!
 //! # Invariants
-//! - One request is played at a time. What arrives meanwhile is taken in whenever the agent waits, and between
-//!   steps.
+//! - One request is played at a time. Messages that arrive meanwhile are handled between steps and while the agent
+//!   waits.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -32,25 +32,24 @@ use crate::{
     wire::{self, Answer, Incoming, Request},
 };
 
-/// The session that updates name when there is none.
+/// The session id in updates when there is no session.
 const NO_SESSION: &str = "session-0";
 
 pub(crate) struct Agent {
     pub(crate) script: Rc<Script>,
     pub(crate) memory: Memory,
     pub(crate) scene: Scene,
-    /// For threads that have something to tell.
+    /// For threads that report to the agent.
     pub(crate) inbox: Sender<Incoming>,
     arrived: Receiver<Incoming>,
-    /// Requests that wait to be played.
     backlog: VecDeque<Request>,
-    /// The client's answers that nobody has looked at yet, by the id of our request.
+    /// The client's unread answers, by the id of our request.
     answers: HashMap<u64, Answer>,
     requests_sent: u64,
     pub(crate) commands_ended: u64,
     pub(crate) deaf: Arc<AtomicBool>,
     ears: Ears,
-    /// Where all that is received is written.
+    /// The file for everything that is received.
     pub(crate) log: PathBuf,
 }
 
@@ -98,27 +97,27 @@ impl Agent {
         }
     }
 
-    /// Waits for whatever comes next.
+    /// Waits for the next message.
     pub(crate) fn take_next(&mut self) {
         let incoming = self.next();
         self.take_in(incoming);
     }
 
-    /// Waits for whatever comes next, but not for ever.
+    /// Waits for the next message, up to a limit.
     pub(crate) fn take_next_within(&mut self, patience: Duration) {
         if let Ok(incoming) = self.arrived.recv_timeout(patience) {
             self.take_in(incoming);
         }
     }
 
-    /// Takes in all that has arrived.
+    /// Handles everything that has arrived.
     pub(crate) fn take_all(&mut self) {
         while let Ok(incoming) = self.arrived.try_recv() {
             self.take_in(incoming);
         }
     }
 
-    /// Reads on without answering anything.
+    /// Reads without answering anything, for ever.
     pub(crate) fn hang(&mut self) -> ! {
         self.listen();
         loop {
@@ -193,7 +192,7 @@ impl Agent {
         self.perform(request, &session, &answer);
     }
 
-    /// Plays the steps of a request that is no prompt, then answers it unless they did.
+    /// Plays the steps of a request that is not a prompt, then answers it unless they did.
     fn perform(&mut self, request: &Request, session: &str, answer: &Answer) {
         let cwd = self.memory.folder_of(session).unwrap_or_else(own_folder);
         let kind = if request.method == "session/new" { Kind::NewSession } else { Kind::Other };
@@ -224,7 +223,7 @@ impl Agent {
         }
     }
 
-    /// Answers the request that is being played, in the way that the script asked for.
+    /// Answers the current request, in the way that the script asked for.
     pub(crate) fn answer(&mut self, answer: &Answer) {
         self.scene.answered = true;
         if self.scene.kind == Kind::NewSession && answer.is_err() {
@@ -246,7 +245,7 @@ impl Agent {
         id
     }
 
-    /// Waits for the answer to a request of ours.
+    /// Waits for the answer to one of our requests.
     pub(crate) fn answer_to(&mut self, id: u64) -> Answer {
         loop {
             match self.answers.remove(&id) {
@@ -270,7 +269,7 @@ fn error(code: i32, message: &str) -> Value {
     json!({"code": code, "message": message})
 }
 
-/// An id that the client has not asked with.
+/// An id that the client has not used.
 fn wrong(id: &Value) -> Value {
     id.as_u64().map_or_else(|| json!(format!("not {id}")), |id| json!(id + 1000))
 }

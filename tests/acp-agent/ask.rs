@@ -1,4 +1,4 @@
-//! Asking for permission, and what follows from the answer.
+//! Permission requests, and what follows from the answers.
 
 use serde_json::{Value, json};
 
@@ -16,7 +16,7 @@ impl Agent {
         }
     }
 
-    /// Whether the client allowed what a question was about: that of this name, or the last one.
+    /// Whether the client allowed the question of this name, or the last one.
     pub(crate) fn is_allowed(&mut self, name: Option<&str>) -> bool {
         let fits = |question: &Question| name.is_none() || question.name.as_deref() == name;
         let Some(place) = self.scene.questions.iter().rposition(fits) else {
@@ -39,7 +39,7 @@ impl Agent {
     }
 }
 
-/// What the client chose, and whether it allows what was asked.
+/// The client's choice, and whether it allows what was asked.
 fn outcome(answer: &Answer, options: &Value) -> (String, bool) {
     let outcome = match answer {
         Ok(result) => &result["outcome"],

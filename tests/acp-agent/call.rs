@@ -1,4 +1,4 @@
-//! Calls of the client: its files, its terminals, anything else that a script names.
+//! Calls of the client: files, terminals, and any other request in a script.
 
 use serde_json::{Map, Value, json};
 
@@ -22,7 +22,7 @@ impl Agent {
         self.say(&answer.map_or_else(|error| said_of(&error), |_| "written".to_owned()));
     }
 
-    /// Any request, with the parameters as they are.
+    /// Sends a request with its parameters unchanged.
     pub(crate) fn call_and_say(&mut self, method: &str, params: &Value) {
         let id = self.request(method, &self.scene.fill_value(params));
         let answer = self.answer_to(id);
@@ -70,7 +70,7 @@ impl Agent {
         json!({"sessionId": self.scene.session, "terminalId": self.scene.terminal})
     }
 
-    /// A request about this session, whose paths are absolute.
+    /// Sends a request about this session, with absolute paths.
     fn call(&mut self, method: &str, params: &Map<String, Value>) -> Answer {
         let mut params = self.scene.fill_value(&params.clone().into());
         params["sessionId"] = json!(self.scene.session);
@@ -84,7 +84,7 @@ impl Agent {
     }
 }
 
-/// How an error of the client is put into words.
+/// The text for an error of the client.
 pub(crate) fn said_of(error: &Value) -> String {
     format!("error {}: {}", error["code"], error["message"].as_str().unwrap_or_default())
 }

@@ -1,7 +1,7 @@
 //! Processes that the agent starts.
 //!
 //! # Invariants
-//! - None that runs beside the agent reads its stdin, and none writes to its stdout unless the script says so.
+//! - A process beside the agent never reads the agent's stdin, and writes to its stdout only if the script says so.
 
 use std::{
     io,
@@ -17,11 +17,11 @@ use crate::{
     wire::Incoming,
 };
 
-/// What is left of an agent without stdout: it writes its log until stdin is closed.
+/// What an agent without stdout becomes: it writes its log until stdin is closed.
 const READ_ON: &str = r#"exec cat >> "$LOG""#;
 
 impl Agent {
-    /// Runs a command to its end. The agent goes on reading, but a cancelled turn does not cut it short.
+    /// Runs a command to its end. The agent keeps reading, but a cancelled turn does not interrupt the command.
     pub(crate) fn run_command(&mut self, command: &str) {
         let mut shell = self.shell("sh", command);
         shell.stdout(io::stderr());
@@ -46,7 +46,7 @@ impl Agent {
 
     /// Becomes a shell without stdout: the same process, of which the client reads the end of the stream.
     ///
-    /// Nothing in the standard library closes stdout of a process that goes on, so the steps that follow are lost.
+    /// The standard library cannot close stdout of a process that continues, so the steps that follow are lost.
     pub(crate) fn close_stdout(&self, then: Option<&str>) -> ! {
         let mut shell = self.shell("sh", then.unwrap_or(READ_ON));
         shell.env("LOG", &self.log).stdin(Stdio::inherit()).stdout(Stdio::null());
@@ -61,7 +61,7 @@ impl Agent {
     }
 }
 
-/// Starts a process and waits for it in a thread, so that no zombie is left.
+/// Starts a process and waits for it in a thread, so that no zombie stays.
 fn start(mut shell: Command, command: &str, ended: impl FnOnce() + Send + 'static) {
     let mut child = shell.spawn().unwrap_or_else(|error| fail(&format!("`{command}`: {error}")));
     thread::spawn(move || {

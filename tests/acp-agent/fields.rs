@@ -1,17 +1,17 @@
-//! The keys of an object in a script, taken one by one.
+//! The keys of an object in a script, removed one by one.
 //!
-//! Owns the messages about keys that are unknown or of a wrong kind. Does not know which keys there are.
+//! Owns the messages about unknown and wrong keys. Does not know which keys exist.
 
 use serde_json::{Map, Value};
 
 use crate::step::{self, Step};
 
-/// Why a script is wrong, and where.
+/// A mistake in a script, with its place.
 pub(crate) type Wrong = String;
 
-/// An object whose keys are being taken.
+/// An object with its remaining keys.
 pub(crate) struct Fields {
-    /// Where it stands in the script, for messages.
+    /// The place in the script, for messages.
     pub(crate) place: String,
     left: Map<String, Value>,
 }
@@ -45,7 +45,7 @@ impl Fields {
         value.as_bool().map(Some).ok_or_else(|| self.must_be(key, "true or false"))
     }
 
-    /// Whether the key of a step without anything to say is there: `{"hang": true}`.
+    /// Whether the key of a step without a value is present: `{"hang": true}`.
     pub(crate) fn yes(&mut self, key: &str) -> Result<bool, Wrong> {
         match self.take(key) {
             None => Ok(false),
@@ -64,12 +64,12 @@ impl Fields {
         self.take(key).map(|value| Fields::of(value, &place)).transpose()
     }
 
-    /// What has to be there.
+    /// Fails if a required value is missing.
     pub(crate) fn needed<T>(&self, key: &str, value: Option<T>) -> Result<T, Wrong> {
         value.ok_or_else(|| format!("{} needs `{key}`", self.place))
     }
 
-    /// All keys must have been taken.
+    /// Fails if a key is left.
     pub(crate) fn done(self) -> Result<(), Wrong> {
         match self.left.keys().next() {
             None => Ok(()),

@@ -1,7 +1,7 @@
-//! Filling in what a script cannot know: `{session}`, `{cwd}`, `{prompt}` and so on.
+//! Fills in what a script cannot know: `{session}`, `{cwd}`, `{prompt}` and so on.
 //!
 //! # Invariants
-//! - What was filled in is not looked at again: a prompt that has `{cwd}` in it stays as it is.
+//! - Filled-in text is not expanded again: `{cwd}` in a prompt stays as it is.
 
 use serde_json::Value;
 
@@ -35,7 +35,7 @@ impl Scene {
         filled + rest
     }
 
-    /// Fills all texts in a value.
+    /// Fills in all strings of a value.
     pub(crate) fn fill_value(&self, value: &Value) -> Value {
         match value {
             Value::String(text) => self.fill(text).into(),

@@ -1,13 +1,13 @@
 //! The test agent: speaks the Agent Client Protocol as an agent, driven by a script.
 //!
-//! It does everything right by default, and everything wrong on demand. Lines are written by hand, without a library of
-//! the protocol, so that nothing keeps it from misbehaving. This header is its manual.
+//! It does everything right by default, and everything wrong on demand. It uses no library of the protocol, so that it can
+//! misbehave in every way. This header is its manual.
 //!
 //! ```text
 //! acp-agent SCRIPT.json [LOG]
 //! ```
 //!
-//! `LOG` gets every line that was received, appended at once. A script that is wrong ends the agent with code 2 and a
+//! `LOG` gets every line that was received, appended at once. A mistake in the script ends the agent with code 2 and a
 //! message on stderr that names the place. To ignore TERM, start it as `sh -c 'trap "" TERM; exec acp-agent SCRIPT'`.
 //!
 //! # The script
@@ -16,7 +16,7 @@
 //!
 //! | key | meaning |
 //! | --- | --- |
-//! | `version` | the `protocolVersion` answered to `initialize`; 1 unless told |
+//! | `version` | the `protocolVersion` answered to `initialize`; 1 by default |
 //! | `capabilities` | the `agentCapabilities`, as they are: `{"loadSession": true}` |
 //! | `auth_methods` | the `authMethods`, as they are; if given, `authenticate` is answered with `{}` |
 //! | `agent_info` | the `agentInfo`, as it is |
@@ -28,13 +28,13 @@
 //! | `on` | the same for any other request: `{"session/set_mode": [steps]}` |
 //! | `turns` | what prompts play: lists of steps, or `{"when": "part of the prompt", "do": [steps]}` |
 //! | `ignore_cancel` | `true`: no turn is ended by `session/cancel` |
-//! | `ignore_eof` | `true`: the agent goes on when its stdin is closed |
+//! | `ignore_eof` | `true`: the agent continues when its stdin is closed |
 //! | `state_file` | remembers across processes which turns and `once` were played and which sessions exist |
 //!
 //! A prompt plays the first turn that was not played yet and whose `when` is in its text; a turn without `when` fits
 //! every prompt. When all that fit were played, the last of them is played again. No turn at all is an empty one.
 //!
-//! # What it does unless told otherwise
+//! # Defaults
 //!
 //! - `initialize` is answered with what the keys above say; `session/new` with `session-1`, `session-2`, …;
 //!   `session/load` with `null` and `session/resume` with `{}` after their steps; any other scripted request with `{}`.
@@ -44,12 +44,12 @@
 //! - A prompt whose steps do not answer it ends with `end_turn`; one for an unknown session is answered with -32602.
 //! - After `session/cancel` the running prompt is answered with `cancelled` before the next step, and the rest is not
 //!   played. Sleeping and waiting for files end at once; questions and calls wait for the client's answer.
-//! - Between a step and a following `hang`, `hang_deaf`, `exit` or `close_stdout` nothing is noticed: whoever sees the text
-//!   of `[{"say": "a"}, {"exit": 3}]` knows how it ends, whatever is sent then.
+//! - Nothing is handled between a step and a following `hang`, `hang_deaf`, `exit` or `close_stdout`: a client that reads
+//!   the text of `[{"say": "a"}, {"exit": 3}]` knows how it ends, whatever it sends then.
 //! - Unknown requests are answered with -32601, at once. Known ones that arrive while another is played wait for its end.
 //! - A line that is no message is answered with -32700. Unknown notifications are ignored.
-//! - When stdin is closed, the agent exits with 0, also in the midst of a turn. That stdout is closed does not
-//!   disturb it.
+//! - When stdin is closed, the agent exits with 0, also in the middle of a turn. A closed stdout does
+//!   not end it.
 //!
 //! # Steps
 //!
@@ -75,7 +75,7 @@
 //!
 //! | step | what happens |
 //! | --- | --- |
-//! | `{"ask": {"tool": {…}, "options": […], "as": "name", "wait": false}}` | `session/request_permission`; waits for the answer unless told; each part may be left out |
+//! | `{"ask": {"tool": {…}, "options": […], "as": "name", "wait": false}}` | `session/request_permission`; waits for the answer unless `wait` is `false`; each part can be left out |
 //! | `{"if_allowed": [steps], "else": [steps], "as": "name"}` | depends on the answer to that question, or to the last one; waits for it |
 //! | `{"read": {"path": "…", "line": 1, "limit": 1}}` | `fs/read_text_file`; says the content or the error |
 //! | `{"write": {"path": "…", "content": "…"}}` | `fs/write_text_file`; says `written` or the error |
@@ -83,7 +83,7 @@
 //! | `{"request": {"method": "…", "params": …}}` | any request; says the answer as JSON, or the error |
 //! | `{"notify": {"method": "…", "params": …}}` | any notification |
 //!
-//! What is said of an error is `error -32601: Method not found`. After a terminal was made, `then` is one of: `wait` (for
+//! The text of an error is `error -32601: Method not found`. After a terminal was made, `then` is one of: `wait` (for
 //! its exit, then its output, then its release), `kill` (and then as `wait`), `release` (at once), `leave` (nothing; later steps
 //! know it as `{terminal}`). `wait` and `kill` say `exit 0: output`, `signal KILL: output` or `running: output`, with
 //! `, truncated` before the colon if it was. A cancelled turn kills the terminal that it waits for.
@@ -97,7 +97,7 @@
 //! | `{"error": {"code": -32000, "message": "…", "data": …}}` | exactly this error |
 //! | `{"no_answer": true}` | from here on it is not answered |
 //! | `{"answer_twice": true}` | from here on each answer to it is sent twice |
-//! | `{"answer_wrong_id": true}` | from here on answers to it carry an id that nobody asked with |
+//! | `{"answer_wrong_id": true}` | from here on answers to it have an id that the client has not used |
 //!
 //! Steps after an answer are still played: updates that come late, a second answer.
 //!
@@ -112,19 +112,19 @@
 //! | `{"stderr": "text", "repeat": 1}` | this text on stderr, as it is |
 //! | `{"close_stdout": true, "then": "command"}` | the client reads the end of the stream; the agent lives on as a shell, see below |
 //!
-//! An agent without stdout plays no further steps: the same process goes on as a shell that runs `then`, or that writes
-//! what it reads to `LOG` until stdin is closed.
+//! An agent without stdout plays no further steps: the same process continues as a shell that runs `then`, or that writes
+//! its stdin to `LOG` until stdin is closed.
 //!
 //! Waiting:
 //!
 //! | step | what happens |
 //! | --- | --- |
-//! | `{"sleep_ms": 100}` | goes on reading |
+//! | `{"sleep_ms": 100}` | keeps reading |
 //! | `{"wait_file": "path"}` | until there is such a file |
 //! | `{"wait_cancel": true}` | until `session/cancel` has arrived for this prompt |
 //! | `{"ignore_cancel": true}` | from here on this turn is not ended by it |
-//! | `{"hang": true}` | answers nothing more, goes on reading |
-//! | `{"hang_deaf": true}` | does not read any more either, and does not notice that stdin was closed |
+//! | `{"hang": true}` | answers nothing more, keeps reading |
+//! | `{"hang_deaf": true}` | stops reading as well, and does not notice that stdin was closed |
 //!
 //! Processes and flow:
 //!
@@ -191,12 +191,12 @@ fn read(path: &Path) -> Result<Script, String> {
     Script::parse(serde_json::from_slice(&text).map_err(|error| error.to_string())?)
 }
 
-/// A path that is good in every folder.
+/// An absolute path, valid in every folder.
 fn in_own_folder(path: OsString) -> PathBuf {
     env::current_dir().unwrap_or_default().join(path)
 }
 
-/// Ends the agent because of a mistake in a script, which must not look like an agent that misbehaves as told.
+/// Ends the agent because of a mistake in its script. This must not look like scripted misbehaviour.
 fn fail(problem: &str) -> ! {
     let _ = writeln!(std::io::stderr(), "acp-agent: {problem}");
     process::exit(2)

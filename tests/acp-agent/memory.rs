@@ -1,7 +1,7 @@
-//! What the agent knows across requests, and across processes if there is a state file.
+//! What the agent remembers across requests, and across processes if there is a state file.
 //!
 //! # Invariants
-//! - Whatever is remembered is in the file before the next step is played, so that a crash does not forget it.
+//! - The file is written before the next step is played, so a crash loses nothing.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -40,7 +40,7 @@ impl Memory {
         }
     }
 
-    /// Whether it outlives the process.
+    /// Whether the memory survives the process.
     pub(crate) fn lasts(&self) -> bool {
         self.file.is_some()
     }
@@ -49,7 +49,7 @@ impl Memory {
         self.sessions.get(session).map(PathBuf::from)
     }
 
-    /// An id that no session has.
+    /// An unused session id.
     pub(crate) fn fresh_session(&self) -> String {
         let mut ids = (1..).map(|number: u32| format!("session-{number}"));
         ids.find(|id| !self.sessions.contains_key(id)).expect("numbers do not run out")
@@ -69,7 +69,7 @@ impl Memory {
         self.turns.contains(&turn)
     }
 
-    /// Notes that a prompt plays this turn, and says how many prompts there were with it.
+    /// Records that a prompt plays this turn, and returns the number of prompts so far.
     pub(crate) fn remember_prompt(&mut self, turn: Option<usize>) -> u64 {
         self.prompts += 1;
         self.turns.extend(turn);
@@ -77,7 +77,7 @@ impl Memory {
         self.prompts
     }
 
-    /// Whether a place in the script is played for the first time.
+    /// Whether this place in the script is played for the first time.
     pub(crate) fn is_first_time(&mut self, place: &str) -> bool {
         let first = self.once.insert(place.to_owned());
         self.save();

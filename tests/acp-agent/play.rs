@@ -1,4 +1,4 @@
-//! Playing steps.
+//! Plays steps.
 //!
 //! Owns what each step does, except for questions ([`crate::ask`]), calls of the client ([`crate::call`]) and processes
 //! ([`crate::command`]).
@@ -22,10 +22,10 @@ use crate::{
     wire,
 };
 
-/// How often a file is looked for.
+/// How often to look for a file.
 const GLANCE: Duration = Duration::from_millis(5);
 
-/// Whether the rest of the steps is played.
+/// Whether to play the remaining steps.
 pub(crate) type Flow = ControlFlow<()>;
 
 impl Agent {
@@ -146,7 +146,7 @@ impl Agent {
         self.answer(&Ok(result));
     }
 
-    /// A path of the script, from the session's folder on.
+    /// A path of the script, relative to the session's folder.
     pub(crate) fn path(&self, path: &str) -> PathBuf {
         self.scene.cwd.join(self.scene.fill(path))
     }

@@ -1,4 +1,4 @@
-//! The request that is being played, and what came out of its steps so far.
+//! The current request, and the results of its steps so far.
 
 use std::path::PathBuf;
 
@@ -8,21 +8,21 @@ use crate::step::Habit;
 
 pub(crate) struct Scene {
     pub(crate) kind: Kind,
-    /// The id of the request, if it is one.
+    /// Null before the first request.
     pub(crate) id: Value,
     pub(crate) session: String,
     pub(crate) cwd: PathBuf,
     pub(crate) prompt: String,
-    /// The how manyth prompt it is.
+    /// Which prompt it is, from 1.
     pub(crate) turn: u64,
     pub(crate) cancelled: bool,
     pub(crate) ignores_cancel: bool,
     pub(crate) answered: bool,
     pub(crate) habit: Habit,
     pub(crate) questions: Vec<Question>,
-    /// What the client said to the last question that was answered.
+    /// The client's answer to the last answered question.
     pub(crate) outcome: String,
-    /// The last terminal that the client made.
+    /// The last terminal that the client created.
     pub(crate) terminal: String,
 }
 
@@ -34,12 +34,11 @@ pub(crate) enum Kind {
     Other,
 }
 
-/// A permission that was asked for.
 pub(crate) struct Question {
     pub(crate) name: Option<String>,
     pub(crate) id: u64,
     pub(crate) options: Value,
-    /// Whether the client allowed it, once it has answered.
+    /// None until the client has answered.
     pub(crate) allowed: Option<bool>,
 }
 
@@ -62,7 +61,7 @@ impl Scene {
         }
     }
 
-    /// Whether it is over before its steps are.
+    /// Whether it ends before its steps do.
     pub(crate) fn is_cut(&self) -> bool {
         self.cancelled && !self.ignores_cancel && !self.answered
     }

@@ -1,4 +1,4 @@
-//! The script: what is answered, and which steps are played when.
+//! The script: its answers, and which steps are played when.
 //!
 //! Owns its keys and the choice of a turn. Does not know what steps mean: see [`crate::step`].
 
@@ -11,10 +11,10 @@ use crate::{
     step::{self, Step},
 };
 
-/// Steps that are shared, so that they can be played while the agent changes.
+/// Shared, so that they can be played while the agent changes.
 pub(crate) type Steps = Rc<[Step]>;
 
-/// The keys that stand for the steps of a request.
+/// The keys for the steps of a request.
 const REQUESTS: [(&str, &str); 4] = [
     ("on_initialize", "initialize"),
     ("on_new_session", "session/new"),
@@ -28,7 +28,7 @@ pub(crate) struct Script {
     pub(crate) auth_methods: Option<Value>,
     pub(crate) agent_info: Value,
     pub(crate) on_start: Steps,
-    /// Steps by the method of the request that plays them.
+    /// Steps by the request's method.
     pub(crate) on: HashMap<String, Steps>,
     pub(crate) turns: Vec<Turn>,
     pub(crate) ignore_cancel: bool,
@@ -66,13 +66,13 @@ impl Script {
         Ok(script)
     }
 
-    /// The turn for a prompt: the first that fits and was not played yet, or else the last that fits.
+    /// The turn for a prompt: the first fitting one that was not played yet, or else the last fitting one.
     pub(crate) fn turn_for(&self, prompt: &str, was_played: impl Fn(usize) -> bool) -> Option<usize> {
         let mut fitting = (0..self.turns.len()).filter(|turn| self.turns[*turn].fits(prompt));
         fitting.clone().find(|turn| !was_played(*turn)).or_else(|| fitting.next_back())
     }
 
-    /// Whether a request is one that this agent answers with something else than "method not found".
+    /// Whether this agent answers a request with something else than "method not found".
     pub(crate) fn knows(&self, method: &str) -> bool {
         self.on.contains_key(method)
             || match method {

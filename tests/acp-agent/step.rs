@@ -1,9 +1,9 @@
-//! The steps of a script, as they are written.
+//! The steps of a script.
 //!
 //! Owns their names and shapes. Does not perform them: see [`crate::play`].
 //!
 //! # Invariants
-//! - Whatever is wrong with a step is said before the first one is played.
+//! - Mistakes in steps are reported before the first step is played.
 
 use serde_json::{Map, Value, json};
 
@@ -41,13 +41,12 @@ pub(crate) enum Step {
 }
 
 impl Step {
-    /// Whether nothing can follow. What the client sends as an answer to the step before must not keep it from happening.
+    /// Whether nothing can follow. The client's answer to the step before must not prevent it.
     pub(crate) fn is_final(&self) -> bool {
         matches!(self, Step::Hang | Step::HangDeaf | Step::Exit(_) | Step::CloseStdout { .. })
     }
 }
 
-/// A permission to ask for.
 pub(crate) struct Ask {
     pub(crate) tool: Value,
     pub(crate) options: Value,
@@ -55,7 +54,7 @@ pub(crate) struct Ask {
     pub(crate) wait: bool,
 }
 
-/// A terminal to make, and what follows.
+/// A terminal to create, and what follows.
 pub(crate) struct Terminal {
     pub(crate) params: Map<String, Value>,
     pub(crate) then: Then,
@@ -69,28 +68,27 @@ pub(crate) enum Then {
     Leave,
 }
 
-/// A process in the background.
 pub(crate) struct Spawn {
     pub(crate) command: String,
     pub(crate) home: Home,
     pub(crate) output: Output,
 }
 
-/// Which session of the system a process belongs to.
+/// Which Unix session a process belongs to.
 #[derive(Clone, Copy)]
 pub(crate) enum Home {
     Same,
     Away,
 }
 
-/// What becomes of a background process's output.
+/// Where a background process's output goes.
 #[derive(Clone, Copy)]
 pub(crate) enum Output {
     Dropped,
     Held,
 }
 
-/// How the request that is played gets its answer.
+/// How the current request is answered.
 #[derive(Clone, Copy)]
 pub(crate) enum Habit {
     Once,
@@ -99,7 +97,7 @@ pub(crate) enum Habit {
     Never,
 }
 
-/// Reads a list of steps.
+/// Parses a list of steps.
 pub(crate) fn list(value: Value, place: &str) -> Result<Vec<Step>, Wrong> {
     let Value::Array(steps) = value else { return Err(format!("{place} must be a list of steps")) };
     steps.into_iter().enumerate().map(|(number, value)| step(value, &format!("{place}[{number}]"))).collect()

@@ -1,10 +1,10 @@
-//! Lines in and out.
+//! Reads and writes lines.
 //!
 //! Owns stdin and stdout. Does not know what messages mean.
 //!
 //! # Invariants
-//! - Only the thread that plays writes to stdout, and a line leaves in one piece.
-//! - A stdout that nobody reads any more is no reason to stop: that is for the script to say.
+//! - Only the thread that plays writes to stdout, and each line is written in one piece.
+//! - The agent continues if stdout is closed: the script decides when it stops.
 
 use std::{
     fs::File,
@@ -20,10 +20,9 @@ use std::{
 
 use serde_json::{Value, json};
 
-/// The result of a request, or its error.
 pub(crate) type Answer = Result<Value, Value>;
 
-/// What reaches the thread that plays.
+/// A message to the thread that plays.
 pub(crate) enum Incoming {
     Request(Request),
     Notification { method: String, params: Value },
@@ -37,17 +36,17 @@ pub(crate) struct Request {
     pub(crate) id: Value,
     pub(crate) method: String,
     pub(crate) params: Value,
-    /// A prompt can be cancelled before its turn comes.
+    /// A prompt can be cancelled before it is played.
     pub(crate) cancelled: bool,
 }
 
-/// Reads lines in a thread of its own, until stdin ends or somebody says that the agent is deaf.
+/// Reads lines in a separate thread, until stdin ends or `deaf` is set.
 pub(crate) fn listen(mut log: File, deaf: Arc<AtomicBool>, inbox: Sender<Incoming>) {
     thread::spawn(move || {
         let mut stdin = io::stdin().lock();
         let mut line = Vec::new();
         while stdin.read_until(b'\n', &mut line).is_ok_and(|bytes| bytes > 0) {
-            // The read that was under way when the agent went deaf cannot be taken back, but nobody learns of it.
+            // A read that was under way when the agent went deaf cannot be undone, so its line is dropped.
             if deaf.load(Ordering::Acquire) {
                 sleep_forever();
             }

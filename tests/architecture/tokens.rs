@@ -1,16 +1,16 @@
-//! Rust source as tokens, as far as the house rules need it: words, signs and brackets, without comments, texts and
-//! unit tests. It is no parser. It sees the same paths however they are spelled.
+//! Rust source as tokens, as far as the house rules need it: words, signs and brackets, without comments, strings and
+//! unit tests. It is not a parser. It sees the same paths however they are written.
 
 use std::{collections::BTreeMap, ops::Range};
 
-/// A word, a sign, or `"` for any text or character.
+/// A word, a sign, or `"` for any string or character literal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Token<'a> {
     pub text: &'a str,
     pub line: usize,
 }
 
-/// The tokens of a file, without the items that only tests have.
+/// The tokens of a file, without items that only tests use.
 pub fn tokens(source: &str) -> Vec<Token<'_>> {
     without_tests(&all_tokens(source))
 }
@@ -29,7 +29,7 @@ fn all_tokens(source: &str) -> Vec<Token<'_>> {
     found
 }
 
-/// What a piece of source counts as, if it counts.
+/// The token that a piece of source counts as. None for whitespace, comments and lifetimes.
 fn shown(text: &str) -> Option<&str> {
     let first = text.chars().next()?;
     let is_comment = text.starts_with("//") || text.starts_with("/*");
@@ -85,7 +85,7 @@ fn length_of_comment(rest: &str) -> usize {
     rest.len()
 }
 
-/// The length of `"…"`, `r#"…"#` and their like, which begin with `prefix` letters; none if it is something else.
+/// The length of `"…"`, `r#"…"#` and the like, after `prefix` letters. None if it is something else.
 fn length_of_text(rest: &str, prefix: usize) -> Option<usize> {
     let fences = rest[prefix..].chars().take_while(|c| *c == '#').count();
     let body = rest[prefix + fences..].strip_prefix('"')?;
@@ -103,7 +103,7 @@ fn length_of_text(rest: &str, prefix: usize) -> Option<usize> {
     (fences == 0).then(|| end.map_or(rest.len(), |(at, _)| start + at + 1))
 }
 
-/// The length of a character, or of a lifetime, which begins alike.
+/// The length of a character literal, or of a lifetime, which begins the same way.
 fn length_of_character(rest: &str) -> usize {
     let mut chars = rest.char_indices().skip(1);
     match (chars.next(), chars.next()) {
@@ -129,12 +129,12 @@ pub fn closing(tokens: &[Token<'_>], open: usize) -> usize {
     tokens.len().saturating_sub(1)
 }
 
-/// Whether these words and signs stand at `at`.
+/// Whether these tokens are at `at`.
 pub fn stands(tokens: &[Token<'_>], at: usize, words: &[&str]) -> bool {
     words.iter().enumerate().all(|(n, word)| tokens.get(at + n).is_some_and(|token| token.text == *word))
 }
 
-/// The tokens of the item, with its attributes, that begins at `at`.
+/// The tokens of the item at `at`, with its attributes.
 pub fn item(tokens: &[Token<'_>], at: usize) -> Range<usize> {
     let mut here = at;
     while stands(tokens, here, &["#", "["]) {
@@ -146,7 +146,7 @@ pub fn item(tokens: &[Token<'_>], at: usize) -> Range<usize> {
             here = closing(tokens, here) + 1;
         }
     }
-    // These have braces inside, and end with a semicolon.
+    // These contain braces, and end with a semicolon.
     let is_flat = tokens.get(here).is_some_and(|token| ["use", "static", "type", "extern"].contains(&token.text));
     while let Some(token) = tokens.get(here) {
         match token.text {
@@ -173,14 +173,14 @@ fn without_tests<'a>(tokens: &[Token<'a>]) -> Vec<Token<'a>> {
     kept
 }
 
-/// A path that a file names, written out: what it imported under another name has its own again.
+/// A path in a file, written in full: renamed imports have their original names.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NamedPath<'a> {
     pub words: Vec<&'a str>,
     pub line: usize,
 }
 
-/// All paths of at least two words that a file names, and all imports.
+/// All paths of at least two words in a file, and all imports.
 pub fn paths<'a>(tokens: &[Token<'a>]) -> Vec<NamedPath<'a>> {
     let (mut found, mut names, mut plain) = (Vec::new(), BTreeMap::new(), Vec::new());
     let mut at = 0;
@@ -210,7 +210,7 @@ pub fn paths<'a>(tokens: &[Token<'a>]) -> Vec<NamedPath<'a>> {
         at += 1;
     }
     for path in plain.iter_mut().chain(&mut found) {
-        // Imports may build on each other; none needs more steps than there are names.
+        // Imports can build on each other, but never in more steps than there are names.
         for _ in 0..names.len() {
             let Some(whole) = names.get(path.words[0]).filter(|whole: &&Vec<&str>| whole[0] != path.words[0]) else {
                 break;
@@ -267,14 +267,13 @@ fn imports<'a>(
     found.push(NamedPath { words, line });
 }
 
-/// A `match`: the patterns of its arms, each without its guard and marked if it has one.
+/// A `match`: the patterns of its arms, without their guards.
 pub struct MatchBlock<'a> {
     pub line: usize,
     pub at: usize,
     pub arms: Vec<MatchArm<'a>>,
 }
 
-/// One arm.
 pub struct MatchArm<'a> {
     pub pattern: Vec<&'a str>,
     pub guarded: bool,

@@ -1,4 +1,4 @@
-//! Small changes to an input, all of them from one seed.
+//! Small changes to an input, all derived from one seed.
 
 /// Random numbers (SplitMix64): the same seed gives the same numbers.
 pub struct Random(u64);
@@ -15,7 +15,7 @@ impl Random {
         mixed ^ (mixed >> 31)
     }
 
-    /// A number below `limit`, which is not zero.
+    /// A number below `limit`, which must not be zero.
     pub fn below(&mut self, limit: usize) -> usize {
         usize::try_from(self.next() % limit as u64).expect("it is below a size")
     }
@@ -25,10 +25,10 @@ impl Random {
     }
 }
 
-/// No mutation is longer, or the inputs would only grow.
+/// The longest mutation; otherwise inputs would only grow.
 const LONGEST: usize = 64 << 10;
 
-/// Text that has a meaning somewhere: in JSON, YAML, shells, terminals, Markdown and UTF-8.
+/// Text with a meaning in JSON, YAML, shells, terminals, Markdown or UTF-8.
 const PIECES: &[&[u8]] = &[
     b"\n",
     b"\r\n",
@@ -132,7 +132,7 @@ const PIECES: &[&[u8]] = &[
     b"1970-01-01T00:00:00Z",
 ];
 
-/// Numbers at which sums and conversions break.
+/// Numbers at which sums and conversions fail.
 const NUMBERS: &[&str] = &[
     "0",
     "1",
@@ -181,7 +181,7 @@ fn change(random: &mut Random, bytes: &mut Vec<u8>, other: &[u8]) {
             insert(bytes, at, &other[from..to]);
         }
         7 => {
-            // The beginning of one and the end of another.
+            // The beginning of one input and the end of another.
             bytes.truncate(at);
             bytes.extend_from_slice(&other[random.below(other.len() + 1)..]);
         }
@@ -211,14 +211,14 @@ fn lines(random: &mut Random, bytes: &mut Vec<u8>) {
     *bytes = lines.concat();
 }
 
-/// Writes another number where the next one stands.
+/// Replaces the next number.
 fn number(random: &mut Random, bytes: &mut Vec<u8>, at: usize) {
     let Some(start) = bytes[at..].iter().position(u8::is_ascii_digit).map(|found| at + found) else { return };
     let length = bytes[start..].iter().take_while(|byte| byte.is_ascii_digit()).count();
     bytes.splice(start..start + length, random.pick(NUMBERS).bytes());
 }
 
-/// Writes something else where the next word or text stands.
+/// Replaces the next word or string.
 fn replace(random: &mut Random, bytes: &mut Vec<u8>, at: usize) {
     let is_word = |byte: &u8| byte.is_ascii_alphanumeric() || *byte == b'_';
     let Some(start) = bytes[at..].iter().position(is_word).map(|found| at + found) else { return };

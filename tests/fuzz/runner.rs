@@ -1,4 +1,4 @@
-//! Runs one target: its corpus, then mutations of it, until the count or the time is up.
+//! Runs one target: its corpus, then mutations of it, until the count or the time is reached.
 
 use std::{
     cell::Cell,
@@ -12,29 +12,29 @@ use std::{
 
 use super::mutator::{Random, mutate};
 
-/// An input that takes longer hangs. Inputs take microseconds: no busy machine makes this of them.
+/// An input that takes longer hangs. Inputs take microseconds, so a busy machine cannot cause this.
 pub const TOO_LONG: Duration = Duration::from_mins(1);
-/// The process needs more memory than any input is worth.
+/// In bytes. A process that needs more fails.
 pub const TOO_MUCH: u64 = 2 << 30;
 /// How many mutations run in the suite …
 const MUTATIONS: u64 = 2_000;
 /// … unless the machine is too busy for them.
 const AT_MOST: Duration = Duration::from_secs(6);
-/// How many inputs are kept because they led somewhere new.
+/// How many inputs are kept because they had a new outcome.
 const KEPT: usize = 4_000;
-/// How often a failing input is made shorter.
+/// How many attempts there are to shorten a failing input.
 const ATTEMPTS: usize = 4_000;
 
-/// What became of an input, in a few words: an input with new words is worth mutating. It panics if a property fails.
+/// Returns a short description of the outcome: an input with a new one is worth mutating. Panics if a property fails.
 pub type Target = fn(&[u8]) -> String;
 
 /// The input that is running now, for the watchdog thread.
 type Current = Arc<Mutex<Option<(Vec<u8>, Instant)>>>;
 
 thread_local! {
-    /// Whether a panic of this thread is caught, and shown only once its input is short.
+    /// Whether this thread catches panics, and shows them only once their input is short.
     static QUIET: Cell<bool> = const { Cell::new(false) };
-    /// Where the last one was.
+    /// Where the last panic was.
     static PLACE: Cell<String> = const { Cell::new(String::new()) };
 }
 
@@ -52,7 +52,7 @@ fn quiet_panics() {
     });
 }
 
-/// Fuzzes one target, as the environment says.
+/// Fuzzes one target, configured by the environment.
 pub fn fuzz(name: &'static str, target: Target) {
     quiet_panics();
     let chosen = env::var("CREEL_FUZZ_TARGET").ok();
@@ -110,7 +110,7 @@ fn run(name: &str, target: Target, mut pool: Vec<Vec<u8>>, current: &Current) {
     println!("{name}: {executions} executions in {took:.1} s, {} kinds of outcome, seed {seed}", classes.len());
 }
 
-/// The words of the target, or those of its panic.
+/// The target's description, or the message of its panic.
 fn execute(target: Target, input: &[u8], current: &Current) -> Result<String, String> {
     let set = |now| *current.lock().unwrap_or_else(PoisonError::into_inner) = now;
     set(Some((input.to_vec(), Instant::now())));
@@ -146,7 +146,7 @@ fn keep(name: &str, input: &[u8]) -> PathBuf {
     path
 }
 
-/// The shortest input found that fails, too: smaller and smaller pieces are left out.
+/// The shortest failing input found by removing smaller and smaller pieces.
 fn shorten(target: Target, mut input: Vec<u8>, current: &Current) -> Vec<u8> {
     let mut attempts = 0;
     let mut piece = input.len().div_ceil(2);
@@ -167,7 +167,7 @@ fn shorten(target: Target, mut input: Vec<u8>, current: &Current) -> Vec<u8> {
     input
 }
 
-/// Ends the test program if an input hangs or eats the memory: a thread cannot be stopped.
+/// Ends the test program if an input hangs or needs too much memory: a thread cannot be stopped.
 fn watch(name: &str, current: &Current) {
     let current = current.lock().unwrap_or_else(PoisonError::into_inner);
     let Some((input, since)) = &*current else { return };
@@ -179,7 +179,7 @@ fn watch(name: &str, current: &Current) {
     }
 }
 
-/// The memory of this process, where the system says so.
+/// The memory of this process, if the system reports it.
 fn resident() -> Option<u64> {
     let statm = fs::read_to_string("/proc/self/statm").ok()?;
     statm.split(' ').nth(1)?.parse::<u64>().ok().map(|pages| pages * 4096)

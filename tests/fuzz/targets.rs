@@ -1,4 +1,5 @@
-//! What is fuzzed, and what has to hold for every input. Each returns a few words about what became of the input.
+//! The fuzz targets, with the properties that every input must satisfy. Each target returns a short description of what
+//! happened to the input.
 
 pub mod acp;
 pub mod config;
@@ -12,7 +13,7 @@ use std::sync::LazyLock;
 
 use tokio::runtime::{Builder, Runtime};
 
-/// A runtime for targets that are async, one for each thread of the suite.
+/// A runtime for async targets, one per thread of the suite.
 pub fn block_on<T>(future: impl Future<Output = T>) -> T {
     thread_local! {
         static RUNTIME: Runtime = Builder::new_current_thread().enable_time().build().expect("a runtime");
@@ -20,10 +21,10 @@ pub fn block_on<T>(future: impl Future<Output = T>) -> T {
     RUNTIME.with(|runtime| runtime.block_on(future))
 }
 
-/// A folder of this test program, for targets that need one.
+/// A temporary folder of this test program.
 pub static FOLDER: LazyLock<tempfile::TempDir> = LazyLock::new(|| tempfile::tempdir().expect("a folder"));
 
-/// Text as a class of outcomes: without what is in quotes, and without numbers.
+/// Classifies an outcome: its text without quoted parts and numbers.
 pub fn class(text: &str) -> String {
     let outside = text.split(['`', '"', '\'']).step_by(2).collect::<String>();
     let letters: String = outside.chars().filter(|c| c.is_alphabetic() || *c == ' ').take(200).collect();

@@ -1,11 +1,11 @@
-//! What an agent that speaks the Agent Client Protocol prints.
+//! The output of an agent that speaks the Agent Client Protocol.
 
 use creel::agents::acp::read_output;
 use tokio::io::AsyncReadExt as _;
 
 use super::{block_on, class};
 
-/// Where the output is cut makes no difference, and every line is text, an update, a message or noise.
+/// Splitting the output anywhere makes no difference, and every line is text, an update, a message or noise.
 pub fn run(input: &[u8]) -> String {
     block_on(async {
         let whole = read_output(input).await;

@@ -1,10 +1,10 @@
-//! A config from a file: text of any kind.
+//! A config file: text of any kind.
 
 use creel::config::{self, Diagnostic, PlanRequest, Severity};
 
 use super::{FOLDER, class};
 
-/// Every message has a place inside the file, and can be shown. A config that is accepted gives a plan or says why not.
+/// Every message has a position inside the file and can be shown. An accepted config gives a plan or a reason why not.
 pub fn run(input: &[u8]) -> String {
     let text = String::from_utf8_lossy(input);
     match config::parse(&text, &FOLDER.path().join("creel.yaml")) {
@@ -26,7 +26,7 @@ pub fn run(input: &[u8]) -> String {
 fn has_a_place(diagnostic: &Diagnostic, text: &str) {
     let shown = diagnostic.to_string();
     assert!(!shown.contains('\u{1b}'), "a message has an escape sequence: {shown:?}");
-    // Sources that a config names have places of their own.
+    // Sources that a config names have their own positions.
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let Some(place) = diagnostic.place else { panic!("a message has no place: {shown}") };
     let line = text.split('\n').nth(place.line.wrapping_sub(1));

@@ -16,7 +16,7 @@ use creel::{
 
 use super::{FOLDER, class};
 
-/// More steps than any state has to take before it waits for an answer.
+/// More steps than any state needs before it waits for an answer.
 const STEPS: usize = 5_000;
 
 /// A journal is refused, or it folds. A journal that folds can be shown, and a session can continue from it without
@@ -46,7 +46,7 @@ pub fn run(input: &[u8]) -> String {
     format!("{outcome} · {}", readable_lines(input))
 }
 
-/// The same for the lines that can be read, whatever stands between them.
+/// The same for the readable lines, whatever is between them.
 fn readable_lines(input: &[u8]) -> String {
     let lines = input.split(|byte| *byte == b'\n').filter_map(|line| std::str::from_utf8(line).ok());
     let records: Vec<Record> = lines.filter_map(|line| Record::from_line(line).ok()).collect();

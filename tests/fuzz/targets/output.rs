@@ -1,4 +1,4 @@
-//! What a command agent prints, in every format.
+//! The output of a command agent, in every format.
 
 use std::sync::LazyLock;
 
@@ -17,20 +17,20 @@ use super::{FOLDER, block_on, class};
 const FORMATS: [OutputFormat; 5] =
     [OutputFormat::Text, OutputFormat::Claude, OutputFormat::Codex, OutputFormat::Gemini, OutputFormat::Opencode];
 
-/// Where the output is cut makes no difference. Text has no escape sequences, and is not longer than what was printed.
+/// Splitting the output anywhere makes no difference. Text has no escape sequences, and is not longer than the output.
 pub fn run(input: &[u8]) -> String {
-    // Their patterns take longer to compile than an input to read.
+    // Compiling their patterns takes longer than reading an input.
     static AGENTS: LazyLock<[(OutputFormat, CommandAgent); 5]> = LazyLock::new(|| FORMATS.map(|it| (it, agent(it))));
     let classes = AGENTS.each_ref().map(|(format, agent)| {
         let (whole, ended) = read(agent, &[input]);
-        // A carriage return takes back what came before it in the line, unless that was passed on already.
+        // A carriage return deletes the line so far, unless creel has already passed it on.
         if !input.contains(&b'\r') {
             let (one, two) = input.split_at(input.len() / 2);
             let (cut, ended_cut) = read(agent, &[one, two]);
             assert_eq!((&whole, &ended), (&cut, &ended_cut), "{format:?}: the cut changes the meaning");
         }
         let length: usize = whole.iter().filter_map(said).map(str::len).sum();
-        // Half a character becomes a whole sign of three bytes.
+        // An incomplete character becomes a replacement character of three bytes.
         assert!(length <= 3 * input.len() + 4, "{format:?}: {length} bytes are said of {}", input.len());
         if *format == OutputFormat::Text {
             let clean = whole.iter().filter_map(said).all(|text| !text.contains('\u{1b}'));
@@ -61,11 +61,11 @@ fn agent(format: OutputFormat) -> CommandAgent {
     CommandAgent::new(&spec, place, None).expect("the command is plain")
 }
 
-/// What is heard, with text in one piece, and how the turn ends.
+/// The updates, with adjacent text joined, and how the turn ends.
 fn read(agent: &CommandAgent, pieces: &[&[u8]]) -> (Vec<AgentUpdate>, String) {
     let mut heard = Heard::default();
     let ended = block_on(agent.read_output(pieces, &mut heard)).map_err(|mut failure| {
-        // A reset at a time of day is nearer a moment later.
+        // The wait until a time of day shrinks while the test runs.
         if let Some(limit) = &mut failure.limit {
             limit.resets_in = limit.resets_in.map(|_| TimeSpan::default());
         }

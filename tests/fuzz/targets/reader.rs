@@ -1,11 +1,12 @@
-//! An agent's message, in which promises and verdicts are looked for.
+//! An agent's message, searched for promises and verdicts.
 
 use creel::engine::{
     stop::promise::Promise,
     submit::review::{self, ReviewVerdict},
 };
 
-/// A promise or a verdict in a fence or in a quotation never counts, whatever else the message says. Without a tag there is none.
+/// A promise or a verdict in a code fence or in a quotation never counts, whatever else the message says. Without a tag
+/// there is none.
 pub fn run(input: &[u8]) -> String {
     let message = String::from_utf8_lossy(input);
     let made = Promise::made_in(&message, "");
@@ -27,7 +28,7 @@ pub fn run(input: &[u8]) -> String {
     format!("{made:?} {opinion:?} {repeated} {}", message.lines().filter(|line| line.contains("```")).count().min(5))
 }
 
-/// The message in a block with a longer fence than any that it has.
+/// The message in a code block with a longer fence than any in the message.
 fn fenced(message: &str, mark: char) -> String {
     let longest = message.split(|c| c != mark).map(str::len).max().unwrap_or(0);
     let fence = mark.to_string().repeat(longest.max(2) + 1);

@@ -4,7 +4,7 @@ use creel::socket::message::{RequestKind, ask, read};
 
 use super::class;
 
-/// What is understood means the same when it is written again.
+/// A parsed request means the same when it is serialised and parsed again.
 pub fn run(input: &[u8]) -> String {
     match read(input) {
         Ok((caller, request)) => {

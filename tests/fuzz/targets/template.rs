@@ -1,4 +1,4 @@
-//! The command of a hook, with placeholders, and a value for them.
+//! A hook's command with placeholders, and a value for them.
 
 use std::{
     cell::Cell,
@@ -9,7 +9,7 @@ use creel::engine::hooks::template::{expand, placeholders, variable};
 
 use super::{FOLDER, class};
 
-/// What commands are made of, when a shell has to judge: nothing here does anything but print.
+/// The parts of commands that a shell runs. They only print.
 const PARTS: [&str; 32] = [
     "{{error}}",
     " {{error}}",
@@ -45,11 +45,11 @@ const PARTS: [&str; 32] = [
     "if :; then printf '<%s>' ",
 ];
 
-/// The value that stands for any other.
+/// The reference value that other values are compared with.
 const PLAIN: &str = "CREELVALUE";
 
-/// Expansion changes nothing but placeholders. No value changes the words of the command: what a shell prints with one value
-/// is what it prints with another, with that in its place.
+/// Expansion changes only placeholders. No value changes the words of the command: with another value, the shell prints
+/// the same output with that value in its place.
 pub fn run(input: &[u8]) -> String {
     let text = String::from_utf8_lossy(input);
     let (command, value) = text.split_once('\0').unwrap_or((&text, "$(printf x) ' \" \\ * ~ {{session}}"));
@@ -66,7 +66,7 @@ pub fn run(input: &[u8]) -> String {
             class(&error.to_string())
         }
     };
-    // A shell for every input would take most of the time.
+    // Starting a shell for every input would take most of the time.
     thread_local!(static TURN: Cell<u32> = const { Cell::new(0) });
     if TURN.replace(TURN.get().wrapping_add(1)).is_multiple_of(20) {
         keeps_its_words(input, value);
@@ -74,7 +74,7 @@ pub fn run(input: &[u8]) -> String {
     outcome
 }
 
-/// What stands between the placeholders is as it was, and what stands for them names their variables.
+/// The text between placeholders is unchanged, and each placeholder became a reference to its variable.
 fn only_placeholders_change(command: &str, expanded: &str) {
     let (mut rest, mut from) = (expanded, 0);
     for placeholder in placeholders(command) {
@@ -82,7 +82,7 @@ fn only_placeholders_change(command: &str, expanded: &str) {
         rest = rest.strip_prefix(before).unwrap_or_else(|| panic!("{command:?} became {expanded:?}"));
         let reference = format!("${{{}-}}", variable(&placeholder.name));
         let written = &command[placeholder.range.clone()];
-        // In a comment it stays.
+        // Placeholders in comments stay.
         let forms = [format!("'\"{reference}\"'"), format!("\"{reference}\""), reference, written.to_owned()];
         let form = forms.iter().find_map(|form| rest.strip_prefix(form.as_str()));
         rest = form.unwrap_or_else(|| panic!("{command:?} became {expanded:?}"));
@@ -99,7 +99,7 @@ fn keeps_its_words(input: &[u8], value: &str) {
     let Some(plain) = printed(&expanded, PLAIN) else { return };
     let with_value = printed(&expanded, &value);
     let expected = String::from_utf8_lossy(&plain).replace(PLAIN, &value);
-    // What `$(…)` prints loses the line breaks at its end.
+    // `$(…)` removes line breaks at the end.
     if command.contains("$(") && value.ends_with('\n') {
         return;
     }
@@ -107,7 +107,7 @@ fn keeps_its_words(input: &[u8], value: &str) {
     assert_eq!(with_value, Some(expected), "{value:?} changes the words of {command:?}");
 }
 
-/// What a shell without programs prints, if it succeeds.
+/// What a shell without any programs prints, if it succeeds.
 fn printed(expanded: &str, value: &str) -> Option<Vec<u8>> {
     let output = Command::new("/bin/sh")
         .args(["-c", expanded])

@@ -1,7 +1,7 @@
 //! The answers of a gate as buttons: label, meaning and position.
 //!
 //! # Invariants
-//! - At a permission gate, the agent's options appear in its own words and order. Only "always", which creel handles
+//! - At a permission gate, the agent's options appear in its own words and order. Only "always", which creel remembers
 //!   itself, has creel's words and appears once.
 //! - No button is wider than its row.
 //! - An answer that also applies to later requests is never preselected if there is another.
