@@ -1,4 +1,4 @@
-//! Agents that speak the Agent Client Protocol, right and wrong.
+//! Agents that speak the Agent Client Protocol, correctly and incorrectly.
 
 use std::path::{Path, PathBuf};
 
@@ -22,7 +22,7 @@ use crate::support::{
     lives, pid_in,
 };
 
-/// The command line of the test agent with this script, logging what it receives.
+/// The command line of the test agent with this script; the agent logs what it receives.
 fn line(script: &Value, dir: &Path) -> String {
     let file = dir.join("script.json");
     std::fs::write(&file, script.to_string()).expect("a script");
@@ -43,7 +43,7 @@ fn agent_with(script: &Value, dir: &Path, change: impl FnOnce(&mut AgentFacts)) 
     start(&spec, place(dir), AgentHistory::default()).expect("an agent")
 }
 
-/// What the agent received, by method.
+/// What the agent received.
 fn log(dir: &Path) -> Vec<Value> {
     let text = std::fs::read_to_string(dir.join("log")).unwrap_or_default();
     text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect()
@@ -274,7 +274,7 @@ async fn a_mode_is_set_and_in_another_one_the_agent_does_not_work() {
     assert!(!methods(dir.path()).contains(&"session/prompt".to_owned()));
 }
 
-/// One agent that fails in the first turn and works in the second; what the first failure said.
+/// Runs an agent that fails in the first turn and works in the second; returns the error of the first.
 async fn fails_then_works(script: Value) -> String {
     fails_within(TimeSpan::secs(60), script).await
 }
@@ -348,7 +348,7 @@ async fn an_agent_that_waits_for_a_failing_server_says_so_when_its_time_is_over(
 #[tokio::test]
 async fn an_agent_that_hangs_fails_in_time() {
     let once = |steps: Value| json!([{"once": steps, "else": []}]);
-    // Time enough to start, also on a busy machine: a turn that fails before its deadline would not say what is asked for.
+    // Long enough to start on a busy machine: a turn that fails before its deadline would give another error.
     let soon = TimeSpan(4_000);
     let before = json!({"on_initialize": once(json!([{"hang": true}])), "turns": [[{"say": "works"}]]});
     let (before, within, deaf, mute) = tokio::join!(
@@ -605,7 +605,7 @@ async fn leave_that_is_asked_for_between_turns_is_given_in_the_next_one() {
     assert!(in_folder(&dir, "allowed").exists(), "the agent was told");
 }
 
-/// An agent with a child in its group, and one that left it.
+/// An agent with a child in its process group, and one that left it.
 fn with_children(last: &Value) -> Value {
     json!({"turns": [[
         {"write_pid": "agent.pid"},
@@ -646,7 +646,7 @@ async fn leaves_nothing(way: &str, last: Value) {
         pids
     });
     agent.shutdown().await;
-    // Whoever was killed has a last moment, if the machine is busy.
+    // On a busy machine, a killed process can take a moment to disappear.
     eventually(&format!("{way}: all are gone"), || !pids.into_iter().any(lives)).await;
 }
 
@@ -673,7 +673,7 @@ async fn a_flood_is_passed_on_whole_and_in_order() {
     assert!(heard.all().len() < 5_000, "{} pieces", heard.all().len());
 }
 
-/// What an agent may print in answer to a prompt, `{id}` being the number of the request.
+/// What an agent can print in answer to a prompt; `{id}` is the request's id.
 const ANSWERS: [&str; 6] = [
     r#"{"jsonrpc":"2.0","id":{id},"result":{"stopReason":"end_turn"}}"#,
     r#"{"jsonrpc":"2.0","id":{id},"error":{"code":-32603,"message":"no","data":{"a":[1,2]}}}"#,
@@ -683,7 +683,7 @@ const ANSWERS: [&str; 6] = [
     r#"{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"{session}","update":{"sessionUpdate":"agent_message_chunk","content":{"type":"text","text":"a"}}}}"#,
 ];
 
-/// Whatever it prints, the turn ends in time: it fails, unless an answer came through.
+/// Whatever the agent prints, the turn ends in time: it fails, unless an answer arrived.
 async fn ends(steps: Vec<Value>, what: &str) {
     let dir = folder();
     let mut agent = agent(&json!({"turns": [steps]}), dir.path());
@@ -708,7 +708,7 @@ async fn messages_cut_off_in_the_middle_end_as_a_failed_turn() {
 
 #[tokio::test]
 async fn mangled_messages_end_as_a_failed_turn() {
-    // A small generator of our own: the same cases in every run.
+    // A small generator of our own, for the same cases in every run.
     let mut seed = 0x9e37_79b9_u64;
     let mut next = |below: usize| {
         seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);

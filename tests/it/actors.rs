@@ -9,7 +9,7 @@ use crate::support::{
 
 const CREEL: &str = env!("CARGO_BIN_EXE_creel");
 
-/// A session whose agent runs this in its turn and promises that all is done, while its test never passes.
+/// A session whose agent runs this in its turn and promises completion, while its test never passes.
 fn judged(run: &str, more: &str) -> Project {
     let config = format!(
         "prompt: GOAL\nagents: {{ demo: {{ script: scenario.yaml }} }}\nmax_iterations: 1\nmax_hook_retries: 0\n\
@@ -19,7 +19,7 @@ fn judged(run: &str, more: &str) -> Project {
     Project::with(&config).file("scenario.yaml", &turns.to_string())
 }
 
-/// Runs creel in the shell of an agent or a hook, and keeps its exit code and what it says in `code` and `told`.
+/// Runs creel in the shell of an agent or a hook, and writes its exit code and output to `code` and `told`.
 fn try_it(arguments: &str) -> String {
     format!("'{CREEL}' {arguments} >told 2>&1; echo $? >code")
 }
@@ -152,7 +152,7 @@ fn a_persons_command_is_recorded_and_shown_with_user_and_host() {
     session.end();
 }
 
-/// Whether a record names the person who gave the command, and the machine.
+/// Whether a record names the user and the machine of the command.
 fn person(record: &Value) -> bool {
     [&record["user"], &record["host"]].iter().all(|name| name.as_str().is_some_and(|name| !name.is_empty()))
 }

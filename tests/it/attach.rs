@@ -1,4 +1,4 @@
-//! Sessions in the background, and screens that come and go.
+//! Sessions in the background, and attached screens.
 
 use std::{
     fs,
@@ -20,10 +20,10 @@ use crate::support::{
 
 const WIDE: Cells = (120, 40);
 
-/// A session that asks at its end, with something held.
+/// A session with pending output, which opens a gate at its end.
 const HELD: &str = "hooks: { post_iteration: [{ name: a, command: 'echo red', pipe_output: true }] }";
 const COMPLETE: &str = "  - say: '<promise>COMPLETE</promise>'\n";
-/// A turn that lasts until the file `go` is there.
+/// A turn that lasts until the file `go` exists.
 const UNTIL_GO: &str =
     "  - { say: 'working on it', run: 'until [ -e go ] || [ ! -e creel.yaml ]; do sleep 0.02; done' }\n";
 
@@ -33,7 +33,6 @@ fn scripted(rest: &str, turns: &str) -> Project {
         .file("scenario.yaml", &format!("turns:\n{turns}otherwise: {{ say: '<promise>COMPLETE</promise>' }}\n"))
 }
 
-/// A session in the background, and the process that runs it.
 pub(crate) struct Background {
     pub(crate) project: Project,
     pub(crate) pid: i32,
@@ -47,14 +46,14 @@ impl Background {
         Self::of(project)
     }
 
-    /// The session `s`, which runs already.
+    /// The session `s`, which is already running.
     #[track_caller]
     pub(crate) fn of(project: Project) -> Self {
         let pid = project.read(".creel/sessions/s/pid").trim().parse().expect("a number");
         Self { project, pid }
     }
 
-    /// It has a group and a session of its own, and no terminal.
+    /// It has its own process group and session, and no terminal.
     #[track_caller]
     pub(crate) fn has_no_terminal(&self) {
         let stat = fs::read_to_string(format!("/proc/{}/stat", self.pid)).expect("it runs");
@@ -68,7 +67,7 @@ impl Background {
         until(kind, || !self.project.kind(kind).is_empty());
     }
 
-    /// It is over, and its process is gone.
+    /// Waits for this outcome and for the end of the process.
     #[track_caller]
     pub(crate) fn ends(&self, outcome: &str) {
         until("it has ended", || !lives(self.pid));
@@ -82,7 +81,7 @@ impl Background {
 
 impl Drop for Background {
     fn drop(&mut self) {
-        // A test that failed leaves nothing running.
+        // Leave nothing running after a failed test.
         if lives(self.pid)
             && let Some(pid) = Pid::from_raw(self.pid)
         {
@@ -91,7 +90,7 @@ impl Drop for Background {
     }
 }
 
-/// Waits until the gate takes answers.
+/// Waits until the gate accepts answers.
 #[track_caller]
 fn await_gate(terminal: &Terminal, title: &str) {
     terminal.wait_for(title, |shown| shown.has(title) && shown.has("enter answer"));
@@ -325,7 +324,7 @@ fn a_session_that_does_not_answer_takes_no_key_from_the_screen() {
     kill_process(creel, Signal::STOP).expect("it is there");
     terminal.press("p q");
     terminal.wait_for_text("Leave?");
-    // What was asked for arrives when the session goes on, once.
+    // The command arrives when the session continues, and only once.
     kill_process(creel, Signal::CONT).expect("it is there");
     session.waits_for("paused");
     terminal.press("d");
@@ -336,7 +335,7 @@ fn a_session_that_does_not_answer_takes_no_key_from_the_screen() {
     session.ends("cancelled");
 }
 
-/// Whether a process is halted, with all its threads: each of them halts by itself.
+/// Whether a process is stopped, with all its threads, which stop one by one.
 fn is_halted(pid: i32) -> bool {
     let threads = fs::read_dir(format!("/proc/{pid}/task")).expect("it is there").filter_map(Result::ok);
     let mut stats = threads.filter_map(|thread| fs::read_to_string(thread.path().join("stat")).ok());
@@ -361,13 +360,13 @@ fn who_leaves_a_silent_session_is_told_what_was_not_sent(session: &Background) {
     let text = terminal.text();
     assert!(text.contains("creel: not sent: Look at the lexer."), "{text}");
     assert!(text.contains("it is not known whether it was taken: unpause"), "{text}");
-    // What was said not to be sent does not come later.
+    // What was reported as not sent does not arrive later.
     kill_process(creel, Signal::CONT).expect("it is there");
     session.waits_for("unpaused");
     assert_eq!(session.project.kind("message_queued").len(), 0);
 }
 
-/// Runs `creel pending edit 1` with this as the editor; gives the exit code and what the terminal showed.
+/// Runs `creel pending edit 1` with this editor; returns the exit code and the terminal's content.
 fn edits(session: &Background, editor: &str) -> (i32, String) {
     let path = session.project.root().join("editor");
     fs::write(&path, format!("#!/bin/sh\n{editor}\n")).expect("a file");
@@ -379,7 +378,7 @@ fn edits(session: &Background, editor: &str) -> (i32, String) {
     (code, terminal.text().trim().to_owned())
 }
 
-/// The files that editors were given and that are still there.
+/// Files of editors that still exist.
 fn sheets(project: &Project) -> Vec<std::path::PathBuf> {
     let files = fs::read_dir(project.root()).expect("a folder").filter_map(|file| file.ok().map(|file| file.path()));
     files.filter(|path| path.extension().is_some_and(|end| end == "md")).collect()
@@ -396,7 +395,7 @@ fn a_text_that_the_session_takes_no_more_is_kept_and_an_item_that_is_gone_is_not
     session.waits_for("pending_added");
     assert_eq!(edits(&session, "true"), (0, "creel: nothing was changed".into()));
     assert_eq!((session.project.kind("pending_edited").len(), sheets(&session.project).len()), (0, 0));
-    // While it is edited, it goes to the agent.
+    // The item is sent to the agent while it is edited.
     let goes = "until [ \"$(grep -c '\"prompt_sent\"' .creel/sessions/s/journal.jsonl)\" = 2 ]; do sleep 0.02; done";
     let editor = format!("stat -c %a \"$1\" > mode; '{creel}' unpause; {goes}; echo 'as a brick' >> \"$1\"");
     let (code, text) = edits(&session, &editor);
@@ -405,7 +404,7 @@ fn a_text_that_the_session_takes_no_more_is_kept_and_an_item_that_is_gone_is_not
     let [kept] = &sheets(&session.project)[..] else { panic!("{text}") };
     assert!(fs::read_to_string(kept).expect("a text").ends_with("red\nas a brick\n"));
     assert_eq!(session.project.read("mode"), "600\n");
-    // Now that this is known, nobody writes in vain.
+    // Now that this is known, creel does not open the editor.
     assert_eq!(edits(&session, "touch opened"), (1, "creel: item 1 is with the agent now".into()));
     assert!(!session.project.root().join("opened").exists());
     assert_eq!(session.project.creel(&["stop", "--now"]).code, 0);
@@ -435,7 +434,7 @@ fn a_screen_that_the_session_left_comes_back_while_the_session_runs() {
     let project = &background.project;
     let folder = SessionsDir::of(&project.root()).folder("s");
     let real = fs::read_to_string(folder.socket_file()).expect("it is told");
-    // Somebody stands in between, and hangs up on the first who watches.
+    // A proxy between creel and the session closes the first connection that watches.
     let between = project.root().join("between");
     let listener = UnixListener::bind(&between).expect("a socket");
     fs::write(folder.socket_file(), format!("{}\n", between.display())).expect("a file");

@@ -1,5 +1,5 @@
-//! Automation in whole sessions: commands that answer, fail and hang, workflows, an agent that completes its tasks, and death
-//! in the middle of all that.
+//! Automation in whole sessions: commands that answer, fail and hang, workflows, an agent that completes its tasks, and
+//! a kill in the middle of it.
 
 use serde_json::{Value, json};
 
@@ -7,7 +7,7 @@ use crate::support::project::Project;
 
 const CREEL: &str = env!("CARGO_BIN_EXE_creel");
 
-/// What the hook `plan` wants to be done about the parser.
+/// The actions that the hook `plan` requests for the parser.
 const WANTED: &str = r#"[
   {"type": "create_task", "payload": {"taskId": "ship", "goal": "Ship it", "dependsOn": ["docs"]}},
   {"type": "create_task", "payload": {"taskId": "ship", "goal": "Ship it twice"}},
@@ -31,7 +31,7 @@ hooks:
   on_task_complete: [{ name: report, pipe_output: true, command: 'echo "{{task_id}} is done: {{task_content}}"' }]
 "#;
 
-/// An agent that completes one task in each of its turns. What was done in a turn that was cut is refused the second time.
+/// An agent that completes one task per turn. A repeated turn is refused what the cut turn already did.
 const SCENARIO: &str = r#"
 turns:
   - run:
@@ -48,7 +48,7 @@ fn project() -> Project {
     Project::with(CONFIG).file("wanted.json", WANTED).file("scenario.yaml", &SCENARIO.replace("CREEL", CREEL))
 }
 
-/// What followed by itself from the completion of the parser: first all hooks, then all that they want.
+/// What followed from the completion of the parser: first all hooks, then all their actions.
 const FOLLOWED: [&str; 13] = [
     "auto-create-review-task decided 1",
     "check-dependency-satisfaction decided 2",
@@ -69,7 +69,7 @@ fn text(value: &Value) -> &str {
     value.as_str().unwrap_or_default()
 }
 
-/// What hooks decided about the first event that had any, and what was done about that, in the order of the records.
+/// The hooks' decisions about the first event that had any, and the actions that followed, in the order of the records.
 fn followed(project: &Project) -> Vec<String> {
     let about_first = |record: &Value| match text(&record["kind"]) {
         "automation_decided" | "hook_error" => record["event"] == first(project),
@@ -94,14 +94,14 @@ fn first(project: &Project) -> Value {
     project.kind("automation_due")[0]["event"].clone()
 }
 
-/// What there is to do in the end.
+/// The tasks at the end.
 fn graph(project: &Project) -> Vec<Value> {
     let tasks = project.tells(&["task", "list", "-s", "s", "--json"]);
     let facts = |task: &Value| json!([task["id"], task["state"], task["goal"], task["parent"], task["dependencies"]]);
     tasks.as_array().expect("a list").iter().map(facts).collect()
 }
 
-/// However the session came here: everything was done, and once.
+/// However the session got here, everything was done exactly once.
 #[track_caller]
 fn everything_was_done_once(project: &Project) {
     assert_eq!(followed(project), FOLLOWED);

@@ -13,7 +13,7 @@ use serde_json::json;
 
 use crate::support::{acp_agent, project::Project};
 
-/// How much the agent says: each update is one of these, this many times.
+/// One update of the agent, repeated this many times.
 const UPDATE: &str = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcd\n";
 const REPEAT: usize = 1_000;
 const UPDATES: usize = 260;
@@ -26,7 +26,7 @@ fn blocked(project: &Project) -> Child {
     command.stdout(Stdio::piped()).stderr(Stdio::null()).stdin(Stdio::null()).spawn().expect("creel starts")
 }
 
-/// The memory of a process that is in use, in bytes.
+/// The resident memory of a process, in bytes.
 fn memory(pid: u32) -> Option<u64> {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
@@ -67,7 +67,7 @@ fn a_reader_that_stops_costs_no_memory_and_misses_nothing() {
     wait_for("the session is over for all but the reader", || end_of(&project.journal()).contains("\"session_ended\""));
     let journal = fs::read(project.journal()).expect("a journal");
     assert!(journal.len() > UPDATE.len() * REPEAT * UPDATES, "the agent said much");
-    // Only Linux says how much memory another process has.
+    // Only Linux reports the memory of another process.
     if let (Some(before), Some(after)) = (before, memory(creel.id())) {
         let grown = after.saturating_sub(before);
         assert!(grown < journal.len() as u64 / 2, "{grown} bytes of memory for {} bytes of journal", journal.len());

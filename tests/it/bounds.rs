@@ -1,4 +1,4 @@
-//! Every session ends, whatever its hooks and its agent do: stories of the bounds that make it so.
+//! Every session ends, whatever its hooks and its agent do: stories about the limits that ensure it.
 
 use creel::engine::{
     conversation::{AgentUpdate, ToolCall, ToolStatus},
@@ -35,7 +35,7 @@ fn warned(world: &World, what: &str) -> bool {
         .any(|event| matches!(event, Event::Session(SessionEvent::Warning { text }) if text.contains(what)))
 }
 
-/// An agent that completes a task in every turn, and a hook that has something to say about each.
+/// An agent that completes a task in every turn, and a hook that prints something about each.
 fn chatty(tokens: u64) -> Script {
     Script::new()
         .piped(HookPoint::OnTaskComplete, "note", [prints("seen")])
@@ -75,7 +75,7 @@ fn an_exhausted_budget_holds_the_final_delivery() {
     let world = World::begin(script.clone()).run();
     assert_eq!((world.state.outcome(), prompts(&world, PromptReason::FinalDelivery)), (Some(SessionOutcome::Limit), 1));
     assert!(warned(&world, "not delivered: item 2"), "{}", world.story());
-    // A person can grant more: here once, after the loop.
+    // The user can grant more: here once, after the loop.
     let answers = [
         (GateKind::FinalDelivery, GateChoice::Approve),
         (GateKind::FinalDelivery, GateChoice::Approve),
@@ -102,7 +102,7 @@ fn a_loop_that_was_complete_stays_so_when_the_budget_holds_its_delivery() {
     assert!(warned(&world, "not delivered: item 1"), "{}", world.story());
 }
 
-/// Every reason to send a prompt but the first one, each with a budget that the first turn has used up.
+/// Every reason to send a prompt except the first, each with a budget that the first turn has used up.
 #[test]
 fn the_budget_is_checked_before_a_prompt_whatever_its_reason() {
     let spends = || Script::new().agent([Answer::Spends(100)]).plan(|plan| plan.budget.tokens = Some(50));
@@ -141,7 +141,7 @@ fn a_recovery_waits_at_the_gate_of_the_budget() {
         .attended(&[(GateKind::Budget, GateChoice::Continue), (GateKind::Budget, GateChoice::Stop)]);
     let mut world = World::begin(script);
     world.settle();
-    // The second turn fails without having used anything: the budget is what the first one has left of it.
+    // The second turn fails without using anything: the budget is what the first turn left of it.
     for _ in 0..3 {
         world.step();
     }
@@ -230,7 +230,7 @@ fn a_message_of_the_agent_uses_up_an_iteration() {
         ended limit (the limit of 3 iterations was reached, 2 of them for messages of the agent or its hooks)
     "#]]
     .assert_eq(&world.story());
-    // A person's message does not count, and the agent's message is sent along with it.
+    // A message from the user does not count, and the agent's message is sent along with it.
     let mut world = World::begin(Script::new().agent([talks, DONE]).plan(|plan| plan.max_iterations = 1));
     world.settle();
     world.command(SessionCommand::Message("Use tabs.".into()));
@@ -342,7 +342,7 @@ fn a_turn_that_was_stopped_in_the_last_iteration_is_sent_again_in_it() {
     .assert_eq(&resumed.story());
 }
 
-/// A session that was stopped anywhere and resumed comes to the end that it would have come to.
+/// A session that is stopped anywhere and resumed reaches the same end.
 #[test]
 fn stopped_anywhere_and_resumed_a_session_comes_to_the_same_end() {
     let script = || {
@@ -438,7 +438,7 @@ fn a_cancelled_turn_is_sent_again_in_its_iteration_when_the_session_goes_on() {
         assert_eq!(prompts(&world, PromptReason::Iteration), 2, "{}", world.story());
         assert!(world.state.pending.items().iter().all(|item| item.state == ItemState::Delivered));
     }
-    // A person who stops the session after that does not want the turn any more.
+    // A user who stops the session afterwards does not want the turn any more.
     let mut world = cancelled();
     world.command(SessionCommand::Stop(StopTiming::AfterIteration));
     let world = world.run();
@@ -462,7 +462,7 @@ fn calls(world: &mut World, call: &str, status: ToolStatus) {
     world.input(Input::Agent { turn, update: AgentUpdate::ToolCalled(tool) });
 }
 
-/// How the calls of a session ended, by the last record about each.
+/// How the tool calls of a session ended, by the last record of each.
 fn ended_calls(world: &World) -> Vec<(String, ToolStatus)> {
     let mut last = std::collections::BTreeMap::new();
     for event in &world.events {
@@ -522,7 +522,7 @@ fn a_pause_survives_a_kill_and_ends_with_the_session() {
     again.command(SessionCommand::Unpause);
     let ended = again.run();
     assert_eq!(ended.state.outcome(), Some(SessionOutcome::Limit));
-    // A user who stops a paused session and resumes it wants it to continue, and so with one that has ended.
+    // A user who stops a paused session and resumes it wants it to continue; the same applies to an ended one.
     let mut world = World::begin(script());
     world.settle();
     world.command(SessionCommand::Pause);

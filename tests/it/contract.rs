@@ -1,4 +1,4 @@
-//! What holds for every agent, whatever kind it is.
+//! What is true for every agent, whatever its kind.
 
 use std::path::Path;
 
@@ -15,20 +15,19 @@ use crate::support::{
     lives, pid_in,
 };
 
-/// What an agent is to do in its turns.
+/// What an agent does in its turn.
 #[derive(Clone, Copy)]
 enum Act {
-    /// Says this.
     Says(&'static str),
-    /// Fails, with this word in the failure.
+    /// Fails, with this word in the error.
     Fails(&'static str),
-    /// Starts a child that writes its number into `child.pid`, says `ready`, and never ends.
+    /// Starts a child that writes its process id to `child.pid`, says `ready`, and never ends.
     Hangs,
 }
 
 type Kind = (&'static str, fn(&Path, &[Act]) -> AgentSpec);
 
-/// The kinds, each with a way to make it do something.
+/// The kinds of agents, each with a function that configures it.
 const KINDS: [Kind; 3] = [("acp", acp), ("command", command), ("scripted", scripted)];
 
 fn acp(dir: &Path, acts: &[Act]) -> AgentSpec {
@@ -47,7 +46,7 @@ fn acp(dir: &Path, acts: &[Act]) -> AgentSpec {
     AgentSpec::acp(format!("'{}' '{}'", acp_agent().display(), dir.join("acp.json").display()))
 }
 
-/// One process a turn: which turn it is, is counted in a file.
+/// One process per turn: a file counts the turns.
 fn command(_: &Path, acts: &[Act]) -> AgentSpec {
     let lines: String = acts
         .iter()

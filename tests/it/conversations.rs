@@ -7,7 +7,7 @@ use crate::support::{
     project::{Project, until},
 };
 
-/// The methods with which the agent was asked to open or resume a conversation.
+/// The methods with which creel asked the agent to open or resume a conversation.
 fn conversations(project: &Project) -> Vec<String> {
     let log = project.read("log");
     let messages = log.lines().map(|line| serde_json::from_str::<Value>(line).expect("JSON"));
@@ -15,7 +15,7 @@ fn conversations(project: &Project) -> Vec<String> {
     methods.filter(|method| method == "session/new" || method == "session/load").collect()
 }
 
-/// A session whose agent hangs in its first turn, is killed there, and resumed.
+/// A session whose agent hangs in its first turn, where creel is killed and resumed.
 fn killed_and_resumed(context: &str, capabilities: &Value) -> Project {
     let turns = json!([[{"say": "begun\n"}, {"hang": true}], [{"say": "<promise>COMPLETE</promise>"}]]);
     let script = json!({"capabilities": capabilities, "state_file": "state.json", "turns": turns});
@@ -56,7 +56,7 @@ fn an_acp_agent_that_cannot_load_conversations_starts_a_new_one_with_a_warning()
     assert!(warnings(&project).contains("cannot take up a conversation again"), "{}", warnings(&project));
 }
 
-/// A command agent that says what it calls the conversation, and hangs the first time.
+/// A command agent that reports the name of its conversation, and hangs the first time.
 const AGENT: &str = r#"echo "$1" >> turns
 echo '{"type":"system","subtype":"init","session_id":"c-1"}'
 test -e hung || { touch hung; exec sleep 1000; }

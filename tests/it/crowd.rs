@@ -1,4 +1,4 @@
-//! A crowd on the control socket: thousands of changes from many clients, half of which are stuck, beside a session at work.
+//! Many clients on the control socket: thousands of changes, with half of the clients stuck, beside a working session.
 
 use std::fs;
 
@@ -9,18 +9,18 @@ use crate::support::{
     project::{Project, Started},
 };
 
-/// Clients that connect, ask, and then neither read nor write again.
+/// Clients that connect, send a request, and then neither read nor write again.
 const STUCK: usize = 25;
 /// Clients that change tasks, one request after the other.
 const BUSY: usize = 20;
 /// Clients that read every record.
 const WATCHING: usize = 5;
-/// How often a busy client goes through its five changes.
+/// How often a busy client makes its five changes.
 const ROUNDS: usize = 100;
-/// All changes that are asked for.
+/// The number of changes in total.
 const CHANGES: usize = BUSY * ROUNDS * 6;
 
-/// A session whose agent goes on and on.
+/// A session whose agent never finishes.
 fn looping() -> (Project, Started) {
     let config = "prompt: GOAL\nmax_iterations: 1000000\nstop: { no_progress: 0 }\nagents: { demo: { script: scenario.yaml } }\n";
     let project = Project::with(config).file("scenario.yaml", "otherwise: { say: working, run: 'true' }\n");
@@ -29,7 +29,7 @@ fn looping() -> (Project, Started) {
     (project, session)
 }
 
-/// Some stop in the middle of a request, others never read what they asked for.
+/// Some stop in the middle of a request, others never read the answer.
 fn stuck(project: &Project, n: usize) -> Peer {
     let mut peer = Peer::of(project);
     match n % 3 {
@@ -40,7 +40,7 @@ fn stuck(project: &Project, n: usize) -> Peer {
     peer
 }
 
-/// What a busy client asks for in one round: the second task waits for the first, and is ready when that is done.
+/// The requests of a busy client in one round: the second task waits for the first, and is ready when that is done.
 fn round(client: usize, round: usize) -> [Value; 5] {
     let (first, second) = (format!("c{client}-{round}a"), format!("c{client}-{round}b"));
     [
@@ -52,7 +52,7 @@ fn round(client: usize, round: usize) -> [Value; 5] {
     ]
 }
 
-/// The records that the round of a client becomes.
+/// The records of one client's round.
 fn recorded(client: usize, round: usize) -> [(&'static str, String); 6] {
     let (first, second) = (format!("c{client}-{round}a"), format!("c{client}-{round}b"));
     [
@@ -65,7 +65,7 @@ fn recorded(client: usize, round: usize) -> [(&'static str, String); 6] {
     ]
 }
 
-/// Asks for all of a client's changes, each after the answer to the one before.
+/// Makes all changes of a client, each after the answer to the one before.
 fn change_tasks(project: &Project, client: usize) {
     let mut peer = Peer::of(project);
     for task in (0..ROUNDS).flat_map(|n| round(client, n)) {
@@ -74,14 +74,14 @@ fn change_tasks(project: &Project, client: usize) {
     }
 }
 
-/// Somebody who asked for all records.
+/// A client that watches all records.
 fn watching(project: &Project) -> Peer {
     let mut peer = Peer::of(project);
     assert_eq!(peer.ask(r#"{"v":1,"do":"watch","from":1}"#)["ok"], true);
     peer
 }
 
-/// Whether a record is a change that a client asked for, and not one that followed by itself.
+/// Whether a record is a change that a client requested, and not one that followed automatically.
 fn is_asked_for(record: &Value) -> bool {
     record["by"] == "cli" && !record["task"].is_null()
 }
@@ -127,7 +127,7 @@ fn nothing_is_lost_and_each_keeps_its_order(records: &[Value]) {
     assert_eq!(satisfied, BUSY * ROUNDS, "what follows by itself followed every time");
 }
 
-/// In every twentieth of the changes, iterations came to their end.
+/// Iterations ended in every twentieth part of the changes.
 fn the_session_went_on(records: &[Value]) {
     let mut iterations = [0; 20];
     let mut changes = 0;

@@ -1,4 +1,4 @@
-//! The errors that agents print as answers: their own words, and the patterns by which creel knows them.
+//! Errors that agents print as answers: real examples, and the patterns that recognise them.
 
 use std::path::Path;
 
@@ -17,14 +17,13 @@ use crate::support::{
     listener::{ended, failure, place, request, turn},
 };
 
-/// What creel knows of an agent.
 fn facts(name: &str) -> AgentFacts {
     let agents = KnownAgents::built_in();
     let way = agents.named(name).and_then(|agent| agent.ways.first()).expect("creel knows it");
     way.spec.facts().expect("facts").clone()
 }
 
-/// The agent of that name, which prints this and exits well.
+/// An agent of that name that prints this and exits with 0.
 fn prints(name: &str, answer: &str, dir: &Path) -> Box<dyn Agent> {
     std::fs::write(dir.join("answer"), answer).expect("a file");
     let AgentSpec::Command { command, continue_command, format, tty, .. } = AgentSpec::command("cat answer") else {
@@ -34,7 +33,7 @@ fn prints(name: &str, answer: &str, dir: &Path) -> Box<dyn Agent> {
     start(&spec, place(dir), AgentHistory::default()).expect("an agent")
 }
 
-/// The agent of that name over the protocol, which says these pieces and ends its turn well.
+/// An agent of that name over the protocol that says these pieces and ends its turn successfully.
 fn says(name: &str, pieces: &[&str], dir: &Path) -> Box<dyn Agent> {
     let steps: Vec<_> = pieces.iter().map(|text| json!({"say": text})).collect();
     let file = dir.join("script.json");

@@ -1,4 +1,4 @@
-//! No process outlives its session, whatever ends creel.
+//! No process outlives its session, however creel ends.
 
 use std::{
     fs,
@@ -20,9 +20,9 @@ use crate::{
 
 const WIDE: Cells = (120, 40);
 
-/// A turn that writes down its process and lasts until the file `go` is there, or until the project is gone.
+/// A turn that writes its process id to a file and lasts until the file `go` exists, or until the project is gone.
 const TURN: &str = "echo $$ > turn; until [ -e go ] || [ ! -e creel.yaml ]; do sleep 0.02; done";
-/// A process that leaves its group and clears its environment. It writes down its number as `escaped`.
+/// A process that leaves its group and clears its environment. It writes its process id to `escaped`.
 const ESCAPE: &str = r#"env -i setsid sh -c 'echo $$ > escaped; until [ ! -e creel.yaml ]; do sleep 0.02; done'"#;
 
 /// A project whose command agent runs this line.
@@ -102,7 +102,7 @@ fn ctrl_c_twice_on_a_screen_leaves_at_once_and_leaves_nothing_running() {
 
 #[test]
 fn a_limit_on_the_size_of_files_ends_the_session_with_a_reason_and_leaves_nothing_running() {
-    // Each turn adds to the journal until it is full.
+    // Each turn adds to the journal until the file size limit is reached.
     let project = Project::with(
         "prompt: GOAL\nagent: sh\nagents:\n  sh:\n    command: |\n      \
          sleep 1000 & echo $! >> turns; echo $$ >> turns; head -c 20000 /dev/zero | tr '\\0' x\n",
@@ -209,7 +209,7 @@ fn a_process_that_escaped_from_a_finished_hook_ends_with_the_session() {
     }
 }
 
-/// The direct children of a process that are dead and not reaped.
+/// The dead, unreaped children of a process.
 fn zombies_of(parent: u32) -> usize {
     let stats = fs::read_dir("/proc").expect("a process table").flatten();
     let stats = stats.filter_map(|entry| fs::read_to_string(entry.path().join("stat")).ok());
@@ -222,7 +222,7 @@ fn zombies_of(parent: u32) -> usize {
 
 #[test]
 fn creel_reaps_the_orphans_that_it_adopts() {
-    // Each of them is an orphan for a moment, then dead.
+    // Each of them is orphaned for a moment, then dead.
     let command = "for n in 1 2 3 4 5; do (sh -c \"sleep 0.1\" &); done; touch orphans";
     let project = project(TURN, &hook("session_start", command, ""));
     let (session, _) = headless_turn(&project);
@@ -237,7 +237,7 @@ fn creel_reaps_the_orphans_that_it_adopts() {
                 String::from_utf8_lossy(environ).contains(&format!("CREEL_PROJECT={root}"))
             })
             .count();
-        // The turn and the sleep in it are all that may be left.
+        // Only the turn and its `sleep` may be left.
         sleeping <= 2 && zombies_of(session.pid()) == 0
     });
     project.write("go", "");
@@ -249,7 +249,7 @@ fn creel_leaves_children_alone_that_it_inherited() {
     let project = project("touch asked", "");
     let creel = project.command(&[]);
     let mut shell = Command::new("sh");
-    // `exec` makes a child of the shell a child of creel.
+    // `exec` makes the shell's child a child of creel.
     let line = "sleep 1000 >/dev/null 2>&1 & echo $! > inherited; exec \"$0\" run --json --trust -s s";
     shell.arg("-c").arg(line).arg(creel.get_program()).current_dir(project.root());
     shell.envs(creel.get_envs().filter_map(|(name, value)| Some((name, value?)))).env_remove("CREEL_SESSION");

@@ -1,4 +1,4 @@
-//! Sessions whose agent and hooks would continue for ever: real processes, real commands of creel, and an end.
+//! Sessions whose agent and hooks would continue for ever: real processes, real creel commands, and an end.
 
 use std::fs;
 
@@ -137,7 +137,7 @@ fn a_journal_out_of_order_is_not_resumed_and_shown_with_a_warning() {
     written(&beheaded);
     let resumed = project.creel(&["resume", "--headless", "--trust", "s"]);
     assert!(resumed.code != 0 && resumed.err.contains("journal.jsonl"), "{}", resumed.err);
-    // A torn last line is what a kill leaves behind, and no disorder.
+    // A torn last line is what a kill leaves, not a damaged journal.
     fs::write(project.journal(), format!("{text}{{\"v\":1,\"se")).expect("space");
     let shown = project.creel(&["show", "s"]);
     assert!(shown.code == 0 && !shown.err.contains("warning"), "{}", shown.err);

@@ -1,4 +1,4 @@
-//! Command agents whose output is more than text: JSON lines, terminals, errors in disguise, conversations.
+//! Command agents with more than plain text: JSON lines, terminals, errors printed as answers, conversations.
 
 use std::path::Path;
 
@@ -53,7 +53,7 @@ const FORMATS: [(OutputFormat, &str); 4] = [
     (OutputFormat::Opencode, OPENCODE),
 ];
 
-/// A command agent, with nothing special but what a test changes.
+/// A command agent with defaults that tests change.
 struct Spec {
     command: String,
     continue_command: Option<String>,
@@ -301,7 +301,7 @@ async fn a_conversation_is_taken_up_again_by_the_name_that_the_agent_gave_it() {
     assert_eq!((end, heard.all()), (Ok(spent(5, None)), vec![AgentUpdate::Opened("5f-1".into())]));
     let (end, heard) = turn(&mut *agent, again("two\n")).await;
     assert_eq!((end, heard.all()), (Ok(spent(7, None)), vec![AgentUpdate::Said("two\n".into())]));
-    // After creel was started again.
+    // After a restart of creel.
     let mut agent = spec().start(dir.path(), AgentHistory { conversation: Some("7a-2"), ..AgentHistory::default() });
     let (end, _) = turn(&mut *agent, again("three\n")).await;
     assert_eq!(end, Ok(ended(StopReason::EndTurn)), "what was spent before is not known");

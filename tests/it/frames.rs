@@ -1,4 +1,4 @@
-//! Frames: the whole screen as text, for every pane and every modal.
+//! Frames: the whole screen as text, for every pane and every dialog.
 
 use creel::{
     config::ThemeName as Choice,
@@ -207,7 +207,7 @@ fn an_agent_tells_all_that_agents_tell() {
     let world = scenes::talkative();
     shows(Screen::of(&world, MIDDLE), expect_file!["../frames/talkative-120.txt"]);
     shows(Screen::of(&world, SMALL), expect_file!["../frames/talkative-80.txt"]);
-    // What stands in the way is folded, and the calls are open.
+    // Everything else is folded, and the tool calls are open.
     let mut screen = Screen::of(&world, MIDDLE);
     screen.press("z /");
     screen.type_text("replace_all");

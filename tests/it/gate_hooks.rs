@@ -1,4 +1,4 @@
-//! Hooks of `on_gate`: they tell you about a gate beside the session, when it opens and when it closes.
+//! Hooks of `on_gate`: they notify the user beside the session when a gate opens and closes.
 
 use creel::engine::{
     conversation::StopReason,
@@ -22,13 +22,13 @@ use crate::{
 
 const CREEL: &str = env!("CARGO_BIN_EXE_creel");
 
-/// A stop hook that blocks until a person ignores it, and a hook that tells people.
+/// A stop hook that blocks until the user ignores it, and a hook that notifies.
 fn limited() -> Script {
     let script = Script::new().agent([DONE]).hook(HookPoint::Stop, "tests", [blocks("red")]);
     script.hook(HookPoint::OnGate, "tell", [passes()]).plan(|plan| plan.max_hook_retries = 0)
 }
 
-/// What the jobs of the world were told: which gate, and whether it opened or closed.
+/// What the hooks were told: which gate, and whether it opened or closed.
 fn told(world: &World) -> Vec<(u64, &'static str)> {
     let gates = world.jobs.iter().filter_map(|job| job.facts.gate.as_ref());
     gates.map(|gate| (gate.gate.0, gate.state.name())).collect()

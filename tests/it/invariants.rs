@@ -1,4 +1,4 @@
-//! The invariants of the engine, over random sessions: answers, failures, commands, timers and deaths in any order.
+//! The invariants of the engine, over random sessions: answers, failures, commands, timers and kills in any order.
 
 use std::collections::BTreeMap;
 
@@ -52,7 +52,7 @@ fn a_run() -> impl Strategy<Value = Ran> {
     ]
 }
 
-/// What hooks and agents do by commands of creel, which may continue for ever.
+/// What hooks and agents do with creel commands, possibly for ever.
 fn some_deeds() -> impl Strategy<Value = &'static [Deed]> {
     prop::sample::select(vec![
         &[Deed::CompletesTask][..],
@@ -168,7 +168,7 @@ fn a_command() -> impl Strategy<Value = SessionCommand> {
     ]
 }
 
-/// At any point, with and without saying where, also those that cannot be run so.
+/// At any point, named or not, and also hooks that cannot be run by hand.
 fn a_hook_by_hand() -> impl Strategy<Value = SessionCommand> {
     let elsewhere = prop::sample::select(vec![HookPoint::Automation, HookPoint::StopDecision]);
     let at = prop::option::of(prop_oneof![a_point(), elsewhere]);
@@ -177,7 +177,7 @@ fn a_hook_by_hand() -> impl Strategy<Value = SessionCommand> {
     (at, prop_oneof![3 => named, 1 => others]).prop_map(|(at, hook)| SessionCommand::RunHook(at, hook))
 }
 
-/// Each waits for the one before, if there is one.
+/// Each task waits for the one before, if there is one.
 fn a_task(n: u8) -> NewTask {
     let before = n.checked_sub(1).map(|n| format!("T{n}"));
     NewTask {
@@ -231,12 +231,12 @@ fn answer(world: &mut World, n: usize) {
     let Some(gate) = world.state.gates.open.clone() else { return };
     let choice = gate.choices[n % gate.choices.len()];
     let text = (choice == GateChoice::Send).then(|| "Another way.".to_owned());
-    // Every other answer approves only a part.
+    // Every second approval covers only a part.
     let items = (n % 2 == 1 && choice == GateChoice::Approve).then(|| gate.items.iter().copied().take(1).collect());
     world.command(SessionCommand::AnswerGate(GateAnswer { gate: gate.id, choice, text, items }));
 }
 
-/// Lets everything that is in flight come to its end, with a person who grants nothing further.
+/// Runs the session to its end, with a user who grants nothing more.
 fn run_out(mut world: World) -> World {
     world.settle();
     for _ in 0..5_000 {
@@ -267,7 +267,7 @@ fn run_out(mut world: World) -> World {
     world
 }
 
-/// The prompts whose turns ended well.
+/// The prompts whose turns ended successfully.
 fn answered(events: &[Event]) -> Vec<&creel::engine::event::PromptSent> {
     let ended = |turn| {
         events.iter().any(|event| matches!(event, Event::Turn(TurnEvent::Ended { turn: t, stop_reason, .. }) if *t == turn && !matches!(stop_reason, StopReason::Cancelled | StopReason::Refusal)))
@@ -311,7 +311,7 @@ fn hooks_of_gates_open_no_gate(world: &World) {
     }
 }
 
-/// By a person, a rule, or the end of its turn.
+/// By the user, a rule, or the end of its turn.
 fn every_request_of_the_agent_is_answered_once(world: &World) {
     for event in &world.events {
         let Event::Turn(TurnEvent::PermissionAsked { ask, .. }) = event else { continue };
@@ -377,7 +377,7 @@ fn no_text_is_lost_and_none_is_delivered_twice(world: &World) {
     }
 }
 
-/// Held output may stay behind if a person cancelled the final turn, if something new came up after it, or if the limit
+/// Pending output can stay if the user cancelled the final turn, if something new was added after it, or if the limit
 /// of deliveries or the budget was reached.
 fn somebody_meddled_with_the_end(events: &[Event]) -> bool {
     let held_by_the_budget =
@@ -472,7 +472,7 @@ fn nothing_held_is_sent_while_a_hook_runs_beside(world: &World) {
     }
 }
 
-/// `PROPTEST_CASES` asks for more, when something is to be looked for.
+/// `PROPTEST_CASES` sets another number.
 fn cases() -> u32 {
     ProptestConfig::default().cases.max(1_500)
 }
@@ -491,7 +491,7 @@ proptest! {
     }
 }
 
-/// An unattended session in which everything that runs works against its end.
+/// An unattended session in which everything works against its end.
 fn a_session_without_a_person() -> impl Strategy<Value = Script> {
     let every_point = prop::sample::select(HookPoint::ALL.to_vec());
     let hook = (every_point, any::<bool>(), prop::collection::vec(a_run(), 1..4));
@@ -502,7 +502,8 @@ fn a_session_without_a_person() -> impl Strategy<Value = Script> {
         let mut script = Script::new().agent(answers).builtins();
         let follow_up = r#"[{"type":"create_task","payload":{"id":"next","goal":"more"}},{"type":"update_task","payload":{"taskId":"next","action":"complete"}}]"#;
         script = script.automation("chain", 15, &TaskEventKind::ALL, [prints(follow_up)]);
-        // One task that leads to two others leads to 2^8 of them before the chain is cut: that ends, but not soon.
+        // If each task led to two others, there would be 2^8 of them before the chain is cut: that ends, but takes too
+        // long.
         let mut chains = 0;
         for (n, (point, piped, mut runs)) in hooks.into_iter().enumerate() {
             if point == HookPoint::OnTaskComplete {
@@ -523,8 +524,8 @@ fn a_session_without_a_person() -> impl Strategy<Value = Script> {
     })
 }
 
-/// As many prompts as the rules allow without a person: per iteration the prompt, the retries and a recovery; then the
-/// repairs of a submit and the final deliveries, each after as many failed turns as may be, with a recovery each. A
+/// The most prompts that the rules allow without a user: per iteration the prompt, the retries and a recovery; then the
+/// repairs of a submit and the final deliveries, each after as many failed turns as allowed, with a recovery each. A
 /// message of the agent or a hook, which counts as an iteration, continues a loop that had ended as complete.
 fn most_prompts(script: &Script) -> usize {
     let plan = &script.plan;
@@ -549,7 +550,7 @@ proptest! {
     }
 }
 
-/// What a session came to, whoever was killed on the way: turns and runs by what they were about.
+/// The result of a session, however often it was killed: turns and runs without their numbers.
 fn end_state(world: &World) -> (Option<SessionOutcome>, u32, Vec<String>, Vec<String>) {
     let prompts = answered(&world.events).iter().map(|p| format!("{:?} {:?} {}", p.reason, p.items, p.text)).collect();
     let runs = world.events.iter().filter_map(|event| match event {
@@ -607,7 +608,7 @@ fn killed_at_any_record_and_resumed_a_session_comes_to_the_same_end() {
 fn killed_again_and_again_a_session_still_comes_to_its_end() {
     for script in stories() {
         let uncut = World::begin(script.clone()).run();
-        // Each life is killed after eight records: what was cut is done again, and a little more gets done.
+        // Each run is killed after eight records: what was cut is repeated, and a little more is done.
         let mut events = uncut.events[..1].to_vec();
         for _ in 0..uncut.events.len() * 4 {
             let mut world = World::from_events(script.clone(), &events);

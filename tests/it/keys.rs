@@ -1,4 +1,4 @@
-//! Keys and clicks: what the screen was, what is pressed, what it is and what is asked of the session.
+//! Keys and clicks: the screen before, the input, the screen after, and the requests to the session.
 
 use creel::{
     engine::{
@@ -49,7 +49,7 @@ fn at_gate(screen: &Screen) -> bool {
     matches!(screen.model.modals.last(), Some(Modal::Gate(_)))
 }
 
-/// A session that talks for many lines, in its second iteration.
+/// A session that prints many lines, in its second iteration.
 fn talks() -> World {
     let mut world = scenes::until(World::begin(scenes::eventful()), |world| {
         world.state.iterations.current == 2 && world.turn.is_some()
@@ -425,10 +425,10 @@ fn an_item_that_was_skipped_meanwhile_is_shown_so_and_can_be_restored() {
     screen.press("g");
     screen.later(600);
     assert!(screen.frame().contains("[ ] 1 skipped"), "{}", screen.frame());
-    // The others are all approved, so nothing is to be left out.
+    // All others are approved, so the answer needs no list.
     assert_eq!(screen.press("enter"), answer(GateChoice::Approve));
     assert_eq!(screen.press("space"), asked(SessionCommand::RestoreItem(ItemId(1))));
-    // A screen that came later shows the same.
+    // A screen that opens later shows the same.
     let mut later = Screen::of(&world, SMALL).armed();
     assert!(later.frame().contains("[ ] 1 skipped"));
     world.command(SessionCommand::RestoreItem(ItemId(1)));
@@ -457,7 +457,7 @@ fn an_item_is_edited_at_the_gate() {
     assert!(matches!(screen.press("E").as_slice(), [ScreenRequest::EditOutside(..)]));
 }
 
-/// The person's own editor is opened, and closed with what became of the text.
+/// Opens the user's editor, and closes it with the changed text.
 fn outside(screen: &mut Screen, keys: &str, change: impl Fn(&str) -> String) -> Vec<ScreenRequest> {
     let asks = screen.press(keys);
     let [ScreenRequest::EditOutside(purpose, before)] = asks.as_slice() else { panic!("{asks:?}") };
@@ -649,7 +649,7 @@ fn a_screen_that_comes_late_shows_what_a_hook_printed_before_and_each_piece_once
     assert_eq!(screen.model.runs.unheard(), [run]);
     screen.model.runs.catch_up(run, 1_008, b"two\nthree\n");
     assert_eq!(screen.model.runs.unheard(), []);
-    // What was on its way when the file was read: known, known in part, new.
+    // Output that was on its way when the file was read: known, partly known, new.
     screen.model.runs.overhear(run, 998, b"two\n");
     screen.model.runs.overhear(run, 1_002, b"three\nfour\n");
     screen.model.runs.overhear(run, 1_013, b"five\n");
@@ -745,7 +745,7 @@ fn a_request_that_a_rule_answers_is_not_shown() {
         .attended(&[]);
     let mut world = World::begin(script).run();
     let opened = world.events.iter().position(|event| matches!(event, Event::Gate(GateEvent::Opened { .. })));
-    // The answer comes a moment later, and a frame may be drawn in between.
+    // The answer arrives a moment later, and a frame can be drawn in between.
     world.events.truncate(opened.expect("a gate") + 1);
     let mut screen = Screen::of(&world, SMALL);
     assert!(!at_gate(&screen), "{}", screen.frame());
@@ -753,7 +753,7 @@ fn a_request_that_a_rule_answers_is_not_shown() {
 
 #[test]
 fn a_request_is_gone_with_its_turn() {
-    // In sight, put aside, and below what is being written.
+    // Visible, closed for later, and below an editor.
     for keys in ["", "esc", "esc m"] {
         let mut world = scenes::permission();
         let mut screen = Screen::of(&world, SMALL).armed();
@@ -816,7 +816,7 @@ fn what_is_not_seen_is_not_answered() {
     assert_eq!((screen.press("enter enter q y"), clicks), (Vec::new(), Vec::new()));
     assert!(at_gate(&screen));
     assert_eq!(screen.press("ctrl-z"), [ScreenRequest::Suspend]);
-    // It comes into sight again, and is not answered by what was meant for something else.
+    // When the gate is visible again, it ignores keys that were meant for something else.
     screen.told(ScreenEvent::Resize(SMALL.0, SMALL.1));
     assert_eq!(screen.press("enter"), []);
     assert_eq!(screen.later(600).press("enter").len(), 1);
@@ -862,7 +862,7 @@ fn whether_to_leave_is_asked_once_where_there_is_room_for_the_question() {
     assert_eq!(loose.press("ctrl-d"), [ScreenRequest::LeaveRunning]);
 }
 
-/// The keys that the last line names.
+/// The keys in the last line.
 fn hinted(screen: &mut Screen) -> String {
     screen.frame().lines().last().unwrap_or_default().trim().to_owned()
 }
@@ -884,7 +884,7 @@ fn the_hints_name_only_what_works() {
     let mut runs = Screen::of(&scenes::hook_runs(), SMALL);
     runs.press("2");
     assert!(hinted(&mut runs).contains("x cancel-hook"));
-    // A hook that answers events of tasks has nothing to answer when a person runs it.
+    // A hook for task events has no event when the user runs it.
     let mut world = works_with_automation(["look"]);
     let mut events = Screen::of(&world, SMALL);
     events.press("2 home");
@@ -895,7 +895,7 @@ fn the_hints_name_only_what_works() {
     assert_eq!(world.refused, ["`look` answers events of tasks; it cannot be run without one"]);
 }
 
-/// A turn goes on, and a task was completed that these hooks look at.
+/// A running turn, and a completed task that these hooks handle.
 fn works_with_automation<const N: usize>(hooks: [&str; N]) -> World {
     let completed = [creel::engine::tasks::record::TaskEventKind::TaskCompleted];
     let script = Script::new().hook(HookPoint::OnTaskComplete, "validate", [passes()]);
@@ -918,7 +918,7 @@ fn the_run_that_is_cancelled_is_the_chosen_one() {
         let (_, run) = *running.iter().find(|(hook, _)| *hook == chosen).expect("it runs");
         assert_eq!(screen.press("x j"), asked(SessionCommand::CancelHook(run)), "{chosen}");
     }
-    // The next row is of a hook that does not run: there is only one thing that can be meant.
+    // The selected hook does not run, so the only running one is cancelled.
     let mut one = Screen::of(&scenes::hook_runs(), SMALL);
     one.press("2 end");
     assert_eq!(one.press("x"), asked(SessionCommand::CancelHook(scenes::hook_runs().jobs[0].run)));
@@ -1054,7 +1054,7 @@ fn a_refusal_that_comes_late_brings_back_what_was_refused() {
     assert_eq!(editor_text(&screen), None, "it was taken");
     screen.told(ScreenEvent::Refused(message("two"), "the session is over".into()));
     assert_eq!(editor_text(&screen).as_deref(), Some("two"));
-    // What is being written meanwhile keeps the keys.
+    // The open editor keeps the keys.
     screen.press("ctrl-s m");
     screen.type_text("thr");
     screen.told(ScreenEvent::Refused(message("two"), "the session is over".into()));

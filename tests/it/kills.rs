@@ -1,7 +1,7 @@
 //! The kill soak: real sessions are killed at random moments, and nothing is left running, lost or sent twice.
 //!
-//! A few dozen kills run with the suite. `CREEL_KILLS=10000` asks for more, `CREEL_KILL_SEED` for the moments of an earlier
-//! soak, which every failure names. See CONTRIBUTING.md.
+//! A few dozen kills run with the suite. `CREEL_KILLS=10000` asks for more, `CREEL_KILL_SEED` repeats the moments of an
+//! earlier soak, which every failure prints. See CONTRIBUTING.md.
 
 use std::{
     collections::BTreeMap,
@@ -19,13 +19,13 @@ use crate::support::{PATIENCE, lives, project::Project, terminal::Terminal};
 
 /// How many kills there are with a screen, and how many without.
 const KILLS: usize = 20;
-/// How many kills a session has to survive before it may come to its end.
+/// How many kills a session must survive before it may end.
 const PER_SESSION: usize = 10;
-/// The soak looks this long for what it waits for: other tests may use the processor.
+/// How long the soak waits for a condition: other tests may use the processor.
 const LONG: Duration = Duration::from_mins(1);
 
-/// An agent and hooks that always have something running: in their group, in the background, and away from both. The agent
-/// completes when it finds the file `done`.
+/// An agent and hooks that always have something running: in their process group, in the background, and outside both.
+/// The agent completes when the file `done` exists.
 const CONFIG: &str = r#"
 prompt: GOAL
 agent: sh
@@ -43,10 +43,9 @@ hooks:
   session_end: [{ name: bye, command: 'sleep 0.01' }]
 "#;
 
-/// What happens to a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Blow {
-    /// A signal to the process that the shell knows.
+    /// A signal to the process that the shell started.
     Parent(Signal),
     /// A signal to the process that runs the session.
     Session(Signal),
@@ -79,7 +78,7 @@ const HEADLESS: [Blow; 6] = [
     Blow::Job,
 ];
 
-/// Numbers that look random and can be reproduced (xorshift).
+/// Reproducible random numbers (xorshift).
 struct Dice(u64);
 
 impl Dice {
@@ -91,7 +90,7 @@ impl Dice {
     }
 }
 
-/// A creel below a shell, with a screen or without.
+/// creel started by a shell, with a screen or without.
 enum Running {
     Screen(Terminal),
     Headless(Child),
@@ -103,7 +102,7 @@ impl Running {
         let verb: &[&str] = if begun { &["resume", "s"] } else { &["run", "--trust", "-s", "s"] };
         let creel = project.command(verb);
         let mut shell = Command::new("sh");
-        // The last word keeps the shell from replacing itself with creel.
+        // The `exit` keeps the shell from replacing itself with creel.
         shell.arg("-c").arg("\"$0\" \"$@\"; exit $?").arg(creel.get_program()).args(creel.get_args());
         shell.current_dir(project.root()).env_remove("CREEL_SESSION");
         shell.envs(creel.get_envs().filter_map(|(name, value)| Some((name, value?))));
@@ -122,12 +121,12 @@ impl Running {
         i32::try_from(pid).expect("a number")
     }
 
-    /// The process that the shell knows, once it is there.
+    /// The process that the shell started, once it exists.
     fn parent(&self) -> Option<i32> {
         child_of(self.shell())
     }
 
-    /// The process that runs the session, once it is there.
+    /// The process that runs the session, once it exists.
     fn session(&self) -> Option<i32> {
         match self {
             Self::Screen(_) => child_of(self.parent()?),
@@ -135,7 +134,7 @@ impl Running {
         }
     }
 
-    /// Strikes. Returns whether the target was there.
+    /// Kills. Returns whether the target existed.
     fn strike(&self, blow: Blow) -> bool {
         let send =
             |pid: Option<i32>, signal| pid.and_then(Pid::from_raw).is_some_and(|pid| kill_process(pid, signal).is_ok());
@@ -164,7 +163,7 @@ fn child_of(pid: i32) -> Option<i32> {
 }
 
 /// All processes whose working directory is in the project, and whether the environment of each shows that a session
-/// started it. A process keeps its folder when it leaves its group and clears its environment.
+/// started it. A process keeps its working directory when it leaves its group and clears its environment.
 fn living(root: &Path) -> BTreeMap<i32, bool> {
     let all = fs::read_dir("/proc").expect("a process table").flatten();
     let pids = all.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
@@ -181,7 +180,6 @@ struct Soak {
     root: PathBuf,
     dice: Dice,
     has_screen: bool,
-    /// For messages.
     seed: u64,
     round: usize,
 }
@@ -223,7 +221,7 @@ impl Soak {
         let before = self.project.records().len();
         let left = living(&self.root);
         let running = Running::start(&self.project, self.has_screen);
-        // Where something was left by the last kill, the new session has to come far enough to end it.
+        // If the last kill left something running, the new session must get far enough to end it.
         let least = if left.is_empty() { 0 } else { 3 };
         let records = usize::try_from(least + self.dice.below(20)).expect("a small number");
         self.until("the session goes on", Some(blow), || self.project.records().len() >= before + records);
@@ -247,7 +245,7 @@ impl Soak {
         self.check(false);
     }
 
-    /// The journal is whole, and each item was delivered once at most.
+    /// The journal is complete, and each item was delivered at most once.
     fn check(&self, to_the_end: bool) {
         let records = self.project.records();
         let place = format!("seed {}, kill {}", self.seed, self.round);

@@ -1,4 +1,4 @@
-//! Agents that need no entry: the list of them, a user's own, and the config that `creel init` writes for one.
+//! Agents that need no config entry: the list of them, a user's own, and the config that `creel init` writes for one.
 
 use std::{
     fs,
@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use crate::support::project::{Project, Ran, eventually_in, until};
 
-/// Puts a program beside the project, where nothing else is.
+/// Installs a program in the only folder on `PATH`.
 fn install(project: &Project, name: &str, script: &str) {
     let file = project.root().join("../bin").join(name);
     fs::create_dir_all(file.parent().expect("a folder")).expect("a folder");
@@ -20,7 +20,7 @@ fn install(project: &Project, name: &str, script: &str) {
     fs::set_permissions(&file, fs::Permissions::from_mode(0o755)).expect("permissions");
 }
 
-/// Creel, which finds no other programs than those.
+/// creel, which finds only those programs.
 fn creel(project: &Project, args: &[&str]) -> Command {
     let mut command = project.command(args);
     command.env("PATH", project.root().parent().expect("a folder").join("bin"));

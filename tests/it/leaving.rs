@@ -1,4 +1,4 @@
-//! Leaving the screen of a session that goes on, and the two processes that make it possible.
+//! Leaving the screen of a session that continues, and the two processes behind it.
 
 use std::fs;
 
@@ -15,7 +15,7 @@ use crate::{
 
 const WIDE: Cells = (120, 40);
 
-/// A turn that lasts until the file `go` is there.
+/// A turn that lasts until the file `go` exists.
 const UNTIL_GO: &str = "  - { say: '<promise>COMPLETE</promise>', run: 'echo $$ > turn; until [ -e go ] || [ ! -e creel.yaml ]; do sleep 0.02; done' }\n";
 const COMPLETE: &str = "  - say: '<promise>COMPLETE</promise>'\n";
 
@@ -28,7 +28,7 @@ fn scripted(rest: &str, turns: &str) -> Project {
 /// A session on a screen in the middle of a turn, and the process of that turn.
 #[track_caller]
 fn in_a_turn(rest: &str) -> (Background, Terminal, i32) {
-    // A turn that is cut short is not done again by a scripted agent: the second one is for a session that goes on.
+    // A scripted agent does not repeat a cut turn: the second one is for sessions that continue.
     let project = scripted(rest, &UNTIL_GO.repeat(2));
     let terminal = Terminal::run(&project, WIDE);
     let turn = eventually_in(&project.root().join("turn")).parse().expect("a number");
@@ -40,7 +40,7 @@ fn process(pid: i32) -> Pid {
     Pid::from_raw(pid).expect("a process")
 }
 
-/// The process that the shell knows, which only waits.
+/// The parent process, which only waits.
 fn holder(terminal: &Terminal) -> i32 {
     i32::try_from(terminal.pid()).expect("a number")
 }
@@ -54,7 +54,7 @@ fn a_session_is_left_running_and_its_turn_is_not_disturbed() {
         terminal.is_as_it_was();
         let goes_on = "creel: session `s` goes on; `creel attach s` shows it again";
         assert!(terminal.text().contains(goes_on), "{}", terminal.text());
-        // The terminal itself goes, too.
+        // Close the terminal itself, too.
         drop(terminal);
         assert!(lives(session.pid) && lives(turn));
         session.has_no_terminal();

@@ -11,7 +11,7 @@ const DONE: &str = "<promise>COMPLETE</promise>";
 const SOON: &str = "You've hit your session limit. Try again in 1s.";
 const LATER: &str = "You've hit your usage limit. Try again in 2 hours.";
 
-/// Agents that play these turns, the first of them the session's own.
+/// Agents with these turns; the first is the session's own.
 fn project(rest: &str, agents: &[(&str, Value)]) -> Project {
     let entries = agents.iter().map(|(name, _)| format!("{name}: {{ script: {name}.yaml }}"));
     let entries = entries.collect::<Vec<_>>().join(", ");
@@ -178,7 +178,7 @@ fn the_user_can_try_again_or_switch_at_the_gate() {
         assert_eq!(project.creel(&["run", "--detach", "--trust", "-s", "s"]).code, 0);
         until("the gate is open", || !project.kind("gate_opened").is_empty());
         assert_eq!(project.kind("gate_opened")[0]["choices"], json!(["wait", "retry", "switch", "abort"]));
-        // `b` works now: both were limited.
+        // `b` works now: before, both were limited.
         let answered = project.creel(&["gate", "answer", "1", choice]);
         assert_eq!(answered.code, 0, "{}", answered.err);
         until("it is over", || project.outcome().is_some());
@@ -266,7 +266,7 @@ fn a_limit_that_no_agent_explains_is_waited_out_longer_each_time_and_then_the_us
     assert!(project.kind("limit_reached").len() > 30);
 }
 
-/// Two agents that share a list of stories. Each call of one either does the next story or runs into a limit.
+/// Two agents that share a list of stories. Each call either does the next story or reaches a limit.
 const NIGHT: &str = r#"
 cat > /dev/null
 calls=$(($(cat ../$1.calls 2>/dev/null || echo 0) + 1)); echo $calls > ../$1.calls

@@ -1,4 +1,4 @@
-//! Sessions as lines: what a person reads without a screen.
+//! Sessions as lines: the output without a screen.
 
 use creel::{
     cli::record_formatter::{HookOutputMode, RecordFormatter},
@@ -16,7 +16,6 @@ use crate::support::{
     world::{Answer, DONE, Script, World},
 };
 
-/// The lines of a world.
 fn lines(world: &World) -> String {
     let mut narrator = RecordFormatter::new(ColourMode::Plain, HookOutputMode::Told);
     records(world).iter().map(|record| narrator.tell(record)).collect()

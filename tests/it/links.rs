@@ -1,4 +1,4 @@
-//! Links in the place of what creel keeps: a clone can bring them.
+//! Symbolic links in place of creel's own files: a clone can bring them.
 
 use std::{fs, os::unix::fs::symlink, path::Path};
 

@@ -1,4 +1,4 @@
-//! The integration tests, as one binary: one module a part.
+//! The integration tests, as one binary with one module per subject.
 #![expect(clippy::wildcard_enum_match_arm, reason = "a test looks at the few kinds of events that it is about")]
 
 mod acp;

@@ -1,4 +1,4 @@
-//! The tools of an agent: `creel mcp` as clients of all sorts see it.
+//! The tools of an agent: `creel mcp` with clients of all kinds.
 
 use std::{
     collections::BTreeSet,
@@ -16,7 +16,7 @@ use crate::support::{
     project::{Project, Started, until},
 };
 
-/// A session whose agent works until the file `go` is there.
+/// A session whose agent works until the file `go` exists.
 pub(crate) fn working() -> (Project, Started) {
     let project = idle();
     let mut session = project.start();
@@ -42,7 +42,7 @@ pub(crate) fn ends(project: &Project, session: Started) {
     assert_eq!(session.end().code, 0);
 }
 
-/// Some facts about something.
+/// The named fields of a value.
 pub(crate) fn facts(value: &Value, names: &[&str]) -> Value {
     names.iter().map(|name| value[name].clone()).collect()
 }
@@ -315,7 +315,7 @@ fn what_is_wrong_is_answered_and_the_server_stays() {
         raw.line(line);
     }
     raw.line(r#"{"jsonrpc":"2.0","id":9,"method":5}"#);
-    // What is no message at all is passed over; what is one of a wrong shape is answered without an id.
+    // Lines that are not messages are skipped; messages of a wrong shape are answered without an id.
     raw.send(1, "ping", &json!({}));
     let mut wrong = 0;
     loop {
@@ -488,7 +488,7 @@ fn an_agent_uses_the_tools_of_its_own_session() {
 
 // A client written by others
 
-/// The Python with the protocol's own library that `./test` installs; nothing, if it could not.
+/// The Python with the protocol's own library that `./test` installs. None if it is missing.
 fn python() -> Option<PathBuf> {
     let python = Path::new(env!("CARGO_MANIFEST_DIR")).join("target/mcp-python/bin/python");
     let ran = Command::new(&python).args(["-c", "import mcp"]).output();
@@ -498,7 +498,7 @@ fn python() -> Option<PathBuf> {
 #[test]
 fn the_protocols_own_client_agrees() {
     let Some(python) = python() else {
-        // Past the test runner, which keeps what tests print to itself.
+        // Written directly, because the test runner captures what tests print.
         let why = "there is no Python with the package `mcp` in target/mcp-python; `./test` installs it where it can";
         writeln!(std::io::stderr(), "skipped the_protocols_own_client_agrees: {why}").expect("there is a stderr");
         return;

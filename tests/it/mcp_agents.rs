@@ -1,5 +1,5 @@
-//! An agent that takes part in its own supervision: it calls the tools in its turns, and is continued, stopped and escalated by
-//! what it registered.
+//! An agent that takes part in its own supervision: it calls the tools in its turns, and the hooks that it registered
+//! continue, stop and escalate it.
 
 use serde_json::{Value, json};
 
@@ -9,7 +9,7 @@ use crate::support::{
     terminal::Terminal,
 };
 
-/// Calls one tool of the session that the caller is in, and prints the answer.
+/// Calls one tool of the caller's session, and prints the answer.
 const CALL: &str = r#"
 hello='{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"sh","version":"0"}}}'
 {
@@ -20,7 +20,7 @@ hello='{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion"
 grep '"id":1' "answer-$1"
 "#;
 
-/// Has its work on a task judged, and says that a person should look.
+/// Has its work on a task judged, and asks for the user.
 const ESCALATE: &str = r#"
 sh call task_add '{"goal":"Publish","taskId":"publish"}'
 sh call hook_register '{"taskId":"publish","hookType":"promise"}'
@@ -28,7 +28,7 @@ id=$(sh call iteration_start '{"taskId":"publish","maxIterations":3}' | grep -o 
 sh call iteration_validate "{\"iterationId\":\"$id\",\"agentOutput\":\"I need a key. <promise>ESCALATE</promise>\"}"
 "#;
 
-/// A session that takes the agent at its word, whose agent does this in its turns.
+/// A session that trusts its agent's promises, with these turns of the agent.
 fn agent(turns: &Value) -> Project {
     let rules = "[{ name: is done, type: file_existence, files: [done] }]";
     let config = format!(
@@ -43,7 +43,7 @@ fn agent(turns: &Value) -> Project {
 
 const REGISTER: &str = r#"sh call hook_register '{"taskId":"s","hookType":"validation"}'"#;
 
-/// Registers a check of its own and promises too early, then does the work.
+/// Registers its own check and promises too early, then does the work.
 fn continued_and_stopped() -> Value {
     json!([
         { "run": REGISTER, "say": "Registered. <promise>COMPLETE</promise>" },

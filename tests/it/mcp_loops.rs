@@ -1,5 +1,5 @@
-//! Stop hooks and loops of an agent's own, as it leads them by its tools: in a session that creel supervises, and in one that the
-//! tools' server keeps itself.
+//! Stop hooks and loops that an agent runs with its tools: in a session that creel supervises, and in one that the tool
+//! server creates itself.
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
@@ -12,7 +12,7 @@ use crate::{
     },
 };
 
-/// A project without a session, and with this config.
+/// A project with this config and without a session.
 fn alone(config: &str) -> Project {
     Project::with(config)
 }
@@ -24,7 +24,7 @@ fn only(project: &Project) -> Value {
     sessions[0].clone()
 }
 
-/// The records of a session, by kind.
+/// The records of one kind in a session.
 fn kinds(project: &Project, session: &Value, kind: &str) -> Vec<Value> {
     let name = session["name"].as_str().expect("a name");
     let text = project.creel(&["show", name, "--json"]).out;
@@ -32,7 +32,7 @@ fn kinds(project: &Project, session: &Value, kind: &str) -> Vec<Value> {
     records.filter(|record| record["kind"] == kind).collect()
 }
 
-/// A loop over a new task with one hook; the loop's id.
+/// A loop over a new task with one hook; returns the loop's id.
 async fn looping(tools: &Tools, task: &str, hook: &str) -> Value {
     tools.does("task_add", json!({"goal": task, "taskId": task})).await;
     tools.does("hook_register", json!({"taskId": task, "hookType": hook})).await;
@@ -341,7 +341,7 @@ async fn hooks_and_loops_are_there_again_after_a_kill() {
 
 // A session of its own
 
-/// The flow that the documentation shows.
+/// The workflow from the documentation.
 async fn flow(tools: &Tools, task: &str, rule_holds_from: impl Fn()) {
     let hook = tools.does("hook_register", json!({"taskId": task, "hookType": "default"})).await["hookId"].clone();
     let start = json!({"taskId": task, "maxIterations": 10, "completionPromises": ["COMPLETE", "BLOCKED"]});

@@ -1,4 +1,4 @@
-//! The records of a session in a stream of `JetStream`: in order, once, and however often server or creel die.
+//! The records of a session in a JetStream stream: in order, exactly once, however often the server or creel dies.
 
 use std::{
     fs,
@@ -15,7 +15,7 @@ use crate::support::{
     project::{Project, Started, until},
 };
 
-/// A turn that lasts until the file `go` is there.
+/// A turn that lasts until the file `go` exists.
 pub(crate) const UNTIL_GO: &str =
     "  - { say: 'working', run: 'until [ -e go ] || [ ! -e creel.yaml ]; do sleep 0.02; done' }\n";
 const COMPLETE: &str = "  - say: '<promise>COMPLETE</promise>'\n";
@@ -33,7 +33,7 @@ pub(crate) fn journal(project: &Project) -> Vec<String> {
     fs::read_to_string(project.journal()).unwrap_or_default().lines().map(str::to_owned).collect()
 }
 
-/// What the stream has of the records, as lines.
+/// The records in the stream, as lines.
 pub(crate) fn texts(stored: &[Stored]) -> Vec<String> {
     stored.iter().map(|stored| stored.text.clone()).collect()
 }
@@ -49,7 +49,7 @@ pub(crate) fn until_sent(project: &Project) {
 
 // In order, and once
 
-/// Begins a session, and kills it when the server has what there is.
+/// Starts a session, and kills it when the server has all its records.
 pub(crate) fn killed_in_a_turn(project: &Project) {
     let mut session = project.start();
     session.wait_for("prompt_sent");
@@ -100,7 +100,7 @@ fn what_was_not_sent_is_told_and_goes_with_the_next_session() {
     let ran = project.run();
     assert_eq!(ran.code, 0);
     assert!(ran.err.contains("NATS does not have all of the session"), "{}", ran.err);
-    // One that cannot be read holds nobody up.
+    // An unreadable session does not block the others.
     project.write(".creel/sessions/torn/journal.jsonl", "what?\n");
     fs::copy(project.root().join(".creel/sessions/s/outbox"), project.root().join(".creel/sessions/torn/outbox"))
         .expect("it has one");
@@ -158,7 +158,7 @@ fn a_session_whose_leftovers_are_just_being_sent_sends_the_rest_afterwards() {
 #[test]
 fn a_server_that_is_killed_and_comes_back_misses_nothing_also_long_after_it_forgot_what_it_had() {
     let mut server = NatsServer::start();
-    // What the server itself knows of repeated messages is soon forgotten here.
+    // Here the server soon forgets message ids.
     server.create(Config {
         name: "CREEL".into(),
         subjects: vec!["creel.events.>".into()],
@@ -201,7 +201,7 @@ fn a_killed_creel_goes_on_where_the_stream_is() {
     let server = NatsServer::start();
     let project = project(&server.url(), "", &format!("  - say: one\n{UNTIL_GO}"));
     killed_in_a_turn(&project);
-    // Even if it is not known any more how far that was.
+    // Even if creel no longer knows how far that was.
     fs::remove_file(project.root().join(".creel/sessions/s/outbox")).expect("it was there");
     project.write("go", "");
     assert_eq!(project.creel(&["resume", "s", "--headless"]).code, 0);
@@ -219,7 +219,7 @@ fn a_session_whose_name_was_used_before_is_kept_apart() {
     assert_eq!(texts(&stored), all);
     let id = second.kind("session_started")[0]["id"].as_str().expect("an id").to_owned();
     assert_eq!(stored[journal(&first).len()].id, format!("s:{id}:1"));
-    // Whoever asks for the name means the last one.
+    // The name refers to the newest session.
     let shown = first.creel(&["show", "s", "--json", "--nats", &server.url()]);
     assert_eq!(shown.out.lines().collect::<Vec<_>>(), journal(&second), "{}", shown.err);
 }
@@ -505,7 +505,7 @@ fn a_task_completed_by_another_program_fires_its_hook_once() {
     server.publish(subject, "nonsense");
     until("the hooks ran", || project.read("done").lines().count() == 2);
     until("the nonsense was told", || !project.kind("warning").is_empty());
-    // What is told while nobody listens is found in the stream.
+    // Messages that arrive while the session does not listen are found in the stream.
     session.signal(Signal::STOP);
     server.publish_for_good(subject, r#"{"task_id":"t-3","content":"in between"}"#);
     server.kill();
@@ -524,7 +524,7 @@ fn a_task_completed_by_another_program_fires_its_hook_once() {
 
 // Whatever dies
 
-/// An agent that tells of many things in each turn.
+/// An agent that sends many updates in each turn.
 const MANY: &str = r#"while read -r line; do
   id=$(printf '%s' "$line" | sed -n 's/.*"id":\("[^"]*"\).*/\1/p')
   case $line in
@@ -536,7 +536,7 @@ const MANY: &str = r#"while read -r line; do
   printf '{"jsonrpc":"2.0","id":%s,"result":%s}\n' "$id" "$result"
 done"#;
 
-/// How many things it tells of in a turn, and how many turns there are: more than 10,000 records.
+/// Updates per turn, and turns: more than 10,000 records.
 const UPDATES: usize = 500;
 const TURNS: usize = 20;
 
@@ -548,7 +548,7 @@ fn update(n: usize) -> Value {
     json!({ "jsonrpc": "2.0", "method": "session/update", "params": { "sessionId": "s", "update": update } })
 }
 
-/// Numbers that look like chance.
+/// Reproducible random numbers.
 pub(crate) struct Chance(pub(crate) u64);
 
 impl Chance {
@@ -562,7 +562,7 @@ fn spawned(project: &Project, args: &[&str]) -> Child {
     project.command(args).stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("creel starts")
 }
 
-/// `CREEL_NATS_KILLS` says how often; `CREEL_NATS_SEED` when.
+/// `CREEL_NATS_KILLS` sets how often; `CREEL_NATS_SEED` when.
 #[test]
 fn whatever_is_killed_and_when_the_stream_has_exactly_the_journal() {
     let number =
@@ -598,7 +598,7 @@ fn whatever_is_killed_and_when_the_stream_has_exactly_the_journal() {
         }
     }
     creel.wait().expect("it is gone");
-    // Whatever was not sent when the session ended goes with the next one.
+    // The next session sends what was left.
     if server.count("CREEL") < journal(&project).len() as u64 {
         project.creel(&["run", "--headless", "--trust", "-s", "t", "-n", "1"]);
     }
@@ -611,7 +611,7 @@ fn whatever_is_killed_and_when_the_stream_has_exactly_the_journal() {
 }
 
 impl Project {
-    /// Whether the session has ended, without reading all of it.
+    /// Whether the session has ended, without reading the whole journal.
     fn outcome_is_there(&self) -> bool {
         let ran = Command::new("tail").args(["-n", "1"]).arg(self.journal()).output().expect("tail");
         String::from_utf8_lossy(&ran.stdout).contains("\"kind\":\"session_ended\"")

@@ -1,4 +1,4 @@
-//! Servers that keep everything together: one of them may be lost.
+//! A cluster of servers: one of them can be lost.
 
 use async_nats::jetstream::stream::Config;
 use serde_json::Value;
@@ -19,7 +19,7 @@ fn project(url: &str) -> Project {
     Project::with(&config).file("scenario.yaml", &script)
 }
 
-/// The bucket of the list of sessions as an older creel made it.
+/// The bucket of the session list as an older creel created it.
 fn old_bucket() -> Config {
     Config {
         name: "KV_creel-sessions".into(),
@@ -48,7 +48,7 @@ fn the_list_of_sessions_and_the_queue_survive_the_loss_of_one_server_of_three() 
     }
     let listed = || here.creel(&["sessions", "--json", "--nats", &url]);
     until("it is listed", || listed().out.contains("\"session\": \"s\""));
-    // The worst loss: the server that led the list.
+    // The worst loss: the leader of the list.
     let (leader, _) = of("KV_creel-sessions").expect("a leader");
     let lost: usize = leader.trim_start_matches('n').parse().expect("a number");
     servers[lost].kill();

@@ -1,4 +1,4 @@
-//! Credentials files, against a server that knows nobody and goes by what its operator and its accounts have signed.
+//! Credentials files, with a server that trusts the signatures of its operator and accounts.
 
 use std::{
     process::Command,
@@ -19,26 +19,26 @@ use crate::{
 
 const LET_IN: &str = "the server does not let us in";
 
-/// A session that logs in with these credentials, and lasts until the file `go` is there.
+/// A session that logs in with these credentials, and lasts until the file `go` exists.
 fn session_of(server: &NatsServer, credentials: &Credentials) -> Project {
     let project = project(&server.url(), "", UNTIL_GO).file("me.creds", &credentials.file());
     let config = project.read("creel.yaml").replace("' }\n", "', credentials: me.creds }\n");
     project.file("creel.yaml", &config)
 }
 
-/// All that the stream has, for those who may see it.
+/// The stream's content, as a user of this account sees it.
 fn stored(server: &NatsServer, account: &KeyPair) -> Vec<String> {
     let reader = ConnectOptions::with_credentials(&Credentials::of(account, None).file()).expect("credentials");
     texts(&server.stored_by(&server.client_with(reader), "CREEL"))
 }
 
-/// Nothing of the credentials is in what the session kept and said.
+/// The session stores and prints nothing of the credentials.
 #[track_caller]
 fn leaves_no_secret(project: &Project, credentials: &Credentials, said: &str) {
     let (seed, token) = (credentials.seed(), credentials.token());
     let signature = token.rsplit('.').next().expect("three parts");
     let claims = token.split('.').nth(1).expect("three parts");
-    // Also a part of it would be too much.
+    // Even a part would be too much.
     let secrets = [&seed[..16], &signature[..16], &claims[claims.len() - 16..]];
     assert!(!secrets.iter().any(|secret| said.contains(secret)), "{said}");
     for kept in [project.root().join(".creel"), project.state_dir().join("creel/log")] {

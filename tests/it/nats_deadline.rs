@@ -1,4 +1,4 @@
-//! Commands that arrive late, and connections that die without a word.
+//! Commands that arrive late, and connections that die silently.
 
 use std::{sync::mpsc, time::Duration};
 
@@ -30,12 +30,12 @@ fn a_session_refuses_a_command_that_arrives_after_its_deadline() {
     until_sent(&here);
     let ask = |request: &Value| server.ask("creel.commands.s", &request.to_string());
     let clock = || time(&ask(&json!({ "v": 1, "do": "status" }))["at"]);
-    // The session is away for longer than the client waits.
+    // The session is stopped for longer than the client waits.
     let deadline = clock() + SignedDuration::from_millis(300);
     session.signal(Signal::STOP);
     let late = std::thread::scope(|scope| {
         let asked = scope.spawn(|| ask(&json!({ "v": 1, "do": "pause", "deadline": deadline.to_string() })));
-        // The session counts in milliseconds.
+        // The session's clock has milliseconds.
         until("the deadline is over", || Timestamp::now() > deadline + SignedDuration::from_millis(5));
         session.signal(Signal::CONT);
         asked.join().expect("an answer")
@@ -53,8 +53,8 @@ fn a_session_refuses_a_command_that_arrives_after_its_deadline() {
     assert_eq!(session.end().code, 0);
 }
 
-/// A session whose clock is wrong: answers everything, and reports the deadlines that it is given, each with the time
-/// that its clock shows then.
+/// A session whose clock is wrong: answers everything, and reports each deadline that it is given with the time of its
+/// clock.
 fn session_with_wrong_clock(server: &NatsServer, skew: SignedDuration) -> mpsc::Receiver<(Timestamp, Timestamp)> {
     let (tell, told) = mpsc::channel();
     let (client, mut commands) = server.block_on(async {
@@ -105,7 +105,7 @@ fn a_connection_that_dies_without_a_word_is_shown_soon() {
     screen.wait_for("that it is connected", |shown| shown.has("nats: connected"));
     to_session.break_off();
     to_viewer.break_off();
-    // Three questions without an answer, and not the 45 seconds that the client would take by itself.
+    // After three pings without an answer, not after the 45 seconds of the client library.
     until("the session says so", || link(&here)["state"] == "away");
     screen.wait_for("that it is away", |shown| shown.has("nats: ") && !shown.has("nats: connected"));
     to_session.mend();

@@ -19,7 +19,7 @@ pub(crate) const WIDE: Cells = (140, 40);
 const UNTIL_GO: &str =
     "  - { say: 'working on it', run: 'until [ -e go ] || [ ! -e creel.yaml ]; do sleep 0.02; done' }\n";
 
-/// A session on one machine, and another machine that knows nothing of it.
+/// A session on one machine, and another machine without it.
 pub(crate) fn two_machines(server: &NatsServer, rest: &str, turns: &str) -> (Project, Project) {
     (project(&server.url(), rest, turns), Project::new())
 }
@@ -69,7 +69,7 @@ fn sessions_are_listed_shown_and_steered_from_a_machine_that_has_nothing_of_them
     assert_eq!(copies(&there), [""; 0], "a viewer that has ended leaves nothing");
 }
 
-/// The copies of sessions that lie in a project's temporary directory.
+/// Copies of sessions in a project's temporary directory.
 fn copies(project: &Project) -> Vec<String> {
     let entries = std::fs::read_dir(project.temp_dir()).expect("a folder").flatten();
     let copies = entries.filter(|entry| entry.path().join("copy/journal.jsonl").exists());
@@ -203,7 +203,7 @@ fn a_judgement_that_lasts_keeps_nobody_else_waiting() {
     assert_eq!(session.end().code, 0);
 }
 
-/// The config of a server that lets its users do no more than they need, from the documentation.
+/// The server config with minimal permissions, from the documentation.
 pub(crate) fn documented() -> String {
     let page = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/nats.md")).expect("the page");
     page.split("```conf\n").nth(1).and_then(|rest| rest.split("```").next()).expect("a config").to_owned()

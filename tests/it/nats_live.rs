@@ -1,4 +1,4 @@
-//! What hooks print while they run, seen from another machine.
+//! The live output of hooks, seen from another machine.
 
 use std::time::Duration;
 
@@ -32,7 +32,7 @@ fn output(project: &Project, run: u32) -> String {
     project.read(&format!(".creel/sessions/s/outputs/run-{run}.log"))
 }
 
-/// What comes on a subject, for a client that does not know creel.
+/// Messages on a subject, for a client that does not know creel.
 pub(crate) struct Listener<'a> {
     server: &'a NatsServer,
     client: async_nats::Client,
@@ -65,7 +65,7 @@ impl<'a> Listener<'a> {
         self.server.block_on(async { tokio::time::timeout(patience, next).await.ok().flatten() })
     }
 
-    /// Says that it watches until it is told something.
+    /// Announces itself as a watcher until it receives something.
     fn watch(&mut self, id: &str) {
         until("it is told something", || {
             self.say("creel.watch.s", id, WATCH);
@@ -73,7 +73,7 @@ impl<'a> Listener<'a> {
         });
     }
 
-    /// The next piece, whose it is, and how long its message was.
+    /// The next piece, its hook, and the length of its message.
     fn piece(&mut self) -> (Value, String, usize) {
         let message = self.next_within(PATIENCE).expect("a piece");
         let of = message.headers.as_ref().and_then(|headers| headers.get("Creel-Session")).expect("a header");
@@ -99,7 +99,7 @@ fn a_screen_from_afar_shows_what_running_hooks_print_and_have_printed() {
     assert_eq!(screen.text().matches("│ first-before").count(), 1);
     assert!(here.kind("hook_finished").is_empty());
     here.write("first-end", "");
-    // The record that it began comes by another way than what it prints.
+    // The record of the hook's start arrives on another path than its output.
     screen.wait_for_text("│ second-before");
     assert_eq!(here.kind("hook_finished").len(), 1);
     here.write("second", "");
@@ -144,7 +144,7 @@ fn a_session_that_nobody_watches_tells_nothing_and_one_that_is_watched_tells_all
     until_sent(&here);
     until("it has printed", || output(&here, 1) == "first-before\n");
     let id = here.kind("session_started")[0]["id"].as_str().expect("an id").to_owned();
-    // Neither of these is for it; had they been heard, something would come before what is asked for.
+    // Neither is for this session: otherwise something would arrive before the expected message.
     listener.say("creel.watch.s", "another-id", WATCH);
     listener.say("creel.watch.s", &id, r#"{"v":1,"do":"pause"}"#);
     here.write("first", "");
@@ -177,7 +177,7 @@ fn a_hook_that_prints_much_holds_neither_the_session_nor_its_records_and_its_end
     listener.watch(&id);
     here.write("start", "");
     listener.piece();
-    // Also one that does not read any more holds nobody.
+    // A server that does not read does not block the session either.
     server.signal(Signal::STOP);
     until("all is printed", || output(&here, 1).ends_with("the very end\n"));
     here.does(&["message", "said while the server sleeps"]);

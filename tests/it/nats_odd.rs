@@ -1,4 +1,4 @@
-//! Servers, streams and messages that are not as creel left them, or that somebody means ill with.
+//! Servers, streams and messages that creel did not expect, or that are hostile.
 
 use std::{
     fs,
@@ -26,12 +26,12 @@ const COMPLETE: &str = "  - say: '<promise>COMPLETE</promise>'\n";
 /// A hook whose record does not fit into 8 KiB.
 const LONG: &str = "hooks: { session_start: [{ name: h, command: 'head -c 15000 /dev/zero | tr \"\\\\0\" x' }] }";
 
-/// The stream of the records, with something different about it.
+/// The stream of the records with other settings.
 fn stream(different: Config) -> Config {
     Config { name: "CREEL".into(), subjects: vec!["creel.events.>".into()], ..different }
 }
 
-/// What a stream has of a session.
+/// A stream's records of a session.
 fn of(project: &Project, stored: &[Stored]) -> Vec<String> {
     let id = project.kind("session_started")[0]["id"].as_str().expect("an id").to_owned();
     texts(&stored.iter().filter(|stored| stored.session.as_ref() == Some(&id)).cloned().collect::<Vec<_>>())
@@ -103,7 +103,7 @@ fn the_server_never_looks_through_what_others_have_written() {
     project.write(".creel/sessions/s/outbox", "");
     project.write("go", "");
     assert_eq!(project.creel(&["resume", "s", "--headless"]).code, 0);
-    // For a subject by name it has an index. For one with a wildcard it goes from message to message.
+    // The server has an index for exact subjects. For a wildcard it visits message by message.
     let requests = std::iter::from_fn(|| asked.next_within(Duration::from_millis(300)));
     let requests: Vec<Value> = requests.map(|asked| serde_json::from_slice(&asked.payload).expect("JSON")).collect();
     let wild = |request: &&Value| request["next_by_subj"].as_str().is_some_and(|subject| subject.contains('>'));
@@ -124,7 +124,7 @@ fn a_stream_from_which_the_last_records_were_deleted_gets_them_again_and_the_res
     assert!(!server.has_seen("creel.events.other.a.thing", "the last"));
     server.block_on(async {
         let stream = async_nats::jetstream::new(server.client().await).get_stream("CREEL").await.expect("a stream");
-        // Where an older one has the same subject, the server goes on looking for the last where it was.
+        // If an older message has the same subject, the server continues its search for the last one from there.
         while let Ok(last) = stream.get_last_raw_message_by_subject("creel.events.s.>").await {
             stream.delete_message(last.sequence).await.expect("it is there");
         }
@@ -306,7 +306,7 @@ fn of_two_sessions_of_one_name_each_is_reached_by_its_id() {
     assert_eq!(there.creel(&["pause", "-s", &ids[0], "--nats", &url]).code, 0);
     assert_eq!(both.each_ref().map(|project| project.kind("paused").len()), [1, 0]);
     both[0].does(&["unpause"]);
-    // The last record under the name is the other one's, and a screen follows the one that was meant.
+    // The last record under the name belongs to the other session, and the screen follows the requested one.
     both[1].does(&["message", "to the other one"]);
     until_sent(&both[1]);
     let mut screen = Terminal::open(&there, &["attach", "--nats", &url, &ids[0]], WIDE);
@@ -410,7 +410,7 @@ fn a_folder_that_creel_did_not_write_is_not_sent_and_disturbs_nobody() {
         project.write(&format!(".creel/sessions/{name}/journal.jsonl"), &format!("{first}\n"));
         project.write(&format!(".creel/sessions/{name}/outbox"), &place.to_string());
     }
-    // One whose end cannot be read is newer than one that has something to send.
+    // A session with an unreadable end is newer than one that has something to send.
     let lines = journal(&project);
     place["store"] = "".into();
     project.write(".creel/sessions/left/outbox", &place.to_string());

@@ -1,4 +1,4 @@
-//! The recipes of docs/notifications.md, taken from the page itself and run in real sessions against recorders.
+//! The recipes of docs/notifications.md, taken from the page itself and run in real sessions with recorders.
 
 use std::{
     fs,
@@ -23,10 +23,10 @@ use crate::{
 
 const PAGE: &str = include_str!("../../docs/notifications.md");
 
-/// A reason that would be code in every language that the recipes use.
+/// A reason that would be code in every language of the recipes.
 const REASON: &str = "2 failed: \"a 'b\" $(touch pwned) `touch pwned` ${HOME} {{gate}} %s @x <!channel> <b>&amp; \\n\\ ✓ é\nsecond; line";
 
-/// The block of the page that introduces itself with this name.
+/// The block of the page that begins with this name.
 fn recipe(name: &str) -> String {
     let heading = format!("# {name}");
     let is_heading =
@@ -53,7 +53,7 @@ fn gated(name: &str) -> Project {
     project
 }
 
-/// The folder of the programs that the recipes find first.
+/// The first folder on the recipes' `PATH`.
 fn bin(project: &Project) -> PathBuf {
     project.temp_dir().join("bin")
 }
@@ -64,7 +64,8 @@ fn install(project: &Project, name: &str, text: &str) {
     fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).expect("it is ours");
 }
 
-/// Installs scripts of the page, and the secrets that they read. They need two programs that are not everywhere.
+/// Installs scripts from the page, and the secrets that they read. They need two programs that are not always
+/// installed.
 fn install_scripts(project: &Project, names: &[&str], secrets: &str) {
     for program in ["curl", "jq"] {
         let found = Command::new(program).arg("--version").output();
@@ -83,7 +84,7 @@ fn install_scripts(project: &Project, names: &[&str], secrets: &str) {
     fs::write(folder.join("notify.env"), secrets).expect("a file");
 }
 
-/// Installs a program that keeps its arguments, each with a NUL behind it, in a file for each time it runs.
+/// Installs a program that writes its arguments, each followed by NUL, to a new file each time.
 fn install_stub(project: &Project, name: &str) {
     let kept = project.temp_dir().join(name);
     let kept = kept.display();
@@ -94,7 +95,7 @@ fn install_stub(project: &Project, name: &str) {
     );
 }
 
-/// A program in the project, with the surroundings that creel has in the tests.
+/// A program in the project, with the tests' environment for creel.
 fn command(project: &Project, program: &str, arguments: &[&str]) -> Command {
     let path = format!("{}:{}", bin(project).display(), std::env::var("PATH").expect("a path"));
     let mut command = Command::new("env");
@@ -122,14 +123,14 @@ fn start(project: Project) -> Background {
     session
 }
 
-/// The reason of the gate, as the journal has it: all of what the hook said.
+/// The gate's reason from the journal: everything that the hook printed.
 fn reason(session: &Background) -> String {
     let reason = session.project.kind("gate_opened")[0]["reason"].as_str().expect("a reason").to_owned();
     assert!(reason.contains(REASON), "{reason}");
     reason
 }
 
-/// The session ends well after that answer of a person, and nothing that the reason contains was run.
+/// The session completes after that answer, and nothing in the reason was executed.
 fn ends_after(session: &Background, choice: &str) {
     session.ends("complete");
     let answered = &session.project.kind("gate_answered")[0];
@@ -144,7 +145,7 @@ fn answer(session: &Background, choice: &str) {
     assert_eq!(ran.code, 0, "{}", ran.err);
 }
 
-/// A script that listens for answers, until the test ends.
+/// A script that listens for answers until the test ends.
 struct AnswerScript(Child);
 
 impl AnswerScript {
@@ -206,7 +207,7 @@ fn a_gate_is_shown_on_macos_with_its_text_outside_of_the_script() {
 
 // The phone
 
-/// What every message to the phone contains.
+/// Asserts that a message to the phone is complete.
 fn is_complete(text: &str, session: &Background) {
     let gate = &session.project.kind("gate_opened")[0];
     let choices: Vec<&str> = gate["choices"].as_array().expect("choices").iter().filter_map(Value::as_str).collect();
@@ -236,7 +237,7 @@ fn a_button_of_an_ntfy_message_answers_the_gate() {
     let labels: Vec<&Value> = buttons.iter().map(|button| &button["label"]).collect();
     assert_eq!(labels, ["continue", "ignore", "disable"]);
 
-    // What is no answer changes nothing.
+    // A text that is not an answer changes nothing.
     let answers = format!("{}/answers-2b", server.url());
     for other in ["s 1 $(touch pwned)", "--help", "s 1", "s 7 abort", "-s --nats x", "s 1 send -"] {
         post(&answers, other);
@@ -311,7 +312,7 @@ fn a_key_in_telegram_answers_the_gate_and_other_people_do_not() {
         ["continue", "ignore", "disable", "abort"].map(|choice| json!([{ "text": format!("s 1 {choice}") }])).into();
     assert_eq!(keys, &json!(expected));
 
-    // What was written before the script runs is not for it, and neither is what others write, or others in a group.
+    // Messages from before the script's start, from other people and from groups are ignored.
     server.telegram(42, 42, "s 1 abort");
     let _script = AnswerScript::start(&session.project, "creel-telegram-answers");
     let waits = |request: &HttpRequest| request.path.ends_with("/getUpdates") && request.body.contains("offset=101");

@@ -1,8 +1,8 @@
 //! Journals that an earlier creel recorded: each one still reads, shows and resumes as it did.
 //!
-//! Every `tests/fixtures/journals/NAME.jsonl` has two expectations beside it. `NAME.txt` holds what the session came to
-//! and what a resumed session does after each of its records; only a change of the rules may change it.
-//! `NAME.show.txt` holds what `creel show` prints, so a change of wording may change it.
+//! Every `tests/fixtures/journals/NAME.jsonl` has two expectations beside it. `NAME.txt` contains the session's result
+//! and what a resumed session does after each of its records; only a change of the rules may change it. `NAME.show.txt`
+//! contains the output of `creel show`, so a change of wording may change it.
 
 use std::{
     fs,
@@ -24,7 +24,7 @@ use serde_json::Value;
 
 use crate::support::project::{Project, Ran};
 
-/// More steps than any session has between two of its waits.
+/// More steps than any session has between two waits.
 const MANY: usize = 500;
 
 fn fixtures() -> Vec<(String, PathBuf)> {
@@ -64,7 +64,7 @@ fn creel_shows_them() {
         fs::copy(&path, folder).expect("a copy of the journal");
         let mut text = String::new();
         for args in [&["show", "s"][..], &["show", "s", "--prompts"]] {
-            // Times of usage limits are shown in the user's zone.
+            // Times of usage limits are shown in the user's time zone.
             let ran = Ran::of(&project.command(args).env("TZ", "UTC").output().expect("creel starts"));
             assert_eq!((ran.code, ran.err.as_str()), (0, ""), "{name}: {args:?}");
             text += &format!("$ creel {}\n{}\n", args.join(" "), ran.out);
@@ -97,7 +97,7 @@ fn they_come_to_the_same_and_resume_from_every_record() {
     }
 }
 
-/// The name of a value in JSON, which other programs read and no redesign changes.
+/// The JSON name of a value, which other programs read and no redesign changes.
 fn named(value: impl serde::Serialize) -> String {
     let value = serde_json::to_value(value).expect("JSON");
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
@@ -107,8 +107,8 @@ fn kind(event: &Event) -> String {
     serde_json::to_value(event).expect("JSON")["kind"].as_str().expect("a kind").to_owned()
 }
 
-/// What a session does that was cut off here and is resumed a second later with a user there: its records and effects
-/// until it waits for an answer.
+/// What a session does that was cut here and is resumed a second later in attended mode: its records and effects until
+/// it waits for an answer.
 fn resumed(mut state: SessionState, last: UnixTime) -> String {
     let now = last.after(TimeSpan::secs(1));
     let mut text = String::new();
@@ -147,7 +147,7 @@ fn described(effect: &Effect) -> String {
     }
 }
 
-/// What the session came to, in words that belong to the records and not to our types.
+/// The session's result, in terms of the records and not of our types.
 fn summary(state: &SessionState) -> String {
     let mut lines = vec![
         format!("outcome: {}", state.outcome().map_or("none".into(), named)),

@@ -1,4 +1,4 @@
-//! Hooks from a job to a result: what they are told, and what is kept of what they print.
+//! Hooks from a job to a result: their input, and what creel keeps of their output.
 
 use std::{os::unix::fs::PermissionsExt, path::Path};
 
@@ -56,7 +56,7 @@ async fn result(job: &HookJob, dir: &Path) -> RunResult {
     run_hook(job, &place(dir), &mut Memory::default(), &CancellationToken::new()).await
 }
 
-/// Counts, and keeps nothing.
+/// Counts, and stores nothing.
 #[derive(Default)]
 struct Count(u64);
 
@@ -195,7 +195,7 @@ async fn a_long_json_answer_is_read_whatever_the_limit_is() {
     assert!(got.stdout.len() <= 1024);
     let reply = got.reply.expect("an answer");
     assert_eq!(reply.decision, Some(HookDecision::Block));
-    // What the agent gets of it is limited like everything that it gets.
+    // The agent gets no more of it than of any other text.
     let reason = reply.reason.expect("a reason");
     assert!(reason.len() <= 1024 && reason.starts_with("xxx") && reason.contains("outputs/run-"), "{reason}");
 }

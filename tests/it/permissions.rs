@@ -18,7 +18,7 @@ use crate::support::{
     world::{Answer, Script, World},
 };
 
-/// A session whose agent works, with a user who allows everything for good.
+/// A session whose agent works, with a user who always allows everything.
 fn works(change: impl FnOnce(&mut creel::engine::policy::SessionPlan)) -> World {
     let script = Script::new()
         .agent([Answer::Says("Working.")])
@@ -32,7 +32,7 @@ fn codex_edit(path: &str) -> ToolCall {
     ToolCall { title: "Edit files".into(), kind: Some(ToolKind::Edit), locations, ..ToolCall::default() }
 }
 
-/// Asks, lets the user answer, and returns the gate, if one opened, and what the agent heard.
+/// Sends a request and lets the user answer; returns the gate, if one opened, and the agent's answer.
 fn asked(world: &mut World, tool: ToolCall, choice: GateChoice) -> (Option<u64>, PermissionAnswer) {
     scenes::asks(world, tool, scenes::usual_options());
     let gate = answered(world, choice);
@@ -104,7 +104,7 @@ fn an_agent_that_offers_only_always_gets_that() {
     assert_eq!(world.permitted.last().expect("an answer").1, selected("for ever"));
 }
 
-/// creel is asked to do something for the agent.
+/// Asks creel to do something for the agent.
 fn wants(world: &mut World, tool: ToolCall) -> Option<PermissionAnswer> {
     let options = [
         ("allow_once", PermissionOptionKind::AllowOnce),

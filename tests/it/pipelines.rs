@@ -1,4 +1,4 @@
-//! Submitting and merging in a world without processes: stories, and what always holds.
+//! Submitting and merging in a world without processes: stories and invariants.
 
 use creel::engine::{
     conversation::ConversationMode,
@@ -31,7 +31,7 @@ fn story(script: Script, expected: Expect) -> World {
     world
 }
 
-/// What is left of a story after its loop.
+/// The part of a story after the loop.
 fn after_the_loop(world: &World) -> String {
     let story = world.story();
     let from = story.find("submit\n").or_else(|| story.find("merge\n")).unwrap_or(0);
@@ -89,7 +89,7 @@ fn what_is_usual_is_submitted_where_no_list_is_written() {
     let world = World::begin(script).run();
     let last = world.state.pipelines.last.expect("it was submitted");
     assert_eq!((last.outcome, last.pull_request.as_deref()), (PipelineOutcome::Done, Some(LINK)));
-    // An empty list means none.
+    // An empty list means no hooks.
     let mut none = Script::new().submits();
     none.plan.hooks.insert(HookPoint::BeforeSubmit, Vec::new());
     let world = World::begin(none).run();
@@ -508,7 +508,7 @@ fn stories() -> Vec<Script> {
     ]
 }
 
-/// What a session came to, whoever was killed on the way.
+/// The result of a session, however often it was killed.
 fn end_state(world: &World) -> (Option<SessionOutcome>, Vec<String>) {
     let told = world.events.iter().filter_map(|event| match event {
         Event::Hook(HookEvent::Finished(done)) if !done.again => {
@@ -553,7 +553,7 @@ fn killed_at_any_record_and_resumed_a_pipeline_comes_to_the_same_end() {
     }
 }
 
-/// One thing that happens to a pipeline.
+/// Something that happens to a pipeline.
 #[derive(Debug, Clone)]
 enum Happens {
     HookEnds,
@@ -562,7 +562,7 @@ enum Happens {
     Asks(PipelineKind),
     Stops,
     CancelsTurn,
-    /// A check is switched off, by a person.
+    /// The user switches off a check.
     Disables(&'static str),
     Dies,
 }
@@ -691,7 +691,7 @@ fn pipelines_end(world: &World) {
     assert!(world.state.outcome().is_some());
 }
 
-/// In each pipeline the agent repairs at most as often as the plan says.
+/// In each pipeline the agent repairs at most as often as the plan allows.
 fn repairs_stay_within_their_limit(world: &World) {
     let mut counted = 0;
     for event in &world.events {
@@ -707,8 +707,8 @@ fn repairs_stay_within_their_limit(world: &World) {
     }
 }
 
-/// When the merge begins, every check of its pipeline has passed since the list last began, or a person switched it off;
-/// and what comes after the merge comes after it.
+/// When the merge begins, every check of its pipeline has passed since the list last began, or the user switched it
+/// off; and the steps after the merge come after it.
 fn nothing_merges_past_a_failed_check(world: &World) {
     let mut passed: Vec<&str> = Vec::new();
     let mut off: Vec<&str> = Vec::new();
@@ -733,7 +733,7 @@ fn nothing_merges_past_a_failed_check(world: &World) {
     }
 }
 
-/// A run has one end, and a turn one end or one cut.
+/// A run has exactly one end, and a turn has exactly one end or cut.
 fn every_effect_is_answered_or_cut(world: &World) {
     for event in &world.events {
         if let Event::Hook(HookEvent::Started { run, hook, .. }) = event {
@@ -747,7 +747,7 @@ fn every_effect_is_answered_or_cut(world: &World) {
     }
 }
 
-/// Only a person leaves out a check.
+/// Only the user skips a check.
 fn checks_are_skipped_by_people_only(world: &World) {
     for event in &world.events {
         if let Event::Gate(GateEvent::Answered { choice: GateChoice::Skip, by, .. }) = event {

@@ -1,4 +1,4 @@
-//! How a command runs and ends: each line of what the design promises, with real processes.
+//! How a command runs and ends, with real processes: each promise of the design.
 
 use std::time::{Duration, Instant};
 
@@ -32,7 +32,7 @@ async fn death_by_signal_is_told() {
     assert_eq!(end, ProcessEnd::Signal(9));
 }
 
-/// Runs until the command has written a process number into this file, then cancels. Gives that number.
+/// Runs until the command has written a process id to this file, then cancels. Returns that process id.
 async fn cancelled_at(spec: ProcessSpec, file: &str) -> (ProcessEnd, Memory, i32) {
     let mut memory = Memory::default();
     let cancel = CancellationToken::new();
@@ -242,7 +242,7 @@ async fn without_start_times_a_group_of_an_earlier_process_is_left_alone() {
         }
     }
     assert!(lives(pid));
-    // Nor is it ended where there is a list, but the journal has no start time.
+    // Nor if there is a list, but the journal has no start time.
     let unknown = [creel::process::run::ProcessGroup { pid, start: None }];
     assert_eq!(sweep::kill_all_now("test-no-such-mark", &unknown), 0);
     assert!(lives(pid));

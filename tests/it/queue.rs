@@ -1,5 +1,5 @@
-//! A queue of tasks for workers on many machines: who gets what, in which order, and what becomes of it when workers,
-//! sessions and the server die.
+//! A queue of tasks for workers on many machines: which worker gets which task, in which order, and what happens when
+//! workers, sessions and the server die.
 
 use std::{collections::BTreeMap, fs, sync::mpsc, time::Duration};
 
@@ -27,9 +27,9 @@ use crate::{
     },
 };
 
-/// Does what it is asked, and says so.
+/// Completes its task.
 const DONE: &str = "otherwise: { say: 'It is in a.rs. <promise>COMPLETE</promise>' }\n";
-/// Works until the file `go` is there, and tells its process.
+/// Works until the file `go` exists, and writes its process id to a file.
 const UNTIL_GO: &str = "otherwise: { say: 'Yes. <promise>COMPLETE</promise>', \
                         run: 'echo $$ >> pids; until [ -e go ] || [ ! -e creel.yaml ]; do sleep 0.02; done' }\n";
 
@@ -46,7 +46,7 @@ fn machine(server: &NatsServer, rest: &str, script: &str) -> Project {
 
 impl Project {
     fn queue(&self, args: &[&str]) -> Ran {
-        // The server of the config, also if nobody has trusted that.
+        // The config's server, even if the config is not trusted.
         let config = self.read("creel.yaml");
         let url = config.split("url: '").nth(1).and_then(|rest| rest.split('\'').next()).expect("a server");
         let ran = self.creel(&[&["task"], args, &["--queue", "--nats", url]].concat());
@@ -71,7 +71,7 @@ impl Project {
     }
 }
 
-/// The names of tasks in the order in which they came into a state.
+/// The ids of tasks in the order in which they reached a state.
 fn order(ran: &Ran, state: &str) -> Vec<String> {
     let all = crate::support::project::lines(&ran.out).into_iter().filter(|task| task["state"] == state);
     all.map(|task| task["id"].as_str().expect("a name").to_owned()).collect()
@@ -131,7 +131,7 @@ fn a_worker_takes_its_types_and_what_its_agent_may_work_on() {
     assert_eq!(here.state("c"), "ready");
     let agent = |session: &str| here.creel(&["show", session]).out.lines().next().unwrap_or_default().to_owned();
     assert!(agent("task-a").contains("agent other") && agent("task-b").contains("agent demo"));
-    // Where nobody describes types, they are words.
+    // Without a description, a type is only a word.
     let plain = machine(&server, "", DONE);
     plain.queue(&["add", "Do it", "--id", "f", "-t", "anything"]);
     assert_eq!(order(&plain.drain(&["--types", "docs,anything"]), "completed"), ["f"]);
@@ -360,7 +360,7 @@ fn another_machine_begins_anew_with_the_task_of_a_dead_one() {
     first.kill();
     let ran = there.drain(&[]);
     assert_eq!((ran.code, order(&ran, "completed")), (0, vec!["1".to_owned()]), "{}", ran.err);
-    // What was begun here is of no more use, and nobody is handed it.
+    // The work that began here is obsolete, and no worker gets the task again.
     here.write("go", "");
     let ran = here.drain(&[]);
     assert_eq!((ran.code, ran.out.as_str()), (0, ""));
@@ -494,16 +494,16 @@ fn what_other_programs_put_into_the_line_is_done_too() {
     let here = machine(&server, "", DONE);
     here.queue(&["list"]);
     server.publish_for_good("creel.queue.1.-.-.-.x7", r#"{"task_id":"x7","content":"Do it"}"#);
-    // Where no task could stand, and where another task stands.
+    // An invalid subject for a task, and one that another task has.
     server.publish_for_good("creel.queue.0.docs/api.-.-.x5", r#"{"id":"x5","goal":"Do it"}"#);
     server.publish_for_good("creel.queue.0.-.-.-.x6", r#"{"id":"x7","goal":"Do something else"}"#);
     server.publish_for_good("creel.queue.0.-.-.-.x8", "what?");
     server.publish_for_good("creel.queue.0.-.-.-.x9", r#"{"id":"a.*","goal":"Do it"}"#);
-    // As if somebody had died before it was in the line.
+    // As if the sender had died before the task was in the queue.
     let mut lost: Value = serde_json::json!({ "id": "lost", "goal": "g", "createdAt": "", "run": 1, "attempt": 0 });
     lost["state"] = "ready".into();
     server.publish_for_good("$KV.creel-tasks.-.lost", &lost.to_string());
-    // As if its worker had died after somebody took it out of the line.
+    // As if its worker had died after the task was taken from the queue.
     let mut alone = lost.clone();
     (alone["id"], alone["state"], alone["startedAt"]) = ("alone".into(), "active".into(), "".into());
     alone["by"] = serde_json::json!({ "worker": "w", "host": "h", "session": "task-alone" });
@@ -524,7 +524,7 @@ fn a_task_that_was_deleted_with_other_tools_holds_nobody_up() {
     let here = machine(&server, "", DONE);
     here.queue(&["add", "Do it"]);
     here.queue(&["add", "Then this", "--depends-on", "1"]);
-    // As `nats kv del` does.
+    // Like `nats kv del`.
     server.publish_for_good("$KV.creel-tasks.-.1", "");
     let ran = here.drain(&[]);
     assert_eq!(order(&ran, "completed"), ["2"], "{}", ran.err);
@@ -544,7 +544,7 @@ fn types_of_one_priority_take_turns() {
 
 // Tasks of a session
 
-/// A session whose agent works until `home` is there, and whose hook notes each completed task.
+/// A session whose agent works until `home` exists, and whose hook records each completed task.
 fn leading(server: &NatsServer) -> Project {
     leading_with(server, "")
 }
@@ -631,7 +631,7 @@ fn what_is_decided_in_the_session_holds_in_the_queue_and_the_other_way_round() {
 fn a_session_that_ends_leaves_its_tasks_in_the_queue() {
     let server = NatsServer::start();
     let (here, there) = (leading(&server), machine(&server, "", DONE));
-    // Its connection lives on for a while, since there is much to send for another session.
+    // Its connection stays open for a while, because there is much to send for another session.
     let started =
         r#"{"v":1,"seq":1,"at":"2026-11-15T09:30:00.123Z","session":"old","kind":"session_started","id":"old"}"#;
     let said = |seq: u32| format!(r#"{{"v":1,"seq":{seq},"session":"old","kind":"agent_said","text":"x"}}"#);
@@ -680,7 +680,7 @@ fn an_agent_hands_tasks_over_to_those_that_their_type_allows() {
     assert_eq!(order(&there.drain(&["--agent", "demo"]), "completed"), ["task_2"]);
     assert_eq!(order(&there.drain(&["--agent", "other"]), "completed"), ["task_1"]);
     until("it is told", || here.own_task("task_1")["state"] == "completed");
-    // Also of a type that the session's own agent may not work on.
+    // Also a task of a type that the session's own agent may not work on.
     assert_eq!(here.kind("task_started").len(), 2);
     here.write("home", "");
     assert_eq!(session.end().code, 0);
@@ -772,13 +772,13 @@ fn a_session_of_a_queue_that_was_lost_does_not_count_for_a_task_of_the_same_name
     assert_eq!(here.creel(&["task", "add", "--queue", "Do it", "--nats", &url]).out, "1\n");
     assert_eq!(order(&here.drain(&["--nats", &url]), "completed"), ["1"]);
     assert_eq!(here.read("done"), "x\nx\n");
-    // It had to take the name that the next run of it would have.
+    // This run used the session name that the next run would have.
     assert_eq!(here.creel(&["task", "start", "--queue", "1", "--nats", &url]).code, 0);
     assert_eq!(order(&here.drain(&["--nats", &url]), "completed"), ["1"]);
     assert_eq!(here.read("done"), "x\nx\nx\n");
 }
 
-/// `CREEL_QUEUE_SEED` says when a worker is killed.
+/// `CREEL_QUEUE_SEED` decides when a worker is killed.
 #[test]
 fn of_two_hundred_tasks_each_is_completed_once_though_workers_are_killed() {
     const TASKS: usize = 200;
@@ -829,14 +829,14 @@ fn add(project: &Project, url: &str, n: usize) -> std::process::Child {
     project.command(&args).stdout(std::process::Stdio::null()).spawn().expect("creel starts")
 }
 
-/// The names of tasks as they are completed, each time that it is told.
+/// The ids of tasks as they are completed, one per message.
 fn completions(server: &NatsServer) -> mpsc::Receiver<String> {
     let (tell, told) = mpsc::channel();
     let client = server.block_on(server.client());
     let mut all = server.block_on(client.subscribe("$KV.creel-tasks.>")).expect("a connection");
     server.block_on(client.flush()).expect("a connection");
     server.spawn(async move {
-        // The client must live as long as what it hears.
+        // The client must live as long as its subscription.
         let _client = client;
         while let Some(message) = next(&mut all).await {
             let task: Value = serde_json::from_slice(&message.payload).unwrap_or_default();
@@ -870,7 +870,7 @@ fn a_session_that_is_there_already_counts_only_for_the_task_that_it_was_begun_fo
     assert_eq!(ExistingSession::of(&over, &task), ExistingSession::Over(TaskOutcome::of(&over)));
     assert_eq!(ExistingSession::of(&begun, &task), ExistingSession::Unfinished);
     assert_eq!(ExistingSession::of(&stopped, &task), ExistingSession::Unfinished);
-    // The next run of it, a task of that name that was added later, and one of a session.
+    // The next run of it, a later task of that name, and a task of a session.
     let of_session =
         TaskSpec { session: Some(OwnerSession { name: "s".into(), id: "i".into() }), ..task.order.clone() };
     let later = QueuedTask { created_at: UnixTime(2).rfc3339(), ..task.clone() };

@@ -1,4 +1,4 @@
-//! Template values come back from a real shell exactly as they were put in, wherever they stand.
+//! Template values come back from a real shell unchanged, wherever the placeholder is.
 
 use std::process::{Command, Stdio};
 
@@ -7,7 +7,7 @@ use proptest::prelude::*;
 
 use crate::support::folder;
 
-/// Shells that may be `sh` on some system; those that are not installed are left out.
+/// Shells that are `sh` on some system; missing ones are skipped.
 fn shells() -> impl Iterator<Item = &'static str> {
     let installed = |shell: &&str| *shell == "sh" || Command::new(shell).args(["-c", ":"]).output().is_ok();
     ["sh", "bash"].into_iter().filter(installed)
@@ -20,7 +20,7 @@ fn output_of(shell: &str, command: &str, value: &str) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
-/// Text full of what shells care about.
+/// Text full of characters that are special in shells.
 fn nasty() -> impl Strategy<Value = String> {
     let piece = prop_oneof![
         Just("'"),
@@ -62,7 +62,7 @@ fn nasty() -> impl Strategy<Value = String> {
     ]
 }
 
-/// Each prints the value once, between brackets.
+/// Each prints the value once, in brackets.
 const PLACES: &[&str] = &[
     "printf '[%s]' {{error}}",
     "printf '[%s]' '{{error}}'",
@@ -81,7 +81,7 @@ const PLACES: &[&str] = &[
     "set -eu; printf '[%s]' \\\n  {{error}}",
 ];
 
-/// Each prints the value once, between brackets, and a line break.
+/// Each prints the value once, in brackets, and a line break.
 const DOCUMENTS: &[&str] = &["cat <<EOF\n[{{error}}]\nEOF", "cat <<-EOF; : {{error}}\n\t[{{error}}]\n\tEOF"];
 
 proptest! {
@@ -116,7 +116,7 @@ fn the_notification_of_the_seed_is_whole() {
     assert_eq!(String::from_utf8_lossy(&output.stdout), r#"{"text": "Iteration 3 done"}"#);
 }
 
-/// Command text at random, much of it nonsense. Substitutions stand in "…", since the shell itself splits others.
+/// Random commands, mostly nonsense. Substitutions are in "…", since the shell itself splits others.
 fn any_command() -> impl Strategy<Value = String> {
     let piece = proptest::sample::select(vec![
         "{{error}}",

@@ -1,4 +1,4 @@
-//! What a session shows as the reason of a blocked stop: the line that says what failed, whichever stream it is in.
+//! The reason that a session shows for a blocked stop: the line that says what failed, from either stream.
 
 use creel::engine::{
     conversation::{AgentUpdate, ToolCall, ToolStatus},
@@ -16,7 +16,7 @@ const STDOUT: &str = include_str!("../fixtures/hook_output/cargo_test.stdout.txt
 const STDERR: &str = include_str!("../fixtures/hook_output/cargo_test.stderr.txt");
 const FAILED: &str = "test tests::adds ... FAILED";
 
-/// A session whose only stop hook prints what `cargo test || exit 2` prints, into these streams.
+/// A session whose only stop hook prints the output of `cargo test || exit 2` to these streams.
 fn tested(streams: &str) -> Project {
     let config = format!(
         "prompt: GOAL\nmax_hook_retries: 1\non_limit: escalate\nagents: {{ demo: {{ script: scenario.yaml }} }}\n\
@@ -56,7 +56,7 @@ fn what_the_agent_says_before_and_after_a_tool_call_is_not_one_word() {
     scenes::agent(&mut world, AgentUpdate::ToolCalled(call.clone()));
     scenes::agent(&mut world, AgentUpdate::ToolUpdated(ToolCall { status: ToolStatus::Completed, ..call.clone() }));
     scenes::agent(&mut world, AgentUpdate::Said("It is ".into()));
-    // News of a call can come in the middle of a sentence.
+    // An update of a tool call can arrive in the middle of a sentence.
     scenes::agent(&mut world, AgentUpdate::ToolUpdated(ToolCall { status: ToolStatus::Completed, ..call }));
     scenes::agent(&mut world, AgentUpdate::Said("fine.\n".into()));
     assert_eq!(world.state.turns.said, "I look at it.\n\nIt is fine.\n");

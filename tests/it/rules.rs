@@ -1,4 +1,4 @@
-//! How rules are checked, with real commands and files.
+//! Rule checks, with real commands and files.
 
 use std::{collections::BTreeMap, fs, os::unix::fs::symlink, path::Path};
 

@@ -1,4 +1,4 @@
-//! Whole sessions with the real program: exit codes, signals, death and resumption, what is left behind.
+//! Whole sessions with the real program: exit codes, signals, kills and resumption, leftovers.
 
 use std::{
     ffi::OsStr,
@@ -169,7 +169,7 @@ fn a_journal_that_came_with_a_clone_is_not_resumed_without_trust() {
     let refused = project.creel(&["resume", "s"]);
     assert_eq!(refused.code, 2);
     assert!(refused.err.contains("touch ran"), "{}", refused.err);
-    // The config is trusted by that, and the session is not.
+    // This trusts the config, but not the session.
     assert!(refused.err.contains("give --trust") && !refused.err.contains("creel trust"), "{}", refused.err);
 }
 
@@ -534,14 +534,14 @@ fn a_reader_that_stops_reading_holds_neither_hooks_nor_signals() {
     );
     project.creel(&["trust"]);
     let mut command = project.command(&["run", "--headless", "-s", "s"]);
-    // Nobody reads from this pipe, and it is not closed either.
+    // This pipe is neither read nor closed.
     let mut creel = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("creel starts");
     eventually_in(&project.root().join("hook-done"));
     until("the second turn", || project.kind("prompt_sent").len() == 2);
     let pid = rustix::process::Pid::from_raw(i32::try_from(creel.id()).expect("a number")).expect("a process");
     rustix::process::kill_process(pid, Signal::INT).expect("it runs");
     until("the end", || project.outcome().is_some());
-    // It waits for its reader now, or is gone.
+    // It now waits for its reader, or has ended.
     let _ = rustix::process::kill_process(pid, Signal::INT);
     assert_eq!(creel.wait().expect("it ended").code(), Some(130));
 }
@@ -611,7 +611,7 @@ fn sessions_that_begin_at_the_same_time_find_a_name_each() {
         let all: Vec<_> = (0..6).map(spawn).collect();
         let ended: Vec<Ran> =
             all.into_iter().map(|child| Ran::of(&child.wait_with_output().expect("it ended"))).collect();
-        // A session of the config's name that runs is not begun a second time.
+        // A running session with the config's name is not started a second time.
         let fine = |ran: &Ran| ran.code == 0 || config.contains("mine") && ran.err.contains("creel attach mine");
         for ran in &ended {
             assert!(fine(ran), "{how} {config}: {}", ran.err);

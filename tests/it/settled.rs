@@ -18,7 +18,7 @@ fn prompts(project: &Project, reason: &str) -> Vec<String> {
     sent.map(|sent| sent["text"].as_str().expect("a text").to_owned()).collect()
 }
 
-/// The decisions about the session, each with who made it.
+/// The stop decisions, each with the hook that made it.
 fn decisions(project: &Project) -> Vec<(String, String)> {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     project.kind("stop_decided").iter().map(|decided| (text(&decided["hook"]), text(&decided["action"]))).collect()

@@ -1,4 +1,4 @@
-//! Setting creel up: the config that `creel init` writes, what `creel check` finds missing, and a missing agent.
+//! Setting up creel: the config that `creel init` writes, what `creel check` reports as missing, and a missing agent.
 
 use std::{fs, os::unix::fs::PermissionsExt as _, process::Command};
 
@@ -9,7 +9,7 @@ use crate::support::{
     terminal::Terminal,
 };
 
-/// Puts a program into the only folder on `PATH`.
+/// Installs a program in the only folder on `PATH`.
 fn install(project: &Project, name: &str, script: &str) {
     let file = project.root().join("../bin").join(name);
     fs::create_dir_all(file.parent().expect("a folder")).expect("a folder");
@@ -17,7 +17,7 @@ fn install(project: &Project, name: &str, script: &str) {
     fs::set_permissions(&file, fs::Permissions::from_mode(0o755)).expect("permissions");
 }
 
-/// creel, which finds only the programs of that folder.
+/// creel, which finds only those programs.
 fn creel(project: &Project, args: &[&str]) -> Command {
     let mut command = project.command(args);
     command.env("PATH", project.root().parent().expect("a folder").join("bin"));

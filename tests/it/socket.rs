@@ -1,4 +1,5 @@
-//! The control socket: every command from another process, many clients, bad ones, and none that holds the session.
+//! The control socket: every command from another process, many clients, faulty clients, and none that blocks the
+//! session.
 
 use std::{fs, io::Write as _, os::unix::fs::PermissionsExt as _, process::Stdio};
 
@@ -10,7 +11,7 @@ use crate::support::{
     project::{Project, Ran, Started, eventually_in, until},
 };
 
-/// A turn that lasts until the file `go` is there.
+/// A turn that lasts until the file `go` exists.
 const UNTIL_GO: &str = "  - { say: '<promise>COMPLETE</promise>', run: 'echo $$ > turn; until [ -e go ] || [ ! -e creel.yaml ]; do sleep 0.02; done' }\n";
 
 /// A project with a scripted agent.
@@ -19,7 +20,7 @@ fn scripted(rest: &str, turns: &str) -> Project {
         .file("scenario.yaml", &format!("turns:\n{turns}otherwise: {{ say: '<promise>COMPLETE</promise>' }}\n"))
 }
 
-/// A session that works until it is told to go on.
+/// A session that works until the file `go` exists.
 fn working(rest: &str) -> (Project, Started) {
     let project = scripted(rest, UNTIL_GO);
     let mut session = project.start();
@@ -28,21 +29,21 @@ fn working(rest: &str) -> (Project, Started) {
 }
 
 impl Project {
-    /// Something that is done, and prints nothing.
+    /// A command that succeeds without output.
     #[track_caller]
     pub(crate) fn does(&self, args: &[&str]) {
         let Ran { code, out, err } = self.creel(args);
         assert_eq!((code, out.as_str(), err.as_str()), (0, "", ""), "{args:?}");
     }
 
-    /// Something that the session refuses, with its reason.
+    /// A command that the session refuses, with its reason.
     #[track_caller]
     pub(crate) fn refuses(&self, args: &[&str], why: &str) {
         let Ran { code, out, err } = self.creel(args);
         assert_eq!((code, out.as_str(), err.as_str()), (1, "", format!("creel: {why}\n").as_str()), "{args:?}");
     }
 
-    /// Something that does not make sense, with a part of what is said about it.
+    /// A command that is rejected before it is sent, with a part of the message.
     #[track_caller]
     pub(crate) fn rejects(&self, args: &[&str], why: &str) {
         let Ran { code, out, err } = self.creel(args);
@@ -57,7 +58,7 @@ impl Project {
         serde_json::from_str(&out).expect("JSON")
     }
 
-    /// Something that reads standard input.
+    /// A command that reads standard input.
     #[track_caller]
     pub(crate) fn does_with(&self, args: &[&str], stdin: &str) {
         let mut child = self.command(args).stdin(Stdio::piped()).spawn().expect("creel starts");
@@ -103,7 +104,7 @@ fn a_session_is_paused_told_something_and_stopped_from_another_terminal() {
     assert_eq!(project.outcome().as_deref(), Some("cancelled"));
 }
 
-/// A session that waits at a gate about two held items, although nobody sits there.
+/// A session that waits at a gate for two pending items, although it has no screen.
 fn held() -> (Project, Started) {
     let hook = |name: &str, text: &str| {
         format!("{{ name: {name}, pipe_output: true, command: '[ $CREEL_ITERATION != 1 ] || echo {text}' }}")
@@ -281,7 +282,7 @@ fn the_session_is_named_or_the_agents_own_or_the_only_one() {
     let mut own = project.command(&["status", "--json"]);
     let own = Ran::of(&own.env("CREEL_SESSION", "two").output().expect("creel starts"));
     assert!(own.out.contains("\"session\": \"two\""), "{}{}", own.out, own.err);
-    // A project that is not there, or has no such session, hides none that is here.
+    // A project that does not exist, or has no such session, does not hide the session here.
     for elsewhere in [project.root().join("moved"), project.root().join("sub")] {
         let mut own = project.command(&["status", "--json"]);
         own.env("CREEL_SESSION", "two").env("CREEL_PROJECT", elsewhere);
@@ -420,7 +421,7 @@ fn clients_that_are_stuck_hold_nobody() {
     let stuck: Vec<Peer> = (0..CLIENTS)
         .map(|n| {
             let mut peer = Peer::of(&project);
-            // Some stop in the middle of a request, others never read what they asked for.
+            // Some stop in the middle of a request, others never read the answer.
             match n % 3 {
                 0 => peer.send(br#"{"v":1,"do":"mess"#),
                 1 => peer.send(b"{\"v\":1,\"do\":\"watch\",\"from\":1}\n"),

@@ -1,4 +1,4 @@
-//! Stop decisions in whole sessions with the real program: what a command is told, what is kept, what it comes to.
+//! Stop decisions in whole sessions with the real program: the input of a command, what is recorded, and the result.
 
 use serde_json::{Value, json};
 
@@ -66,7 +66,7 @@ fn a_checkpoint_tells_where_the_repository_was() {
 
 #[test]
 fn rules_are_checked_side_by_side_and_their_failures_are_told() {
-    // Each waits for the other: one after another they would never end.
+    // Each waits for the other: run one after the other, they would never end.
     let meet = |own: &str, other: &str| format!("touch {own}; until test -e {other}; do sleep 0.01; done");
     let rest = format!(
         "stop:\n  rules:\n    - {{ name: one, type: command, command: '{}' }}\n    - {{ name: two, type: command, command: '{}; exit 3' }}\nmax_iterations: 2\n",
@@ -117,12 +117,12 @@ fn guards_hold_a_session_that_goes_nowhere_and_say_what_they_saw() {
     assert_eq!(gate["choices"], json!(["continue", "message", "complete", "abort"]));
 }
 
-/// Eight turns, each with a command and a message of its own.
+/// Eight turns, each with its own command and message.
 fn steps(command: impl Fn(u32) -> String) -> String {
     (1..9).map(|n| format!("  - run: '{}'\n    say: Step {n}.\n", command(n))).collect()
 }
 
-/// Runs git in a project as a user whose own settings do not matter.
+/// Runs git in a project, independent of the user's settings.
 const GIT: &str = "git -c user.name=a -c user.email=a@b -c commit.gpgsign=false -c core.hooksPath=/dev/null";
 
 /// A scripted session in a repository.

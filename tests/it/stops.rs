@@ -1,4 +1,5 @@
-//! Stop decisions, as stories: rules, presets, commands, conditions, groups, guards, what the agent registers and leads.
+//! Stop decisions, as stories: rules, presets, commands, conditions, groups, guards, and the hooks and loops of the
+//! agent.
 
 use std::collections::BTreeSet;
 
@@ -45,7 +46,7 @@ fn script_run(script: Script) -> World {
     World::begin(script).run()
 }
 
-/// The decisions: by whom, what, why.
+/// The decisions: the hook, the action, the reason.
 fn decisions(world: &World) -> Vec<(String, StopAction, String)> {
     let decided = world.events.iter().filter_map(|event| match event {
         Event::Stop(StopEvent::Decided(decided)) => {
@@ -489,7 +490,7 @@ fn what_was_promised_in_a_turn_that_failed_completes_no_later_iteration() {
     assert_eq!(decisions(&world), [("default".to_owned(), StopAction::Continue, "Iteration in progress".to_owned())]);
 }
 
-/// A session whose agent leads itself.
+/// A session that its agent drives itself.
 fn outside() -> Script {
     Script::new().plan(|plan| plan.agent_spec = AgentSpec::Outside)
 }
@@ -681,7 +682,7 @@ fn a_loop_that_escalates_blocks_its_task_and_holds_the_session_at_the_end_of_the
     assert!(world.refused.pop().expect("refused").contains("waits for a person"));
 }
 
-/// Two tasks that are worked on, and a loop over the first one that was just decided to escalate, in the agent's turn.
+/// Two active tasks, and a loop over the first one that has just escalated, in the agent's turn.
 fn escalated_loop(script: Script) -> (World, String, String) {
     let (mut world, id) = with_a_task(script);
     let other = NewTask { id: Some("other".into()), goal: "Something else".into(), ..NewTask::default() };
@@ -694,7 +695,7 @@ fn escalated_loop(script: Script) -> (World, String, String) {
     (world, id, known)
 }
 
-/// The tasks that were blocked, each time.
+/// The tasks that were blocked, one entry each time.
 fn blocked(world: &World) -> Vec<&str> {
     let blocked = world.events.iter().filter_map(|event| match event {
         Event::Task(TaskEvent::Blocked(record)) => Some(record.task.as_str()),
@@ -712,7 +713,7 @@ fn a_loop_that_escalates_blocks_its_task_once_and_no_other() {
     assert_eq!(blocked(&world), [id.as_str()]);
     world.answer_gate();
     assert_eq!(world.state.tasks.graph.get(&id).map(|task| task.state), Some(TaskState::Active));
-    // The same where the agent has ended the loop, and where the task is gone.
+    // The same if the agent has ended the loop, and if the task is gone.
     let end = SessionCommand::Loop(LoopCommand::Complete { id: known, promise: Promise::Blocked });
     for last in [end, SessionCommand::Task(TaskCommand::Remove { id: id.clone() })] {
         let (mut world, _, _) = escalated_loop(script());
@@ -790,7 +791,7 @@ fn a_loop_goes_on_when_a_person_has_looked() {
     }
 }
 
-/// Leads a loop over a task in the turn that goes on, to the point where it escalates.
+/// Runs a loop over a task in the current turn until it escalates.
 fn escalate(world: &mut World, id: &str) {
     tool(world, register(id, StopPreset::Promise));
     tool(world, start(id, 3));
@@ -798,7 +799,7 @@ fn escalate(world: &mut World, id: &str) {
     tool(world, judge(&known, "<promise>ESCALATE</promise>"));
 }
 
-/// Goes on to the first prompt of that sort.
+/// Runs until the first prompt with this reason.
 fn at_prompt(script: Script, reason: PromptReason) -> (World, String) {
     let (world, id) = with_a_task(script);
     let sent = |world: &World| world.state.turn_in_flight().is_some_and(|prompt| prompt.reason == reason);
@@ -838,7 +839,7 @@ fn a_loop_that_escalates_in_a_turn_that_nothing_judges_is_taken_up_all_the_same(
     }
 }
 
-/// A session that is submitted.
+/// A session with a submit.
 fn submitted(checks: impl Into<Vec<Ran>>) -> Script {
     Script::new().submits().built_in(HookPoint::BeforeSubmit, "run_tests", checks)
 }

@@ -655,7 +655,7 @@ fn a_failure_after_a_task_that_must_escalate_holds_the_session_between_two_turns
     .assert_eq(&world.run().story());
 }
 
-/// A session in which tasks are completed, with a hook that does this for each.
+/// A session in which tasks are completed, with a hook that runs like this for each.
 fn completed(tasks: &[&str], runs: &[Ran], answers: &[(GateKind, GateChoice)]) -> World {
     let script = Script::new().agent([WORKS, DONE]).hook(HookPoint::OnTaskComplete, "deploy", runs.to_vec());
     let script = script.hook(HookPoint::OnTaskComplete, "note", [passes()]);
@@ -692,7 +692,7 @@ fn a_broken_hook_of_task_events_can_be_switched_off_and_with_nobody_there_the_se
         |event: &&Event| matches!(event, Event::Hook(HookEvent::Disabled { point: HookPoint::OnTaskComplete, .. }));
     assert_eq!(world.events.iter().filter(disabled).count(), 1);
     let alone = completed(&["T1", "T2"], &[breaks()], &[]);
-    // It may also be better by the time that somebody can be asked.
+    // The hook can also work again before the user can be asked.
     let runs = [breaks(), breaks(), passes()];
     let better = completed(&["T1", "T2", "T3"], &runs, &[(GateKind::BrokenHook, GateChoice::Abort)]);
     for world in [alone, better] {
@@ -1292,7 +1292,7 @@ fn what_the_agent_had_when_the_session_was_killed_is_sent_again_as_it_was() {
     let mut stopped = resumed.clone();
     resumed.settle();
     assert_eq!(resumed.turn.expect("the prompt again").1, sent);
-    // Whoever stops it before has it back.
+    // A user who stops it first gets the item back.
     stopped.command(SessionCommand::Stop(StopTiming::Now));
     let stopped = stopped.run();
     assert_eq!(
@@ -1491,7 +1491,7 @@ fn a_session_that_its_budget_ended_is_resumed_with_as_much_again() {
     assert!(world.story().contains(told), "{}", world.story());
     let world = world.run();
     assert_eq!((world.state.outcome(), world.state.iterations.current), (Some(SessionOutcome::Limit), 4));
-    // Whom the number of iterations has ended, nobody was asked about its budget.
+    // The iteration limit ended the session, so its budget was never asked about.
     let refused = ["the session has used up its limit of 2 iterations; give it more with `--max-iterations`"];
     assert_eq!(resumed(&spends(2), None).refused, refused);
     assert_eq!(resumed(&spends(2), Some(9)).run().state.iterations.current, 2);
@@ -1726,7 +1726,7 @@ fn a_hook_that_says_no_where_nobody_decides_escalates_if_it_shall() {
     );
 }
 
-/// A hook that prints `{"continue": false}` with a reason, and whatever else it decided.
+/// A hook that prints `{"continue": false}` with a reason, and possibly another decision.
 fn stops(reason: &str, decision: Option<HookDecision>) -> Ran {
     Ran {
         reply: Some(HookReply { stops: true, decision, reason: Some(reason.into()), ..HookReply::default() }),
@@ -1866,7 +1866,7 @@ fn a_wait_is_never_longer_than_it_was_when_the_clock_was_set_back() {
     world.settle();
     world.finish_turn();
     assert_eq!(world.state.next_wake(), Some(UnixTime(50_000_001_000)));
-    // Killed, and resumed when the clock says that it is more than a year earlier.
+    // Killed, and resumed with a clock that is set back by more than a year.
     let mut resumed = World::from_events(world.script.clone(), &world.events);
     resumed.now = UnixTime(1_000);
     resumed.input(Input::Resume { presence: UserPresence::Unattended, max_iterations: None, checkpoint: None });

@@ -1,5 +1,5 @@
-//! Submitting and merging as a person does it: real repositories, a bare remote, a `gh` that remembers how it was called,
-//! and agents that play from files.
+//! Submitting and merging as a user does it: real repositories, a bare remote, a `gh` that records its calls, and
+//! scripted agents.
 
 use std::{
     fs,
@@ -14,14 +14,14 @@ use crate::support::{
     repo::Repo,
 };
 
-/// The agent commits a file and is done; what a check says, it repairs as told.
+/// The agent commits a file and completes; it repairs what a check reports, as scripted.
 const PLAY: &str = "\
 turns:
   - say: 'All done. <promise>COMPLETE</promise>'
     run: 'printf \"b\\n\" > b.txt && git add b.txt && git commit --quiet -m \"add b\"'
 ";
 
-/// A repository with a config in it that git does not see.
+/// A repository with a config that git ignores.
 struct Site {
     repo: Repo,
 }
@@ -78,7 +78,7 @@ impl Site {
         self.records_of("s").into_iter().filter(|record| record["kind"] == kind).collect()
     }
 
-    /// The hooks that ran at the points of a pipeline, each with what was thought of it.
+    /// The hooks that ran at the points of a pipeline, each with its verdict.
     fn ran(&self) -> Vec<String> {
         let told = |record: &Value| {
             let text = |key: &str| record[key].as_str().unwrap_or_default().to_owned();
@@ -110,7 +110,7 @@ fn unless_the_config_says_so_nothing_leaves_the_machine() {
     let site = Site::new("");
     assert_eq!(site.run(&[]).code, 0);
     assert_eq!((site.ran(), site.repo.on_remote("work")), (vec![], None));
-    // Said afterwards, it does.
+    // Requested afterwards, it does.
     let ran = site.creel(&["submit", "s", "--headless"]);
     assert_eq!(ran.code, 0, "{}{}", ran.out, ran.err);
     assert_eq!(site.ran(), ["create_pr pass"]);
@@ -170,7 +170,7 @@ fn what_the_agent_cannot_repair_waits_for_a_person_and_the_work_stays() {
     assert_eq!(site.repo.git(&["show", "work:a.txt"]), "mine");
     site.repo.is_clean();
     assert_eq!(site.repo.on_remote("work"), None);
-    // A person resolves it; then it is submitted.
+    // The user resolves it; then it is submitted.
     site.repo.try_git(&site.repo.work, &["fetch", "--quiet"]);
     site.repo.git(&["rebase", "--quiet", "-X", "theirs", "origin/main"]);
     let again = site.creel(&["resume", "s", "--headless"]);
@@ -317,7 +317,7 @@ fn a_merge_on_a_forge_without_a_pull_request_asks_for_a_submit_first() {
     assert!(site.repo.gh_called(["pr", "merge"]).is_empty());
 }
 
-/// A forge that knows the branch by what the remote has, with a check that is pending when it is asked for twice.
+/// A forge that knows the remote's state of the branch, with a check that is pending for the first two requests.
 fn forge_of(site: &Site) {
     let repo = &site.repo;
     repo.git(&["push", "--quiet", "origin", "work"]);
@@ -413,7 +413,7 @@ fn an_agent_that_makes_it_worse_loses_nothing_and_a_person_is_asked() {
     site.write("Makefile", "test:\n\t@test -e fixed && test ! -e worse\n");
     site.repo.git(&["add", "Makefile"]);
     site.repo.git(&["commit", "--quiet", "-m", "tests"]);
-    // Instead of a repair, a rebase is begun that stops in the middle, and another file breaks the tests.
+    // Instead of a repair, the agent begins a rebase that stops in the middle, and another file breaks the tests.
     let worse = "touch worse && git add worse && git commit --quiet -m worse; git rebase --quiet origin/main || true";
     site.write(
         "own.play",

@@ -1,4 +1,4 @@
-//! What the tests of several parts need: waiting for a condition, folders, watches that remember.
+//! What several tests need: waiting for a condition, folders, observers.
 
 pub mod http;
 pub mod listener;
@@ -27,10 +27,10 @@ use creel::process::run::{GRACE, OutputStream, ProcessGroup, ProcessObserver, Pr
 use rustix::process::Signal;
 use tokio::signal::unix::{SignalKind, signal};
 
-/// No test waits longer for anything.
+/// The longest wait of a test.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Waits until something holds.
+/// Waits until a condition is true.
 pub(crate) async fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
     let deadline = Instant::now() + PATIENCE;
     while !holds() {
@@ -39,7 +39,7 @@ pub(crate) async fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
     }
 }
 
-/// Whether a process lives (a zombie does not).
+/// Whether a process is alive (a zombie is not).
 pub(crate) fn lives(pid: i32) -> bool {
     std::fs::read_to_string(format!("/proc/{pid}/stat"))
         .ok()
@@ -47,7 +47,7 @@ pub(crate) fn lives(pid: i32) -> bool {
         .unwrap_or(false)
 }
 
-/// A number that a command wrote into a file, once it is there.
+/// The process id that a command wrote to a file, once it exists.
 pub(crate) async fn pid_in(file: &Path) -> i32 {
     let mut pid = None;
     eventually(&format!("a number in {}", file.display()), || {
@@ -63,7 +63,7 @@ pub(crate) fn mark(test: &str) -> String {
     format!("test-{}-{test}", std::process::id())
 }
 
-/// A command in a folder, with nothing special.
+/// A command in a folder, with defaults.
 pub(crate) fn spec(command: &str, cwd: &Path, test: &str) -> ProcessSpec {
     hear_all_signals();
     ProcessSpec {
@@ -77,12 +77,12 @@ pub(crate) fn spec(command: &str, cwd: &Path, test: &str) -> ProcessSpec {
     }
 }
 
-/// A folder that goes away with the test.
+/// A temporary folder.
 pub(crate) fn folder() -> tempfile::TempDir {
     tempfile::tempdir().expect("a folder for the test")
 }
 
-/// Remembers what it saw; clones remember together.
+/// Records what it saw; clones share the record.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Memory(Arc<Mutex<Seen>>);
 
@@ -128,13 +128,13 @@ impl ProcessObserver for Memory {
     }
 }
 
-/// A mark that no other call gets.
+/// A new mark for each call.
 pub(crate) fn fresh_mark() -> String {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     mark(&format!("fresh-{}", NEXT.fetch_add(1, Ordering::Relaxed)))
 }
 
-/// The program of `tests/acp-agent`, which cargo puts beside the folder of this test.
+/// The program of `tests/acp-agent`, which cargo puts beside this test's folder.
 pub(crate) fn acp_agent() -> PathBuf {
     let test = std::env::current_exe().expect("a test knows its own path");
     let built = test.parent().and_then(Path::parent).expect("a test lies in target/debug/deps");
@@ -147,15 +147,15 @@ pub(crate) fn acp_agent() -> PathBuf {
     program
 }
 
-/// What the tests start must hear all signals, also if the tests themselves were started with some ignored (`nohup`, a
-/// background job of a script): a program inherits what is ignored, but not what has a handler.
+/// The programs that tests start must receive all signals, even if the tests were started with some ignored (`nohup`, a
+/// background job of a script): a program inherits ignored signals, but not handlers.
 pub(crate) fn hear_all_signals() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
         let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
         let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:")).unwrap_or("0");
         let mask = u64::from_str_radix(mask.trim(), 16).expect("a mask of signals");
-        // In a thread of its own: a test that is asynchronous itself must not drop a runtime.
+        // In a separate thread: an async test must not drop a runtime.
         let handlers = std::thread::spawn(move || {
             let tokio = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
             let _inside = tokio.enter();

@@ -322,7 +322,7 @@ fn killed_in_its_first_turn(rest: &str, work: &str) -> (Project, Ran) {
     until("the agent changed it", || project.root().join("changed").exists());
     session.kill();
     fs::write(project.root().join("go"), "").expect("a file");
-    // The config is the user's to change while nothing runs.
+    // The user may change the config while nothing runs.
     let config = project.read("creel.yaml");
     fs::write(project.root().join("creel.yaml"), format!("# more\n{config}")).expect("a file");
     let ran = project.creel(&["resume", "s"]);

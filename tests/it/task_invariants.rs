@@ -1,4 +1,4 @@
-//! The invariants of tasks and of what happens by itself, over random graphs, hooks that fail, and deaths at any record.
+//! The invariants of tasks and automation, over random graphs, failing hooks, and kills at any record.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -68,7 +68,7 @@ fn a_command() -> impl Strategy<Value = SessionCommand> {
 
 fn a_hook() -> impl Strategy<Value = (i64, Vec<TaskEventKind>, Vec<Ran>)> {
     let events = prop::sample::subsequence(TaskEventKind::ALL.to_vec(), 1..3);
-    // What a hook creates, it is told of, too: it must answer differently some day, or there would be very many tasks.
+    // A hook also gets the events of what it creates: it must stop at some point, or there would be very many tasks.
     let answers = prop::collection::vec(prop::sample::select(ANSWERS.to_vec()).prop_map(prints), 0..3);
     (0..100i64, events, answers).prop_map(|(priority, events, mut answers)| {
         answers.push(passes());
@@ -95,8 +95,8 @@ fn a_script(hooks: Hooks, broken: Hooks) -> Script {
     script
 }
 
-/// How many commands were taken: each leaves one record that no hook caused and that follows from no other record, as the
-/// edges of a new task and the end of waiting do.
+/// How many commands were accepted: each leaves one record that no hook caused and that follows from no other record,
+/// as the edges of a new task and the end of waiting do.
 fn taken(events: &[Event]) -> usize {
     let mut implied = BTreeSet::new();
     let commands = events.iter().filter_map(Event::task_news).filter(|news| match news.what {
@@ -113,7 +113,7 @@ fn taken(events: &[Event]) -> usize {
     commands.count()
 }
 
-/// Gives the commands one by one, with all that follows from each, and then lets the session end.
+/// Sends the commands one by one, with everything that follows from each, and then lets the session end.
 fn live(mut world: World, commands: &[SessionCommand]) -> World {
     world.settle();
     while !world.jobs.is_empty() {
@@ -150,7 +150,7 @@ fn no_ready_task_waits(graph: &TaskGraph) {
     }
 }
 
-/// Every event that some hook hears is looked at once.
+/// Every event with a hook is handled once.
 fn no_event_is_lost(world: &World) {
     let heard: BTreeSet<&str> = world
         .state
@@ -174,7 +174,7 @@ fn no_event_is_lost(world: &World) {
     assert!(!world.state.is_busy_beside());
 }
 
-/// What hooks decided is done or failed, once each.
+/// Each action that hooks decided is done or failed, once.
 fn every_action_leaves_one_record(world: &World) {
     let mut wanted: BTreeMap<(u64, String), usize> = BTreeMap::new();
     let mut left: BTreeMap<(u64, String), usize> = BTreeMap::new();
@@ -193,7 +193,7 @@ fn every_action_leaves_one_record(world: &World) {
     assert_eq!(wanted, left);
 }
 
-/// Each hook of each event answers once, well or not.
+/// Each hook answers once per event, successfully or not.
 fn every_hook_answers_once(world: &World) {
     let mut asked = Vec::new();
     let mut answered = Vec::new();
@@ -267,7 +267,7 @@ proptest! {
     ) {
         let script = a_script(hooks, broken);
         let uncut = live(World::begin(script.clone()), &commands);
-        // Without what is refused, how many were taken says which are left.
+        // Without refused commands, the number of accepted ones says which are left.
         let mut accepted = Vec::new();
         let mut trial = World::begin(script.clone());
         trial.settle();

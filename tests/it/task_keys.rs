@@ -1,4 +1,4 @@
-//! Keys of the tasks pane: what the screen was, what is pressed, what it is and what is asked of the session.
+//! Keys of the tasks pane: the screen before, the input, the screen after, and the requests to the session.
 
 use creel::{
     engine::{
@@ -24,7 +24,7 @@ use crate::support::{
 const WIDE: (u16, u16) = (120, 40);
 const SMALL: (u16, u16) = (80, 24);
 
-/// What is being written.
+/// The text in the editor.
 fn editor(screen: &Screen) -> String {
     let Some(Modal::Editor(editor)) = screen.model.modals.last() else { panic!("nothing is being written") };
     editor.text()
@@ -445,7 +445,7 @@ fn how_the_hooks_did_is_shown() {
     assert_eq!(toast(&none), "no hook has run yet");
 }
 
-/// An event of which only the records tell.
+/// An event from its JSON.
 fn recorded(kind: &str, data: &Value) -> Event {
     let record = json!({ "kind": kind, "task": "task_1", "data": data });
     Event::read(kind, &record.to_string()).expect("a record")

@@ -1,4 +1,4 @@
-//! Tasks as stories: the graph, its events, and what hooks make of them.
+//! Tasks as stories: the graph, its events, and what hooks do with them.
 
 use creel::{
     engine::{
@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 
 use crate::support::world::*;
 
-/// A session whose agent has only just begun, so that tasks come and go beside it.
+/// A session whose agent has just begun, so that tasks come and go beside it.
 fn begun(script: Script) -> World {
     let mut world = World::begin(script);
     world.settle();
@@ -98,7 +98,7 @@ fn the_work_of_an_agent_gets_a_review_that_is_its_child() {
         completed["data"],
         json!({ "content": "Research graph patterns", "result": "Research complete", "artifacts": [] })
     );
-    // A review is not reviewed, and what no agent does is not, either.
+    // A review gets no review, and neither does a task that no agent worked on.
     world.command(done("task_43"));
     world.command(task("by-hand", &[]));
     world.command(done("by-hand"));
@@ -495,7 +495,7 @@ fn a_chain_of_events_ends_after_eight() {
     while !world.jobs.is_empty() {
         world.finish_hook(0);
     }
-    // The first event and eight below it are told; the ninth below it is not.
+    // Hooks get the first event and eight below it; not the ninth.
     assert_eq!(records(&world, "hook_started").len(), 9);
     assert_eq!(world.state.tasks.graph.len(), 10);
     let [warning] = &records(&world, "warning")[..] else { panic!("one warning") };

@@ -1,4 +1,4 @@
-//! The task graph from the command line: real sessions in processes of their own, and agents that complete their tasks.
+//! The task graph from the command line: real sessions in separate processes, and agents that complete their tasks.
 
 use serde_json::{Value, json};
 
@@ -9,11 +9,11 @@ use crate::support::{
 
 const CREEL: &str = env!("CARGO_BIN_EXE_creel");
 
-/// Tells in a file what it was told of each completed task.
+/// Writes what it gets about each completed task to a file.
 const NOTES: &str =
     "hooks: { on_task_complete: [{ name: note, command: 'echo \"$CREEL_TASK_ID: $CREEL_TASK_CONTENT\" >> notes' }] }";
 
-/// A session whose agent works until the file `go` is there.
+/// A session whose agent works until the file `go` exists.
 fn working(rest: &str) -> (Project, Started) {
     let turn = "  - { say: '<promise>COMPLETE</promise>', run: 'until [ -e go ] || [ ! -e creel.yaml ]; do sleep 0.02; done' }\n";
     let config = format!("prompt: GOAL\nagents: {{ demo: {{ script: scenario.yaml }} }}\n{rest}");
@@ -25,7 +25,7 @@ fn working(rest: &str) -> (Project, Started) {
 }
 
 impl Project {
-    /// Adds a task, and gives its name.
+    /// Adds a task, and returns its id.
     #[track_caller]
     fn adds(&self, args: &[&str]) -> String {
         let Ran { code, out, err } = self.creel(&[&["task", "add"], args].concat());
@@ -33,14 +33,14 @@ impl Project {
         out.strip_suffix('\n').expect("a line").to_owned()
     }
 
-    /// Some facts about a task.
+    /// The named fields of a task.
     #[track_caller]
     fn task(&self, id: &str, facts: &[&str]) -> Value {
         let task = self.tells(&["task", "show", id, "--json"]);
         facts.iter().map(|fact| task[fact].clone()).collect()
     }
 
-    /// The names of the tasks that are listed.
+    /// The ids of the listed tasks.
     #[track_caller]
     fn lists(&self, args: &[&str]) -> Vec<String> {
         let tasks = self.tells(&[&["task", "list", "--json"], args].concat());
@@ -255,7 +255,7 @@ fn a_new_session_takes_over_what_another_has_not_completed() {
         .filter(|record| record["kind"] == "task_created")
         .map(|record| json!([record["task"], record["data"]["dependencies"], record["data"]["state"]]))
         .collect();
-    // Those that others wait for come first.
+    // Tasks that others wait for come first.
     assert_eq!(
         created,
         [json!(["parser", [], "ready"]), json!(["printer", ["parser"], "created"]), json!(["old", [], "ready"])]

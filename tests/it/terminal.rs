@@ -1,4 +1,4 @@
-//! The screen in a real terminal: keys in, a picture out, and the terminal as it was afterwards.
+//! The screen in a real terminal: keys in, a picture out, and the restored terminal afterwards.
 
 use std::{fs, os::unix::fs::PermissionsExt as _, process::Command};
 
@@ -13,7 +13,7 @@ use crate::support::{
 const WIDE: Cells = (120, 40);
 const SMALL: Cells = (80, 24);
 
-/// A turn that lasts until the file `go` is there.
+/// A turn that lasts until the file `go` exists.
 const UNTIL_GO: &str = "  - { say: '<promise>COMPLETE</promise>', run: 'echo $$ > turn; until [ -e go ] || [ ! -e creel.yaml ]; do sleep 0.02; done' }\n";
 /// A turn after which the agent has nothing more to do.
 const COMPLETE: &str = "  - say: <promise>COMPLETE</promise>\n";
@@ -24,13 +24,13 @@ fn scripted(rest: &str, turns: &str) -> Project {
         .file("scenario.yaml", &format!("turns:\n{turns}otherwise: {{ say: '<promise>COMPLETE</promise>' }}\n"))
 }
 
-/// Waits until the gate takes answers.
+/// Waits until the gate accepts answers.
 #[track_caller]
 fn await_gate(terminal: &Terminal, title: &str) {
     terminal.wait_for(title, |shown| shown.has(title) && shown.has("enter answer"));
 }
 
-/// Leaves a session that is over.
+/// Leaves a session that has ended.
 #[track_caller]
 fn leave(terminal: &mut Terminal, outcome: &str) -> i32 {
     terminal.wait_for_status(&format!(" {outcome} "));
@@ -124,7 +124,7 @@ fn the_end_of_a_very_long_answer_is_followed_and_what_was_omitted_is_counted() {
     terminal.press("end");
     terminal.wait_for_text("THE NEW END");
     assert!(project.kind("turn_ended").is_empty(), "the turn goes on");
-    // As far up as the end reaches, the stream says how much is missing.
+    // Above the live end, the stream says how much is missing.
     terminal.press("/");
     terminal.type_text("omitted");
     terminal.press("enter");
@@ -138,7 +138,7 @@ fn the_end_of_a_very_long_answer_is_followed_and_what_was_omitted_is_counted() {
 const TWO_HELD: &str = "hooks: { post_iteration: [{ name: a, command: 'echo red', pipe_output: true }, \
                         { name: b, command: 'echo blue', pipe_output: true }] }";
 
-/// Answers the final delivery of two items, and gives what the agent was sent last.
+/// Answers the final delivery of two items, and returns the last prompt.
 #[track_caller]
 fn deliver(variables: &[(&str, &str)], answer: impl FnOnce(&Terminal)) -> (Project, String) {
     let project = scripted(TWO_HELD, COMPLETE);
@@ -211,7 +211,7 @@ fn the_persons_own_editor_has_the_terminal_while_it_runs() {
     assert!(prompt.contains("red\nas a brick"), "{prompt}");
 }
 
-/// An editor that tells its number in `editor` and waits for a line, in a folder of its own.
+/// An editor that writes its process id to `editor` and waits for a line, in its own folder.
 fn waiting_editor() -> (tempfile::TempDir, String) {
     let tools = tempfile::tempdir().expect("a folder");
     let editor = tools.path().join("editor");
@@ -240,7 +240,7 @@ fn what_interrupts_the_persons_own_editor_does_not_end_the_session() {
 fn a_signal_ends_the_persons_own_editor_and_the_session() {
     for signal in [Signal::TERM, Signal::HUP] {
         let (tools, editor) = waiting_editor();
-        // Also where a shell stays between: it is not the editor that creel has started.
+        // Also with a shell in between: creel has not started the editor itself.
         let editor = format!("echo 'as a brick' >> \"$1\" && {editor}");
         let project = scripted(TWO_HELD, COMPLETE);
         let mut terminal = Terminal::run_with(&project, &[("EDITOR", &editor)]);
@@ -257,7 +257,7 @@ fn a_signal_ends_the_persons_own_editor_and_the_session() {
     }
 }
 
-/// What was written in the editor is in a file, whose name nothing was written over.
+/// The user's text is in a file, and nothing was written over its name on the terminal.
 #[track_caller]
 fn is_told_for_good(terminal: &Terminal, project: &Project) {
     let files = fs::read_dir(project.root()).expect("a folder").filter_map(|file| Some(file.ok()?.path()));
@@ -279,7 +279,7 @@ const STUBBORN: &str = "max_hook_retries: 1\nretry: { base: 1ms, max: 1ms }\n\
 const LATE: &str = "  - say: <promise>COMPLETE</promise>\n  - say: <promise>COMPLETE</promise>\n\
                     \x20 - { say: '<promise>COMPLETE</promise>', run: 'touch ok' }\n";
 
-/// Answers the gate of the retry limit; gives the project and the exit code.
+/// Answers the retry limit gate; returns the project and the exit code.
 #[track_caller]
 fn at_the_limit(answer: impl FnOnce(&Terminal), outcome: &str) -> (Project, i32) {
     let project = scripted(STUBBORN, LATE);
@@ -455,7 +455,7 @@ fn leaving_stops_the_session_and_leaves_nothing_running() {
 
 // What is in sight
 
-/// The numbered lines in sight.
+/// The numbered lines in view.
 fn numbers(shown: &Shown) -> Vec<u32> {
     let text = shown.text();
     let after = text.lines().filter_map(|line| line.split_once("row ")).filter_map(|(_, rest)| rest.get(..4));
@@ -550,7 +550,7 @@ fn a_gate_calls_the_user_unless_the_terminal_reports_its_focus() {
         eventually_in(&project.root().join("turn"));
         terminal.wait_for_status(" the agent works ");
         terminal.type_text(reports);
-        // Once the screen shows what a later key does, it also knows the focus.
+        // When the screen shows the effect of a later key, it also knows the focus.
         terminal.press("2");
         terminal.wait_for_text("○ post_iteration a");
         project.write("go", "");
@@ -658,7 +658,7 @@ fn suspended_and_brought_back_the_screen_is_the_same() {
     let line = "x".repeat(74);
     let project = scripted("", &format!("  - say: \"{line}\\n<promise>COMPLETE</promise>\"\n"));
     let creel = project.command(&["run", "--trust", "-s", "s"]);
-    // As in a shell of one's own: only there is a program stopped and not just ignored.
+    // As in an interactive shell: only there is a program stopped instead of ignoring the signal.
     let job = format!(
         "set -m; '{}' run --trust -s s; echo back in the shell; read -r line; fg; read -r line; fg; echo code $?",
         creel.get_program().display()
@@ -699,7 +699,7 @@ fn a_stop_signal_to_either_process_stops_both_and_the_shell_brings_the_screen_ba
     for target in ["the parent", "the session", "both"] {
         let project = scripted("", UNTIL_GO);
         let creel = project.command(&[]);
-        // The shell says when it has the terminal, and brings the job back when a line is typed.
+        // The shell says when it has the terminal, and continues the job when a line is typed.
         let job = "set -m; \"$0\" run --trust -s s; echo back in the shell; read -r line; fg; echo code $?";
         let mut shell = Command::new("sh");
         shell.arg("-c").arg(job).arg(creel.get_program()).current_dir(project.root());
@@ -782,7 +782,7 @@ fn a_past_session_can_be_watched_again() {
         let (_, place) = status.split_once("replay ")?;
         place.split_once('/')?.0.parse::<usize>().ok()
     };
-    // It may have come to its end before it was told to hold; then the jumps go back first.
+    // The replay may have ended before it was paused; then the jumps go back first.
     terminal.wait_for_status("holds");
     for _ in 0..records {
         terminal.press("h");

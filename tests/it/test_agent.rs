@@ -1,4 +1,4 @@
-//! The test agent by itself: that it does what its manual says, so that tests of creel can rely on it.
+//! The test agent by itself: checks that it does what its manual says, so that tests of creel can rely on it.
 
 use std::{
     fs,
@@ -40,7 +40,7 @@ impl Talk {
         Self { stdin: agent.stdin.take(), agent, lines, log }
     }
 
-    /// Starts an agent and goes as far as `session-1`.
+    /// Starts an agent and opens `session-1`.
     fn in_session(dir: &Path, script: &Value) -> Self {
         let mut talk = Self::start(dir, script);
         talk.ask(0, "initialize", &json!({"protocolVersion": 1}));
@@ -75,7 +75,7 @@ impl Talk {
         self.tell("session/cancel", &json!({"sessionId": "session-1"}));
     }
 
-    /// The next line, or nothing if there are no more.
+    /// The next line. None at the end.
     fn line(&mut self) -> Option<String> {
         match self.lines.recv_timeout(PATIENCE) {
             Ok(line) => Some(line),
@@ -103,7 +103,7 @@ impl Talk {
         message
     }
 
-    /// What the agent says up to the answer to a prompt, and that answer's stop reason.
+    /// The agent's text up to the answer to a prompt, and that answer's stop reason.
     fn turn(&mut self, id: u32) -> (String, String) {
         let mut said = String::new();
         loop {
@@ -119,7 +119,7 @@ impl Talk {
         self.stdin = None;
     }
 
-    /// Waits for the end. Gives the exit code and what was said on stderr.
+    /// Waits for the end. Returns the exit code and stderr.
     fn ending(&mut self) -> (Option<i32>, String) {
         let mut stderr = String::new();
         if let Some(mut pipe) = self.agent.stderr.take() {

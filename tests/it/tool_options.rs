@@ -1,4 +1,4 @@
-//! The session's tools reach agents by options of their own; agents that do not accept them are told.
+//! Command-line options give the session's tools to agents; creel reports agents that do not accept them.
 
 use std::{fs, os::unix::fs::PermissionsExt as _, path::PathBuf};
 
@@ -9,7 +9,7 @@ use crate::support::{
     project::{Project, Ran},
 };
 
-/// A program that writes down its arguments, one per line, and a variable.
+/// A program that writes its arguments, one per line, and a variable to files.
 const RECORDER: &str = "printf '%s\\n' \"$@\" > args\nprintf %s \"$OPENCODE_CONFIG_CONTENT\" > variable\n";
 const ANSWER: &str = "cat > /dev/null\necho '<promise>COMPLETE</promise>'\n";
 
@@ -31,7 +31,7 @@ fn run(project: &Project) -> Ran {
     Ran::of(&command.env("PATH", path).output().expect("creel starts"))
 }
 
-/// What a program got that is run by this command line.
+/// What a program gets that this command line runs.
 fn recorded(program: &str, config: &str) -> (Vec<String>, Project) {
     let project = Project::with(config);
     install(&project, program, &format!("{RECORDER}{ANSWER}"));

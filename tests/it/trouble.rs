@@ -1,4 +1,4 @@
-//! Bad input and a bad world: a clear message, and nothing lost.
+//! Bad input and a bad environment: a clear message, and nothing lost.
 
 use std::fs;
 
@@ -53,7 +53,7 @@ fn the_error_of_an_agent_counts_more_than_the_noise_on_its_standard_error() {
 
 #[test]
 fn a_turn_timeout_names_the_errors_of_the_server_that_the_agent_waited_for() {
-    // Time enough for the shell to print, also on a busy machine.
+    // Long enough for the shell to print, also on a busy machine.
     let waits = "echo 'request failed: 503 Service Unavailable, retrying' >&2; sleep 600";
     let project = with_agent(waits, "turn_timeout: 4s");
     assert_eq!(project.run().code, 1);

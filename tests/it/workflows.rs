@@ -1,4 +1,4 @@
-//! Workflows as stories: steps in the background, what they say to each other, and deaths at any record.
+//! Workflows as stories: steps in the background, their outputs, and kills at any record.
 
 use std::path::Path;
 
@@ -52,7 +52,7 @@ fn begun(build: Ran) -> World {
     world
 }
 
-/// A task is started, and so the workflow.
+/// Starts a task, and so the workflow.
 fn begin(world: &mut World) {
     world.settle();
     world.command(SessionCommand::Task(TaskCommand::Add(NewTask {
@@ -89,7 +89,7 @@ fn goals(world: &World) -> Vec<&str> {
 fn a_step_without_parts_is_passed_over() {
     let mut script = script(passes());
     let steps_of = &mut script.plan.workflows.get_mut("release").expect("it is there").steps;
-    // No config says that; journals of before may.
+    // No config allows that, but older journals can contain it.
     steps_of[0].action = StepAction::Parallel(Vec::new());
     steps_of[1].action = StepAction::Parallel(Vec::new());
     steps_of[2].action = StepAction::Noop;

@@ -23,7 +23,7 @@ use crate::support::{
     project::{Project, eventually_in},
 };
 
-/// Runs git as somebody whose own settings do not matter.
+/// Runs git, independent of the user's settings.
 fn git(dir: &Path, args: &[&str]) -> String {
     let mut command = Command::new("git");
     command.args(["-c", "user.name=A", "-c", "user.email=a@example.com", "-c", "init.defaultBranch=main"]);
@@ -129,7 +129,7 @@ async fn what_is_committed_is_told_with_the_commit_but_not_what_was_only_committ
     assert_eq!(work, expected);
 }
 
-/// A repository `nested` inside of the project's, with the file `c` and build output that it ignores.
+/// A repository `nested` inside the project's, with the file `c` and build output that it ignores.
 fn nested_repository(dir: &Path) {
     write(dir, "nested/c", "c");
     write(dir, "nested/.gitignore", "*.log\n");
@@ -344,7 +344,7 @@ async fn looking_changes_nothing_in_the_repository() {
     let dir = dir.path();
     repository(dir);
     let index = fs::read(dir.join(".git/index")).expect("the index");
-    // The same content at another time: a refresh would write that down.
+    // The same content at another time: a refresh would record that.
     write(dir, "a", "a");
     git(dir, &["config", "core.fsmonitor", "touch watched; false"]);
     changes(dir, || {}).await;
@@ -377,7 +377,7 @@ fn a_stop_does_not_wait_for_a_look_at_the_work_tree() {
     let config = "prompt: GOAL\nagents: { demo: { script: scenario.yaml } }\n";
     let project = Project::with(config).file("scenario.yaml", "turns:\n  - say: one\n");
     git(&project.root(), &["init", "-q"]);
-    // A git that takes longer than anybody waits.
+    // A git that takes longer than any timeout.
     project.write("bin/git", "#!/bin/sh\necho $$ > \"$HOME/git\"\nexec sleep 1000\n");
     let slow = project.root().join("bin/git");
     fs::set_permissions(&slow, fs::Permissions::from_mode(0o755)).expect("permissions");

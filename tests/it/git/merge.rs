@@ -8,7 +8,7 @@ use crate::support::repo::{Repo, failure, hook_of, skipped, success};
 
 const URL: &str = "https://forge.example/pull/7";
 
-/// A branch with a pull request that has this state, and these checks.
+/// A branch with a pull request in this state, and with these checks.
 fn with_pull_request(more: &serde_json::Value, checks: &str) -> Repo {
     let repo = Repo::with_gh();
     let head = repo.commit("b.txt", "b\n", "add b");
@@ -27,7 +27,7 @@ fn with_pull_request(more: &serde_json::Value, checks: &str) -> Repo {
     repo
 }
 
-/// It was not merged, neither here nor there.
+/// Asserts that nothing was merged, neither here nor on the remote.
 fn nothing_merged(repo: &Repo) {
     assert_eq!(repo.gh_called(["pr", "merge"]), Vec::<Vec<String>>::new());
     assert_eq!(repo.on_remote("main"), Some(repo.here("main")));
@@ -105,7 +105,7 @@ async fn what_people_said_about_it_is_heard() {
     }
 }
 
-/// A pull request whose head is what the remote has, with one commit here that the remote does not have.
+/// A pull request at the remote's commit, with one local commit that the remote does not have.
 fn with_repair(more: &serde_json::Value, checks: &str) -> (Repo, String) {
     let repo = with_pull_request(more, checks);
     let list = fs::read_to_string(repo.at("gh/list.json")).expect("a list").replace(&repo.here("work"), "HEAD_OID");
@@ -149,7 +149,7 @@ async fn a_repair_that_no_reviewer_of_the_forge_saw_is_pushed_and_not_merged() {
     assert!(failure(&result).0.contains("its reviewers have not seen the repair"), "{result:?}");
     assert_eq!(repo.on_remote("work"), Some(repaired.clone()));
     nothing_merged(&repo);
-    // A gatekeeper that saw it is enough.
+    // A review by a gatekeeper is enough.
     let (repo, repaired) = with_repair(&serde_json::json!({ "reviewDecision": "APPROVED" }), GREEN);
     let reviewed = SubmissionFacts { reviewed: Some(repaired), ..after_a_repair() };
     success(&repo.run_with("merge_pr", reviewed).await);

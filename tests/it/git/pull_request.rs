@@ -12,7 +12,7 @@ use creel::{
 
 use crate::support::repo::{Repo, failure, hook_of, skipped, success};
 
-/// An open pull request of the branch `work`, as `gh pr list` tells it.
+/// An open pull request of the branch `work`, as `gh pr list` prints it.
 fn open(repo: &Repo, body: &str) {
     let pull = serde_json::json!([
         { "number": 6, "url": "https://forge.example/pull/6", "state": "OPEN", "isCrossRepository": true },
@@ -211,7 +211,7 @@ async fn what_a_commit_says_of_a_rebase_makes_none() {
     assert!(failure(&repo.run("create_pr").await).0.contains("nothing is overwritten"));
     assert_eq!(repo.on_remote("work"), Some(pushed.clone()));
     repo.is_as(&before);
-    // A rebase after it does not make good what was thrown away.
+    // A later rebase does not make up for the discarded commits.
     repo.elsewhere("main", "e.txt", "e\n");
     success(&repo.run("rebase_on_main").await);
     assert!(failure(&repo.run("create_pr").await).0.contains("nothing is overwritten"));

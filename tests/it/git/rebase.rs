@@ -5,7 +5,7 @@ use expect_test::expect;
 
 use crate::support::repo::{Repo, failure, hook_of, outcome, skipped, success};
 
-/// A branch and `main` that do not agree about `a.txt`.
+/// A branch and `main` with conflicting changes to `a.txt`.
 fn in_conflict() -> Repo {
     let repo = Repo::new();
     repo.commit("b.txt", "b\n", "harmless");
@@ -237,7 +237,7 @@ async fn the_remote_says_what_its_base_branch_is_whatever_was_known_here() {
 
 #[tokio::test]
 async fn a_remote_that_does_not_say_its_base_branch_leaves_the_one_that_is_known_here() {
-    // A remote whose HEAD names no branch that it has.
+    // A remote whose HEAD names a branch that does not exist.
     let silent = |base: &str| {
         let repo = Repo::new();
         repo.git_in(&repo.remote(), &["symbolic-ref", "HEAD", "refs/heads/nowhere"]);
@@ -296,7 +296,7 @@ async fn a_remote_that_is_not_there_is_told() {
 async fn of_several_remotes_the_one_that_the_branch_follows_is_meant() {
     let repo = Repo::new();
     repo.commit("b.txt", "b\n", "add b");
-    // The work goes to `upstream`; `origin` is another place, which has nothing.
+    // The work goes to `upstream`; `origin` is an empty repository.
     let empty = repo.at("empty");
     std::fs::create_dir(&empty).expect("a folder");
     repo.git_in(&empty, &["init", "--bare", "-q"]);

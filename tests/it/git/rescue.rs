@@ -1,4 +1,4 @@
-//! A rebase that is cut off: by time, by a person, by the death of creel.
+//! A rebase that is interrupted: by a timeout, by the user, or by the death of creel.
 
 use std::{path::Path, process::Command, time::Duration};
 
@@ -14,7 +14,7 @@ use crate::support::{
     repo::{Repo, failure, job},
 };
 
-/// A branch whose rebase stops in the middle, after its first commit, and waits for ever; and the file that tells when.
+/// A branch whose rebase hangs after its first commit, and writes a file when it does.
 fn that_hangs() -> Repo {
     let repo = Repo::new();
     repo.commit("b.txt", "b\n", "first of two");
@@ -26,7 +26,7 @@ fn that_hangs() -> Repo {
     repo
 }
 
-/// From now on it does not wait any more.
+/// From now on the rebase does not hang.
 fn no_longer(repo: &Repo) {
     std::fs::remove_file(repo.work.join(".git/info/attributes")).expect("attributes");
 }
@@ -80,7 +80,7 @@ async fn a_rebase_that_was_dropped_is_undone_by_the_next_hook() {
     repo.is_unchanged();
 }
 
-/// How far a rebase has come.
+/// Whether a rebase has reached this stage.
 fn has_come_to(repo: &Repo, moment: usize) -> bool {
     let git = repo.work.join(".git");
     match moment {
@@ -112,7 +112,7 @@ async fn wherever_it_is_cut_off_nothing_is_lost() {
         recover(&repo.work).await;
         repo.lost_nothing_since(&before);
         repo.is_unchanged();
-        // Git may have been faster than we looked.
+        // Git may have finished before the interruption.
         if !repo.try_git(&repo.work, &["merge-base", "--is-ancestor", &newest, "HEAD"]).0 {
             repo.is_as(&before);
         }
@@ -162,7 +162,7 @@ async fn a_killed_creel_leaves_a_rebase_that_the_next_one_undoes() {
     }
 }
 
-/// What a killed creel leaves that had not begun its rebase yet.
+/// What creel leaves if it is killed before its rebase has begun.
 fn note_of(repo: &Repo) {
     let note = serde_json::json!({
         "branch": "work",
@@ -217,7 +217,7 @@ async fn a_rebase_that_was_cut_off_at_once_is_undone() {
     for name in ["index.lock", "AUTO_MERGE.lock"] {
         std::fs::write(repo.work.join(".git").join(name), "").expect("a lock");
     }
-    // What git had written of the other side, wholly and not; and what is somebody's own.
+    // Files that git had written, completely and partly, and a file of the user.
     for (name, text) in [("whole.txt", "w\n"), ("begun.txt", ""), ("own.txt", "own\n")] {
         std::fs::write(repo.work.join(name), text).expect("a file");
     }

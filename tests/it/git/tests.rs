@@ -14,7 +14,7 @@ use crate::support::{
     repo::{Repo, failure, job, skipped, success},
 };
 
-/// A program that says how it was called.
+/// A program that prints how it was called.
 const RECORDER: &str = "#!/bin/sh\necho called: $(basename \"$0\") \"$@\"\n";
 
 fn with(command: &str) -> SubmissionFacts {

@@ -1,7 +1,7 @@
-//! A web server on the loopback that keeps every request, and plays the two services that answers come from.
+//! A local web server that records every request, and simulates the two services that answers come from.
 //!
-//! A topic of ntfy is a path: a POST to it reaches every open `GET PATH/raw`. Telegram's `getUpdates` returns the updates
-//! that a test has written, and waits for one if there is none.
+//! A topic of ntfy is a path: a POST to it reaches every open `GET PATH/raw`. Telegram's `getUpdates` returns the
+//! updates that a test has written, and waits for one if there is none.
 
 use std::{
     io::{BufRead as _, BufReader, Read as _, Write as _},
@@ -14,7 +14,6 @@ use serde_json::{Value, json};
 
 use super::PATIENCE;
 
-/// What a client sent.
 #[derive(Debug, Clone)]
 pub(crate) struct HttpRequest {
     pub(crate) method: String,
@@ -57,7 +56,6 @@ impl Shared {
     }
 }
 
-/// The server.
 pub(crate) struct HttpRecorder {
     address: SocketAddr,
     shared: Arc<Shared>,
@@ -85,7 +83,7 @@ impl HttpRecorder {
         format!("http://{}", self.address)
     }
 
-    /// The first request that is the wanted one, once it is there.
+    /// The first matching request, once it has arrived.
     #[track_caller]
     pub(crate) fn wait_for(&self, what: &str, is_wanted: impl Fn(&HttpRequest) -> bool) -> HttpRequest {
         let deadline = Instant::now() + PATIENCE;
@@ -104,7 +102,6 @@ impl HttpRecorder {
         self.shared.lock().requests.iter().filter(|request| request.path == path).cloned().collect()
     }
 
-    /// How many requests there were.
     pub(crate) fn count(&self) -> usize {
         self.shared.lock().requests.len()
     }
@@ -124,7 +121,7 @@ impl Drop for HttpRecorder {
     fn drop(&mut self) {
         self.shared.lock().closed = true;
         self.shared.changed.notify_all();
-        // Wakes the thread that accepts, which then ends.
+        // Wakes the accepting thread, which then ends.
         let _ = TcpStream::connect(self.address);
     }
 }
@@ -150,7 +147,7 @@ fn serve(shared: &Shared, stream: TcpStream) {
     };
     shared.changed.notify_all();
     let stream = reader.into_inner();
-    // A client that has left does not hear the answer.
+    // Fails if the client has left.
     let _ = match request.path.strip_suffix("/raw") {
         Some(topic) => subscribe(shared, stream, topic, seen),
         None if request.path.ends_with("/getUpdates") => answer(stream, &updates(shared, &request)),
@@ -185,7 +182,8 @@ fn answer(mut stream: TcpStream, body: &Value) -> std::io::Result<()> {
     write!(stream, "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: {}\r\n\r\n{body}", body.len())
 }
 
-/// Passes on what comes to the topic from now on, a line each; first an empty one, as ntfy does from time to time.
+/// Passes on what arrives at the topic from now on, one message per line; first an empty line, as ntfy sends from time
+/// to time.
 fn subscribe(shared: &Shared, mut stream: TcpStream, topic: &str, mut seen: usize) -> std::io::Result<()> {
     stream.write_all(b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n\n")?;
     let mut recorded = shared.lock();

@@ -1,4 +1,4 @@
-//! Somebody who listens to an agent, and remembers.
+//! A listener for an agent that records what it hears.
 
 use std::{
     path::Path,
@@ -21,7 +21,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::fresh_mark;
 
-/// Remembers what it heard; clones remember together.
+/// Records what it heard; clones share the record.
 #[derive(Clone, Default)]
 pub(crate) struct Heard(Arc<Mutex<Seen>>);
 
@@ -30,13 +30,13 @@ struct Seen {
     updates: Vec<AgentUpdate>,
     groups: Vec<ProcessGroup>,
     asked: Vec<(ToolCall, Vec<PermissionOption>)>,
-    /// The option that is taken, by its id; without one, no request is answered.
+    /// The id of the option to choose. None: requests stay unanswered.
     answer: Option<String>,
     unanswered: Vec<PermissionRequest>,
 }
 
 impl Heard {
-    /// One who takes this option whenever leave is asked for.
+    /// A listener that answers every permission request with this option.
     pub(crate) fn answering(option: &str) -> Self {
         let heard = Self::default();
         heard.with(|seen| seen.answer = Some(option.to_owned()));
@@ -62,7 +62,7 @@ impl Heard {
         self.with(|seen| seen.updates.clone())
     }
 
-    /// The last word on each tool call, in the order in which they began.
+    /// The last state of each tool call, in the order in which they began.
     pub(crate) fn calls(&self) -> Vec<ToolCall> {
         let mut calls: Vec<ToolCall> = Vec::new();
         for update in self.all() {
@@ -80,7 +80,7 @@ impl Heard {
         self.with(|seen| seen.groups.len())
     }
 
-    /// Takes this option for all that was asked and not answered yet.
+    /// Chooses this option for all unanswered requests.
     pub(crate) fn answer(&self, option: &str) {
         for request in self.with(|seen| std::mem::take(&mut seen.unanswered)) {
             let _ = request.answer.send(PermissionAnswer::Selected(option.to_owned()));
@@ -99,7 +99,7 @@ impl AgentObserver for Heard {
     }
 
     fn permission(&mut self, request: PermissionRequest) -> BoxFuture<'_, ()> {
-        // What creel serves is decided by the engine; here it is allowed.
+        // The engine decides what creel serves; here it is allowed.
         if request.source == PermissionSource::Service {
             let _ = request.answer.send(PermissionAnswer::Selected("allow_once".to_owned()));
             return Box::pin(std::future::ready(()));
@@ -137,7 +137,7 @@ pub(crate) fn request(text: &str) -> TurnRequest {
     TurnRequest { turn: TurnId(3), text: text.into(), conversation: ConversationMode::New, timeout: TimeSpan::secs(60) }
 }
 
-/// A prompt of the same conversation.
+/// A later prompt of the same conversation.
 pub(crate) fn again(text: &str) -> TurnRequest {
     TurnRequest { conversation: ConversationMode::Same, ..request(text) }
 }

@@ -1,4 +1,4 @@
-//! Clients of `creel mcp`: one by the library of the protocol, and one that says what it likes.
+//! Clients of `creel mcp`: one with the protocol's library, and one that sends anything.
 
 use std::{
     io::{BufRead as _, BufReader, Write as _},
@@ -15,22 +15,22 @@ use serde_json::{Value, json};
 
 use super::project::Project;
 
-/// A client that keeps to the protocol.
+/// A client that follows the protocol.
 pub(crate) struct Tools(RunningService<RoleClient, ()>);
 
-/// What became of a call.
+/// The result of a call.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Said {
-    /// It was done: this is what it told.
+    /// The tool's output.
     Done(Value),
-    /// The tool failed at its job, and says why.
+    /// The tool's error.
     Failed(String),
-    /// The call was wrong: the code and the words.
+    /// The call was wrong: code and message.
     Wrong(i32, String),
 }
 
 impl Tools {
-    /// Of the session that is found.
+    /// A client of the session that `creel mcp` finds.
     pub(crate) async fn of(project: &Project) -> Self {
         Self::with(project, &["mcp"], &[]).await
     }
@@ -50,7 +50,7 @@ impl Tools {
         call(self.peer(), tool, arguments).await
     }
 
-    /// Something that is done.
+    /// A call that succeeds.
     #[track_caller]
     pub(crate) fn does(&self, tool: &'static str, arguments: Value) -> impl Future<Output = Value> {
         let place = std::panic::Location::caller();
@@ -62,7 +62,7 @@ impl Tools {
         }
     }
 
-    /// Something that the session will not do, with its words.
+    /// A call that the session refuses, with its message.
     #[track_caller]
     pub(crate) fn fails(&self, tool: &'static str, arguments: Value) -> impl Future<Output = String> {
         let place = std::panic::Location::caller();
@@ -74,7 +74,7 @@ impl Tools {
         }
     }
 
-    /// A call that is wrong, with what is said about it.
+    /// A call that is wrong, with its message.
     #[track_caller]
     pub(crate) fn rejects(&self, tool: &'static str, arguments: Value) -> impl Future<Output = String> {
         let place = std::panic::Location::caller();
@@ -107,7 +107,7 @@ fn text(result: &CallToolResult) -> String {
     texts.map(|text| text.text.as_str()).collect::<Vec<_>>().join("\n")
 }
 
-/// A client that says what it likes.
+/// A client that sends anything.
 pub(crate) struct Raw {
     pub(crate) child: Child,
     stdin: Option<ChildStdin>,
@@ -115,7 +115,7 @@ pub(crate) struct Raw {
 }
 
 impl Raw {
-    /// Starts a server, and says nothing.
+    /// Starts a server, and sends nothing.
     pub(crate) fn of(project: &Project) -> Self {
         Self::start(project, &["mcp"])
     }
@@ -165,14 +165,14 @@ impl Raw {
         self.ask(id, "tools/call", &json!({"name": tool, "arguments": arguments}))
     }
 
-    /// The next message; nothing at the end.
+    /// The next message. None at the end.
     pub(crate) fn answer(&mut self) -> Option<Value> {
         let mut line = String::new();
         self.stdout.read_line(&mut line).expect("text");
         (!line.is_empty()).then(|| serde_json::from_str(&line).expect("JSON"))
     }
 
-    /// Calls a tool that does its job, and gives what it told.
+    /// Calls a tool that succeeds, and returns its output.
     #[track_caller]
     pub(crate) fn does(&mut self, tool: &str, arguments: &Value) -> Value {
         let answer = self.call(7, tool, arguments);
@@ -180,14 +180,14 @@ impl Raw {
         answer["result"]["structuredContent"].clone()
     }
 
-    /// Says nothing more, and reads what still comes until the server is gone.
+    /// Closes its output, and reads until the server has ended.
     pub(crate) fn hang_up(mut self) -> (Vec<Value>, i32) {
         drop(self.stdin.take());
         let rest = std::iter::from_fn(|| self.answer()).collect();
         (rest, self.child.wait().expect("it ended").code().unwrap_or(-1))
     }
 
-    /// Is gone from one moment to the next: nobody reads, nobody writes.
+    /// Closes both streams without a goodbye.
     pub(crate) fn die(mut self) -> Child {
         drop(self.stdin.take());
         drop(self.stdout);

@@ -1,4 +1,4 @@
-//! A NATS server of a test's own, and a client that reads what it has.
+//! A NATS server for a test, and a client that reads its content.
 
 use std::{
     fs::{self, File},
@@ -27,7 +27,7 @@ use serde_json::Value;
 
 use super::PATIENCE;
 
-/// A server on a port of its own, with storage that outlives it.
+/// A server on its own port, with storage that survives it.
 pub(crate) struct NatsServer {
     dir: tempfile::TempDir,
     port: u16,
@@ -38,7 +38,6 @@ pub(crate) struct NatsServer {
     tokio: tokio::runtime::Runtime,
 }
 
-/// A message of a stream.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Stored {
     pub(crate) subject: String,
@@ -48,7 +47,7 @@ pub(crate) struct Stored {
 }
 
 impl NatsServer {
-    /// A server that does not run yet.
+    /// A server that is not started yet.
     pub(crate) fn idle(more: &str) -> Self {
         let dir = tempfile::tempdir().expect("a folder");
         let tokio = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
@@ -62,7 +61,7 @@ impl NatsServer {
         }
     }
 
-    /// A server that lets everybody in.
+    /// A server without authentication.
     pub(crate) fn start() -> Self {
         Self::with("")
     }
@@ -74,7 +73,7 @@ impl NatsServer {
         server
     }
 
-    /// A server that keeps nothing.
+    /// A server without JetStream.
     pub(crate) fn without_jetstream() -> Self {
         let mut server = Self::idle("");
         server.jetstream = false;
@@ -82,7 +81,7 @@ impl NatsServer {
         server
     }
 
-    /// Servers that keep everything together, and agree about who leads.
+    /// A cluster of servers with a leader.
     pub(crate) fn cluster(size: u16) -> Vec<Self> {
         let mut servers: Vec<Self> = (0..size).map(|_| Self::idle("")).collect();
         let ports: Vec<u16> = servers.iter().map(|_| free_port()).collect();
@@ -113,7 +112,7 @@ impl NatsServer {
         });
     }
 
-    /// The name of the server of its cluster that leads a stream, and how many replicas there are.
+    /// The leader of a stream in its cluster, and the number of replicas.
     pub(crate) fn leader_and_replicas(&self, stream: &str) -> Option<(String, usize)> {
         self.block_on(async {
             let stream = jetstream::new(self.client().await).get_stream(stream).await.ok()?;
@@ -126,7 +125,7 @@ impl NatsServer {
         self.dir.path().join(name)
     }
 
-    /// Starts it, again.
+    /// Starts the server, also again.
     pub(crate) fn up(&mut self) {
         let store = format!("jetstream {{ store_dir: \"{}\" }}\n", self.path("js").display());
         let store = if self.jetstream { store.as_str() } else { "" };
@@ -171,17 +170,17 @@ impl NatsServer {
         kill_process(pid.expect("it runs"), signal).expect("it is there");
     }
 
-    /// Takes away all that it stored.
+    /// Deletes everything that it stored.
     pub(crate) fn forget(&self) {
         let _ = fs::remove_dir_all(self.path("js"));
     }
 
-    /// As others reach it.
+    /// The URL without a user.
     pub(crate) fn url(&self) -> String {
         format!("nats://127.0.0.1:{}", self.port)
     }
 
-    /// The same, with somebody who logs in.
+    /// The URL with a user that logs in.
     pub(crate) fn url_for(&self, user: &str) -> String {
         format!("nats://{user}@127.0.0.1:{}", self.port)
     }
@@ -258,7 +257,7 @@ impl NatsServer {
         });
     }
 
-    /// Publishes, and waits until the stream has it.
+    /// Publishes, and waits until the stream has stored it.
     pub(crate) fn publish_for_good(&self, subject: &str, text: &str) {
         self.block_on(async {
             let jetstream = jetstream::new(self.client().await);
@@ -267,7 +266,7 @@ impl NatsServer {
         });
     }
 
-    /// Publishes under an id: whether the stream knows one of that id.
+    /// Publishes under an id; returns whether the stream already had a message with that id.
     pub(crate) fn has_seen(&self, subject: &str, id: &str) -> bool {
         self.block_on(async {
             let jetstream = jetstream::new(self.client().await);
@@ -277,7 +276,7 @@ impl NatsServer {
         })
     }
 
-    /// Asks, and waits for the answer.
+    /// Sends a request, and waits for the answer.
     pub(crate) fn ask(&self, subject: &str, line: &str) -> Value {
         self.block_on(async {
             let answer = self.client().await.request(subject.to_owned(), line.to_owned().into()).await;
@@ -285,7 +284,7 @@ impl NatsServer {
         })
     }
 
-    /// Asks with headers; nothing, if nobody answers in time.
+    /// Sends a request with headers. None without an answer in time.
     pub(crate) fn ask_with(&self, subject: &str, headers: HeaderMap, line: &str) -> Option<Value> {
         self.block_on(async {
             let request = async_nats::Request::new().headers(headers).payload(line.to_owned().into());
@@ -353,7 +352,7 @@ impl Proxy {
 fn carry(mut from: TcpStream, mut to: TcpStream, is_stuck: &AtomicBool) {
     let (mut buffer, mut lost) = ([0; 16 * 1024], false);
     while let Ok(read @ 1..) = from.read(&mut buffer) {
-        // A connection that has lost something is of no more use.
+        // A connection that has lost something is useless.
         lost |= is_stuck.load(Ordering::Relaxed);
         if !lost && to.write_all(&buffer[..read]).is_err() {
             break;

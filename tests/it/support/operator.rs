@@ -1,7 +1,7 @@
-//! A NATS server in operator mode: it knows nobody by name, and lets in whom an account of its operator vouches for.
+//! A NATS server in operator mode: it knows no user by name, and accepts the users of its operator's accounts.
 //!
-//! The operator signs the accounts, an account signs its users, and each signature is over a token of JSON. Whoever logs in
-//! shows such a token and proves that the key in it is theirs; both are in a `.creds` file.
+//! The operator signs the accounts, an account signs its users, and each signature is over a token of JSON. A user who
+//! logs in shows such a token and proves to have its key; both are in a `.creds` file.
 
 use std::time::SystemTime;
 
@@ -11,14 +11,14 @@ use serde_json::{Value, json};
 
 use super::nats::NatsServer;
 
-/// Who vouches for the accounts of a server.
+/// Signs the accounts of a server.
 pub(crate) struct Operator {
     key: KeyPair,
     /// The account that a server with `JetStream` needs for itself.
     system: KeyPair,
 }
 
-/// Who logs in, and by whose leave.
+/// A user's key, and the token that an account signed.
 pub(crate) struct Credentials {
     user: KeyPair,
     token: String,
@@ -29,7 +29,7 @@ impl Operator {
         Self { key: KeyPair::new_operator(), system: KeyPair::new_account() }
     }
 
-    /// A server that lets in the users of this account.
+    /// A server that accepts the users of this account.
     pub(crate) fn server(&self, account: &KeyPair) -> NatsServer {
         let system = self.vouch_for(&self.system, &json!({}));
         let room = json!({ "mem_storage": -1, "disk_storage": -1, "streams": -1, "consumer": -1 });
@@ -44,7 +44,7 @@ impl Operator {
         ))
     }
 
-    /// A token for an account, which may do everything, with this much of `JetStream`.
+    /// A token for an account without restrictions, with these limits for `JetStream`.
     fn vouch_for(&self, account: &KeyPair, room: &Value) -> String {
         let mut limits = json!({
             "subs": -1, "data": -1, "payload": -1, "imports": -1, "exports": -1, "wildcards": true, "conn": -1, "leaf": -1,
@@ -64,14 +64,14 @@ impl Credentials {
         Self { user, token }
     }
 
-    /// A user who says that an account vouches for them, which it did not.
+    /// A user whose token the account did not sign.
     pub(crate) fn forged(account: &KeyPair) -> Self {
         let user = KeyPair::new_user();
         let claims = claims(&account.public_key(), &user, None, &rights());
         Self { token: token(&KeyPair::new_account(), &claims), user }
     }
 
-    /// Credentials whose key is not the one in the token.
+    /// Credentials whose key does not match the token.
     pub(crate) fn stolen(account: &KeyPair) -> Self {
         Self { user: KeyPair::new_user(), ..Self::of(account, None) }
     }
@@ -99,7 +99,7 @@ fn rights() -> Value {
     json!({ "type": "user", "version": 2, "pub": {}, "sub": {}, "subs": -1, "data": -1, "payload": -1 })
 }
 
-/// A token about somebody, signed by whoever vouches for them.
+/// A token about one key, signed with another.
 fn signed(by: &KeyPair, about: &KeyPair, until: Option<SystemTime>, what: &Value) -> String {
     token(by, &claims(&by.public_key(), about, until, what))
 }

@@ -1,4 +1,4 @@
-//! A client of the control socket that says what it likes.
+//! A client of the control socket that sends anything.
 
 use std::{
     io::{BufRead as _, BufReader, Read as _, Write as _},
@@ -13,7 +13,7 @@ use super::{PATIENCE, project::Project};
 /// A connection to session `s`.
 pub(crate) struct Peer(BufReader<UnixStream>);
 
-/// Where session `s` can be reached, if it says so.
+/// The socket of session `s`, if its file exists.
 pub(crate) fn socket_of(project: &Project) -> Option<PathBuf> {
     project.read(".creel/sessions/s/socket").strip_suffix('\n').map(PathBuf::from)
 }
@@ -25,19 +25,19 @@ impl Peer {
         Self(BufReader::new(stream))
     }
 
-    /// Sends bytes as they are. Whoever listens may have heard enough before their end.
+    /// Sends raw bytes. The session may close the connection before their end.
     pub(crate) fn send(&mut self, bytes: &[u8]) {
         let _ = self.0.get_mut().write_all(bytes);
     }
 
-    /// The next line; nothing at the end.
+    /// The next line. None at the end.
     pub(crate) fn line(&mut self) -> Option<Value> {
         let mut line = String::new();
         self.0.read_line(&mut line).expect("text");
         (!line.is_empty()).then(|| serde_json::from_str(&line).expect("JSON"))
     }
 
-    /// All that comes until the other side closes, as it is.
+    /// Everything until the other side closes.
     pub(crate) fn rest(mut self) -> String {
         let mut rest = String::new();
         self.0.read_to_string(&mut rest).expect("text");
@@ -51,7 +51,7 @@ impl Peer {
 
     /// Whether the other side has closed.
     pub(crate) fn is_closed(&mut self) -> bool {
-        // What was not read may come back as a reset.
+        // Unread data can cause a reset.
         matches!(self.0.read(&mut [0]), Ok(0) | Err(_))
     }
 }

@@ -1,4 +1,4 @@
-//! A project in a throw-away folder, and creel run in it as a person or a script would.
+//! A project in a temporary folder, and creel run in it as a user or a script would.
 
 use std::{
     fs,
@@ -13,12 +13,12 @@ use serde_json::Value;
 
 use super::PATIENCE;
 
-/// A project with a home of its own.
+/// A project with its own home directory.
 pub(crate) struct Project {
     dir: tempfile::TempDir,
 }
 
-/// What a run of creel came to.
+/// The result of a run of creel.
 pub(crate) struct Ran {
     pub(crate) code: i32,
     pub(crate) out: String,
@@ -67,12 +67,12 @@ impl Project {
         self.dir.path().join("config")
     }
 
-    /// The temporary directory of everything that runs here: other tests have theirs.
+    /// The temporary directory of everything that runs here: other tests have their own.
     pub(crate) fn temp_dir(&self) -> PathBuf {
         self.dir.path().join("tmp")
     }
 
-    /// Creel, ready to be started in the project.
+    /// creel, ready to be started in the project.
     pub(crate) fn command(&self, args: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_creel"));
         command
@@ -103,7 +103,7 @@ impl Project {
         self.start_with(&[])
     }
 
-    /// The same, with more variables.
+    /// The same, with more environment variables.
     pub(crate) fn start_with(&self, variables: &[(&str, &str)]) -> Started {
         let mut command = self.command(&["run", "--json", "--trust", "-s", "s"]);
         command.envs(variables.iter().copied());
@@ -117,7 +117,7 @@ impl Project {
     /// The records of session `s`.
     pub(crate) fn records(&self) -> Vec<Value> {
         let text = fs::read_to_string(self.journal()).unwrap_or_default();
-        // A session may be writing: what has no newline yet is no record yet.
+        // A running session may be writing: a line without a newline is not a record yet.
         lines(text.rsplit_once('\n').map_or("", |(whole, _)| whole))
     }
 
@@ -155,31 +155,31 @@ pub(crate) fn lines(text: &str) -> Vec<Value> {
     text.lines().map(|line| serde_json::from_str(line).expect("a record is JSON")).collect()
 }
 
-/// A creel that runs, and prints its records.
+/// A running creel that prints its records.
 pub(crate) struct Started {
     child: Child,
     records: BufReader<ChildStdout>,
 }
 
 impl Started {
-    /// A creel that prints lines of JSON.
+    /// Starts a creel that prints lines of JSON.
     pub(crate) fn of(mut command: Command) -> Self {
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("creel starts");
         let records = BufReader::new(child.stdout.take().expect("it is piped"));
         Self { child, records }
     }
 
-    /// Reads on until a record of that kind comes.
+    /// Reads until a record of that kind.
     pub(crate) fn wait_for(&mut self, kind: &str) -> Value {
         self.wait_for_one(kind, |_| true)
     }
 
-    /// Reads on until a record of that kind comes that is the wanted one.
+    /// Reads until a matching record of that kind.
     pub(crate) fn wait_for_one(&mut self, kind: &str, is_wanted: impl Fn(&Value) -> bool) -> Value {
         self.wait_until(kind, |record| record["kind"] == kind && is_wanted(record))
     }
 
-    /// Reads on until a line comes that is the wanted one.
+    /// Reads until a matching line.
     pub(crate) fn wait_until(&mut self, what: &str, is_wanted: impl Fn(&Value) -> bool) -> Value {
         let mut line = String::new();
         loop {
@@ -208,7 +208,7 @@ impl Started {
         self.child.wait().expect("it ended");
     }
 
-    /// Waits for its end, and reads whatever it still prints.
+    /// Waits for its end, and reads the rest of its output.
     pub(crate) fn end(mut self) -> Ran {
         let mut out = String::new();
         self.records.read_to_string(&mut out).expect("creel prints text");
@@ -217,7 +217,7 @@ impl Started {
     }
 }
 
-/// What a file says, once it says something.
+/// The content of a file, once it is not empty.
 pub(crate) fn eventually_in(path: &Path) -> String {
     let deadline = Instant::now() + PATIENCE;
     loop {
@@ -230,7 +230,7 @@ pub(crate) fn eventually_in(path: &Path) -> String {
     }
 }
 
-/// Waits until something holds.
+/// Waits until a condition is true.
 pub(crate) fn until(what: &str, mut holds: impl FnMut() -> bool) {
     let deadline = Instant::now() + PATIENCE;
     while !holds() {

@@ -1,4 +1,4 @@
-//! A clone with a bare remote beside it, and a `gh` that remembers how it was called.
+//! A clone with a bare remote beside it, and a `gh` that records its calls.
 
 use std::{
     collections::BTreeSet,
@@ -29,7 +29,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{Memory, folder, fresh_mark};
 
-/// The program that stands in for `gh`: it keeps its arguments and the file that it is given, and answers as told.
+/// The stand-in for `gh`: it records its arguments and the file that it gets, and answers as configured.
 const GH: &str = r#"#!/bin/sh
 calls=$(dirname "$0")/../gh
 n=$(ls "$calls" | grep -c '^call-')
@@ -43,14 +43,14 @@ if [ -f "$calls/$1-$2.sh" ]; then . "$calls/$1-$2.sh"; fi
 /// A clone on the branch `work`, with one commit on `main` that the remote has.
 pub struct Repo {
     folder: Home,
-    /// Where the work is.
+    /// The work tree.
     pub work: PathBuf,
-    /// What the session's processes are marked with.
+    /// The mark of the session's processes.
     pub mark: String,
     path: String,
 }
 
-/// Whose folder it is.
+/// Which process removes the folder.
 enum Home {
     Ours(tempfile::TempDir),
     Anothers(PathBuf),
@@ -65,7 +65,7 @@ impl Home {
     }
 }
 
-/// What must not be lost.
+/// The state that must not be lost.
 #[derive(Debug)]
 pub struct Before {
     head: String,
@@ -74,7 +74,7 @@ pub struct Before {
 }
 
 impl Repo {
-    /// With a remote, and no `gh`.
+    /// With a remote, and without `gh`.
     pub fn new() -> Self {
         let repo = Self::without_remote();
         let remote = repo.remote();
@@ -85,7 +85,6 @@ impl Repo {
         repo
     }
 
-    /// No remote at all.
     pub fn without_remote() -> Self {
         let folder = Home::Ours(folder());
         for name in ["work", "bin", "gh"] {
@@ -100,7 +99,7 @@ impl Repo {
         repo
     }
 
-    /// One that another process has made, and removes.
+    /// One that another process has created, and removes.
     pub fn that_is_at(folder: &Path, mark: String) -> Self {
         Self::at_home(Home::Anothers(folder.to_owned()), mark)
     }
@@ -121,7 +120,7 @@ impl Repo {
         repo
     }
 
-    /// From now on there is nothing on the `PATH` but git.
+    /// From now on only git is on the `PATH`.
     pub fn bare_path(&mut self) {
         let git = Command::new("sh").args(["-c", "command -v git"]).output().expect("a shell").stdout;
         symlink(String::from_utf8_lossy(&git).trim(), self.at("bin/git")).expect("a link");
@@ -141,12 +140,11 @@ impl Repo {
         executable(&self.at("bin").join(name), text);
     }
 
-    /// What `gh` does when it is called with these two words; `$@` is what it is called with.
+    /// What `gh` does when it is called with these two words; `$@` are its arguments.
     pub fn gh_answers(&self, words: &str, script: &str) {
         fs::write(self.at("gh").join(format!("{words}.sh")), script).expect("a script");
     }
 
-    /// How `gh` was called.
     pub fn gh_calls(&self) -> Vec<Vec<String>> {
         let call = |n: usize| fs::read(self.at("gh").join(format!("call-{n}"))).ok();
         let words = |bytes: Vec<u8>| {
@@ -156,12 +154,12 @@ impl Repo {
         (0..).map_while(call).map(words).collect()
     }
 
-    /// The calls with these two words.
+    /// The calls that begin with these two words.
     pub fn gh_called(&self, words: [&str; 2]) -> Vec<Vec<String>> {
         self.gh_calls().into_iter().filter(|call| call.iter().take(2).eq(words)).collect()
     }
 
-    /// What the last body file said.
+    /// The content of the last body file.
     pub fn gh_body(&self) -> String {
         fs::read_to_string(self.at("gh/body")).expect("a body")
     }
@@ -193,7 +191,7 @@ impl Repo {
         self.git_in(folder, &["rev-parse", "HEAD"])
     }
 
-    /// Somebody else commits to a branch of the remote.
+    /// Commits to a branch of the remote from another clone.
     pub fn elsewhere(&self, branch: &str, file: &str, text: &str) -> String {
         let other = tempfile::tempdir_in(self.folder.path()).expect("a folder");
         self.git_in(other.path(), &["clone", "--quiet", "--branch", branch, &shown(&self.remote()), "clone"]);
@@ -203,13 +201,13 @@ impl Repo {
         commit
     }
 
-    /// Where a branch of the remote is.
+    /// The commit of a branch on the remote.
     pub fn on_remote(&self, branch: &str) -> Option<String> {
         let (ok, text) = self.try_git(&self.remote(), &["rev-parse", "--verify", &format!("refs/heads/{branch}")]);
         ok.then_some(text)
     }
 
-    /// Where a branch is here.
+    /// The commit of a branch here.
     pub fn here(&self, branch: &str) -> String {
         self.git(&["rev-parse", &format!("refs/heads/{branch}")])
     }
@@ -219,13 +217,13 @@ impl Repo {
         Before { head: self.git(&["rev-parse", "HEAD"]), branch: self.git(&["symbolic-ref", "HEAD"]), commits }
     }
 
-    /// Nothing is in progress, no commit is lost, and the branch is where it was.
+    /// Asserts that nothing is in progress, no commit is lost, and the branch has not moved.
     pub fn is_as(&self, before: &Before) {
         self.lost_nothing_since(before);
         assert_eq!(self.git(&["rev-parse", "HEAD"]), before.head, "the branch has moved");
     }
 
-    /// Nothing is in progress and no commit is lost.
+    /// Asserts that nothing is in progress and no commit is lost.
     pub fn lost_nothing_since(&self, before: &Before) {
         assert_eq!(self.git(&["symbolic-ref", "HEAD"]), before.branch);
         for state in ["rebase-merge", "rebase-apply", "MERGE_HEAD", "index.lock", "HEAD.lock", "creel-rebase.json"] {
@@ -239,12 +237,12 @@ impl Repo {
         assert_eq!(self.git(&["fsck", "--no-progress", "--no-dangling"]), "");
     }
 
-    /// The work tree has no changes.
+    /// Asserts that the work tree has no changes.
     pub fn is_clean(&self) {
         assert_eq!(self.git(&["status", "--porcelain"]), "");
     }
 
-    /// No file that git knows has changes. A merge driver that is killed leaves files that it does not know.
+    /// Asserts that no tracked file has changes. A killed merge driver leaves untracked files.
     pub fn is_unchanged(&self) {
         assert_eq!(self.git(&["status", "--porcelain", "--untracked-files=no"]), "");
     }
@@ -283,7 +281,7 @@ impl Repo {
     }
 }
 
-/// A hook of this name, with time enough.
+/// A hook of this name, with a long timeout.
 pub fn job(name: &str, submission: SubmissionFacts) -> HookJob {
     HookJob {
         run: RunId(3),
@@ -303,7 +301,7 @@ pub fn job(name: &str, submission: SubmissionFacts) -> HookJob {
     }
 }
 
-/// What a run came to, which must agree with how it ended and be said where it is looked for.
+/// The outcome of a run, which must agree with its exit code and its output.
 pub fn outcome(result: &RunResult) -> &BuiltinOutcome {
     let outcome = result.outcome.as_ref().expect("an outcome");
     let (expected, told) = match outcome.status {
@@ -315,28 +313,28 @@ pub fn outcome(result: &RunResult) -> &BuiltinOutcome {
     outcome
 }
 
-/// What a failure says, and what an agent is to do about it.
+/// The error, and what an agent should do about it.
 pub fn failure(result: &RunResult) -> (&str, Option<&str>) {
     let outcome = outcome(result);
     assert_eq!(outcome.status, BuiltinStatus::Failure, "{outcome:?}");
     (&outcome.message, outcome.remediation.as_deref())
 }
 
-/// What a run says that had nothing to do.
+/// The message of a run that had nothing to do.
 pub fn skipped(result: &RunResult) -> &str {
     let outcome = outcome(result);
     assert_eq!(outcome.status, BuiltinStatus::Skip, "{outcome:?}");
     &outcome.message
 }
 
-/// What a run came to that did its job.
+/// The outcome of a successful run.
 pub fn success(result: &RunResult) -> &BuiltinOutcome {
     let outcome = outcome(result);
     assert_eq!(outcome.status, BuiltinStatus::Success, "{outcome:?}");
     outcome
 }
 
-/// A hook of a repository, by its git folder.
+/// Installs a git hook in a repository's git folder.
 pub fn hook_of(folder: &Path, name: &str, text: &str) {
     fs::create_dir_all(folder.join("hooks")).expect("a folder");
     executable(&folder.join("hooks").join(name), text);

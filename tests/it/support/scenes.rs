@@ -1,4 +1,4 @@
-//! Sessions at the moments that a person would look at.
+//! Sessions at the moments that tests look at.
 
 use creel::engine::{
     conversation::{
@@ -20,7 +20,7 @@ const RED: &str =
 const ONE_RED: &str = "test parser::nested ... FAILED\n\n1 failed; 32 passed";
 const LINT: &str = "warning: unused variable: `depth`\n --> src/parser.rs:41:9\nwarning: this function is too long\n --> src/parser.rs:80:1";
 
-/// Goes on until something holds.
+/// Runs until a condition is true.
 pub fn until(mut world: World, holds: impl Fn(&World) -> bool) -> World {
     world.settle();
     while !holds(&world) {
@@ -29,7 +29,7 @@ pub fn until(mut world: World, holds: impl Fn(&World) -> bool) -> World {
     world
 }
 
-/// Until a person is asked.
+/// Runs until a gate is open.
 pub fn at_gate(script: Script) -> World {
     until(World::begin(script), |world| world.state.gates.open.is_some())
 }
@@ -58,7 +58,7 @@ pub fn thinks_and_acts(world: &mut World) {
 
 const DIFF: &str = "--- a/src/parser.rs\n+++ b/src/parser.rs\n@@ -38,7 +38,9 @@ impl Parser {\n     /// The next list.\n     fn list(&mut self) -> Result<Tree, Error> {\n-        let depth = self.depth;\n-        self.items(depth + 1)\n+        if self.depth > DEEPEST {\n+            return Err(Error::TooDeep(self.place()));\n+        }\n+        self.deeper(Self::items)\n     }\n \n     /// The items of a list.\n";
 
-/// In a first turn, with nothing around it.
+/// In a first turn, without hooks.
 pub fn works() -> World {
     until(World::begin(Script::new().attended(&[])), |world| world.turn.is_some())
 }
@@ -118,7 +118,7 @@ pub fn eventful() -> Script {
         .attended(&[(GateKind::FinalDelivery, GateChoice::Approve)])
 }
 
-/// In the first turn, with much that the agent does.
+/// In the first turn, with much activity of the agent.
 pub fn first_turn() -> World {
     let mut world = until(World::begin(eventful()), |world| world.turn.is_some());
     thinks_and_acts(&mut world);
@@ -130,22 +130,21 @@ pub fn sent_back_twice() -> World {
     until(first_turn(), |world| world.state.retry.used == 2 && world.turn.is_some())
 }
 
-/// The loop is over, and output is held.
+/// The loop has ended, and output is pending.
 pub fn final_delivery() -> World {
     until(first_turn(), |world| world.state.gates.open.is_some())
 }
 
-/// All over.
 pub fn ended() -> World {
     until(final_delivery(), |world| world.state.outcome().is_some())
 }
 
-/// A hook runs.
+/// A hook is running.
 pub fn hook_runs() -> World {
     until(first_turn(), |world| world.jobs.iter().any(|job| job.hook.name == "cargo test"))
 }
 
-/// Before a prompt that carries what two hooks printed.
+/// Before a prompt that carries the output of two hooks.
 pub fn delivery() -> World {
     at_gate(
         Script::new()
@@ -157,7 +156,7 @@ pub fn delivery() -> World {
     )
 }
 
-/// A stop hook has blocked as often as it may, and said the same twice.
+/// A stop hook has blocked up to the limit, and said the same twice.
 pub fn retry_limit() -> World {
     at_gate(
         Script::new()
@@ -168,7 +167,7 @@ pub fn retry_limit() -> World {
     )
 }
 
-/// A hook wants a person to look.
+/// A hook wants the user to look.
 pub fn escalation() -> World {
     at_gate(
         Script::new()
@@ -197,7 +196,7 @@ pub fn backoff() -> World {
     until(World::begin(failing()), |world| world.state.next_wake().is_some() && world.turn.is_none())
 }
 
-/// A hook could not do its job twice.
+/// A hook has failed to run twice.
 pub fn broken_hook() -> World {
     at_gate(
         Script::new()
@@ -211,7 +210,7 @@ fn option(id: &str, name: &str, kind: PermissionOptionKind) -> PermissionOption 
     PermissionOption { id: id.into(), name: name.into(), kind }
 }
 
-/// The answers that agents offer.
+/// The options that agents usually offer.
 pub fn usual_options() -> Vec<PermissionOption> {
     vec![
         option("once", "Yes", PermissionOptionKind::AllowOnce),
@@ -220,7 +219,7 @@ pub fn usual_options() -> Vec<PermissionOption> {
     ]
 }
 
-/// Two ways to say that it may from now on.
+/// Two options that both allow it from now on.
 pub fn options_alike() -> Vec<PermissionOption> {
     vec![
         option("once", "Yes", PermissionOptionKind::AllowOnce),
@@ -230,7 +229,7 @@ pub fn options_alike() -> Vec<PermissionOption> {
     ]
 }
 
-/// The agent asks for leave in its turn.
+/// The agent sends a permission request in its turn.
 pub fn asks(world: &mut World, tool: ToolCall, options: Vec<PermissionOption>) {
     let turn = world.turn.as_ref().expect("the agent works").0;
     world.asking.1 = world.asking.1.next();
@@ -244,7 +243,7 @@ pub fn permission() -> World {
     permission_with(usual_options())
 }
 
-/// The same, with other answers.
+/// The same, with other options.
 pub fn permission_with(options: Vec<PermissionOption>) -> World {
     let mut world = works();
     agent(&mut world, AgentUpdate::Said("The parser goes too deep. I will limit that.".into()));
@@ -256,7 +255,7 @@ pub fn permission_with(options: Vec<PermissionOption>) -> World {
     world
 }
 
-/// The agent wants to run a command that is long, and not all harmless.
+/// The agent wants to run a long command that is not harmless.
 pub fn long_command() -> World {
     let mut world = works();
     let parts = (1..=12).map(|n| format!("cp target/release/part-{n} /srv/www/downloads/part-{n}"));
@@ -266,7 +265,7 @@ pub fn long_command() -> World {
     world
 }
 
-/// As many tokens were used as may be.
+/// The token budget is used up.
 pub fn budget() -> World {
     let script = Script::new()
         .plan(|plan| {
@@ -278,7 +277,7 @@ pub fn budget() -> World {
     until(world, |world| world.state.gates.open.is_some())
 }
 
-/// The agent's turn changed git's config and the config of the session.
+/// The agent's turn changed git's config and the session's config.
 pub fn tampered() -> World {
     let script = Script::new().attended(&[(GateKind::Tampered, GateChoice::Ignore)]);
     let mut world = until(World::begin(script), |world| world.turn.is_some());
@@ -289,19 +288,18 @@ pub fn tampered() -> World {
     until(world, |world| world.state.gates.open.is_some())
 }
 
-/// The turn ends, and the agent says what it used.
+/// The turn ends, with this usage.
 pub fn spends(world: &mut World, spent: TurnUsage) {
     let turn = world.turn.take().expect("the agent works").0;
     world.input(Input::TurnEnded { turn, end: TurnEnd { spent, ..TurnEnd::new(StopReason::EndTurn) } });
 }
 
-/// A plan of the agent.
 pub fn plan(entries: &[(&str, ToolStatus)]) -> AgentUpdate {
     let entry = |(content, status): &(&str, ToolStatus)| PlanEntry { content: (*content).into(), status: *status };
     AgentUpdate::Planned(entries.iter().map(entry).collect())
 }
 
-/// A turn in which the agent tells all that agents tell, in the second iteration.
+/// A turn with every kind of update, in the second iteration.
 pub fn talkative() -> World {
     use ToolStatus::{Completed, InProgress, Pending};
     let mut world = works();
@@ -321,7 +319,7 @@ pub fn talkative() -> World {
     world
 }
 
-/// A session that is complete, and goes through these checks.
+/// A complete session that goes through these checks.
 fn submitted() -> Script {
     Script::new()
         .submits()
@@ -335,13 +333,13 @@ fn submitted() -> Script {
         .attended(&[(GateKind::Submit, GateChoice::Skip)])
 }
 
-/// A check has failed, and the agent repairs that.
+/// A check has failed, and the agent is repairing that.
 pub fn repair() -> World {
     let repairs = |world: &World| world.turn.as_ref().is_some_and(|(_, text)| text.contains("are red"));
     until(World::begin(submitted()), repairs)
 }
 
-/// It could not, and a person is asked.
+/// The repair failed, and a gate is open.
 pub fn submit_held() -> World {
     at_gate(submitted())
 }

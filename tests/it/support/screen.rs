@@ -28,21 +28,21 @@ use super::world::World;
 /// The time between two records.
 const BEAT: TimeSpan = TimeSpan(400);
 
-/// A screen that looks at a world.
+/// A screen that shows a world.
 pub struct Screen {
     pub model: ScreenModel,
     taken: usize,
 }
 
 impl Screen {
-    /// A screen of this size that has seen all that happened in a world.
+    /// A screen of this size that has seen everything in a world.
     pub fn of(world: &World, size: (u16, u16)) -> Self {
         let mut screen = Self::empty(ScreenMode::Live, size);
         screen.see(world);
         screen
     }
 
-    /// A screen on a past session, at this record.
+    /// A replay of a session, at this record.
     pub fn replay(world: &World, size: (u16, u16), shown: usize) -> Self {
         let mut player = ReplayPlayer::default();
         for record in records(world) {
@@ -62,7 +62,7 @@ impl Screen {
         Self { model, taken: 0 }
     }
 
-    /// The same in other looks.
+    /// The same in another theme.
     pub fn in_looks(world: &World, size: (u16, u16), theme: ScreenTheme) -> Self {
         let mut screen = Self::empty(ScreenMode::Live, size);
         screen.model.theme = theme;
@@ -70,7 +70,7 @@ impl Screen {
         screen
     }
 
-    /// Takes in what has happened since.
+    /// Applies what has happened since.
     pub fn see(&mut self, world: &World) {
         for record in &records(world)[self.taken..] {
             self.model.take(spot(record), record);
@@ -86,45 +86,45 @@ impl Screen {
         self
     }
 
-    /// Until a gate takes answers.
+    /// Waits until a gate accepts answers.
     pub fn armed(mut self) -> Self {
         self.settle();
         self.later(600);
         self
     }
 
-    /// What the loop does before it draws.
+    /// What the main loop does before it draws.
     fn settle(&mut self) {
         self.model.look_after_the_gate();
         view::prepare(&mut self.model, &|_| None);
     }
 
-    /// Something happens to the screen.
+    /// Sends an event to the screen.
     pub fn told(&mut self, msg: ScreenEvent) -> Vec<ScreenRequest> {
         let asks = update(&mut self.model, msg, &|_| None);
         self.settle();
         asks
     }
 
-    /// Keys, by their names, with spaces between them.
+    /// Presses keys, by name, separated by spaces.
     pub fn press(&mut self, keys: &str) -> Vec<ScreenRequest> {
         keys.split_whitespace().flat_map(|name| self.told(ScreenEvent::Key(key(name)))).collect()
     }
 
-    /// A text, character by character.
+    /// Types a text, character by character.
     pub fn type_text(&mut self, text: &str) {
         for c in text.chars() {
             self.told(ScreenEvent::Key(KeyEvent::new(KeyCode::Char(c), KeyModifiers::NONE)));
         }
     }
 
-    /// A click on the first cell of the first place where this text stands.
+    /// Clicks on the first cell of the first place with this text.
     pub fn click_on(&mut self, text: &str) -> Vec<ScreenRequest> {
         let (column, row) = self.find(text);
         self.mouse(MouseEventKind::Down(MouseButton::Left), column, row)
     }
 
-    /// Where a text stands.
+    /// The position of a text.
     pub fn find(&mut self, text: &str) -> (u16, u16) {
         let buffer = self.draw();
         let width = buffer.area.width;
@@ -140,7 +140,7 @@ impl Screen {
         panic!("`{text}` is not on the screen:\n{}", self.frame());
     }
 
-    /// The mouse does something.
+    /// Sends a mouse event.
     pub fn mouse(&mut self, kind: MouseEventKind, column: u16, row: u16) -> Vec<ScreenRequest> {
         self.told(ScreenEvent::Mouse(MouseEvent { kind, column, row, modifiers: KeyModifiers::NONE }))
     }
@@ -159,14 +159,14 @@ impl Screen {
         (0..buffer.area.height).map(|row| text(&cells(&buffer, row)).trim_end().to_owned() + "\n").collect()
     }
 
-    /// The row with this text in it.
+    /// The first row that contains this text.
     pub fn row(&mut self, holds: &str) -> String {
         let frame = self.frame();
         let row = frame.lines().find(|line| line.contains(holds));
         row.unwrap_or_else(|| panic!("`{holds}` is not on the screen:\n{frame}")).to_owned()
     }
 
-    /// Every stretch of the screen that is in one look, a line each; the sides of frames are left out.
+    /// Every run of cells with the same style, one per line, without the sides of frames.
     pub fn styles(&mut self) -> String {
         let buffer = self.draw();
         let mut out = String::new();
@@ -182,7 +182,7 @@ impl Screen {
     }
 }
 
-/// The cells of a row that show something of their own: behind a wide sign there is one that does not.
+/// The cells of a row that have their own content: the cell after a wide character has none.
 fn cells(buffer: &Buffer, row: u16) -> Vec<Cell> {
     let mut found = Vec::new();
     let mut column = 0;

@@ -10,7 +10,7 @@ use creel::{
 
 use super::{scenes, world::World};
 
-/// Adds a task as a person writes it down.
+/// Adds a task, in the form that a user writes.
 pub fn add(world: &mut World, text: &str) {
     tell(world, TaskCommand::Add(form::read(text).expect("it can be understood")));
 }
@@ -23,13 +23,13 @@ pub fn depend(world: &mut World, id: &str, on: &str) {
     tell(world, TaskCommand::Depend { id: id.into(), on: on.into() });
 }
 
-/// Asks something that is not refused.
+/// Sends a command that must not be refused.
 pub fn tell(world: &mut World, command: TaskCommand) {
     world.command(SessionCommand::Task(command));
     assert_eq!(world.refused, Vec::<String>::new());
 }
 
-/// A plan in the middle of it: the parser waits for what came from it, and others wait for the parser.
+/// A plan half done: the parser waits for its own children, and others wait for the parser.
 pub fn planned() -> World {
     let mut world = scenes::first_turn();
     add(

@@ -1,6 +1,6 @@
-//! A real terminal of a given size with creel in it: what is typed goes in, what it shows is read back.
+//! creel in a real terminal of a given size: a test types, and reads what the terminal shows.
 //!
-//! Nothing here sleeps: whoever waits is woken by the next bytes, and asks again whether what was awaited is there.
+//! Nothing here sleeps: new output wakes a waiting test, which then checks its condition again.
 
 use std::{
     fmt::Write as _,
@@ -25,12 +25,11 @@ use super::{PATIENCE, project::Project};
 /// Width and height.
 pub(crate) type Cells = (u16, u16);
 
-/// A terminal, and what runs in it.
 pub(crate) struct Terminal {
     pty: Arc<Pty>,
     child: Child,
     seen: Arc<Seen>,
-    /// The settings before anything ran.
+    /// The terminal settings before anything ran.
     pub(crate) before: String,
 }
 
@@ -39,7 +38,7 @@ struct Seen {
     news: Condvar,
 }
 
-/// What came out of the terminal so far.
+/// The terminal's output so far.
 pub(crate) struct Shown {
     parser: vt100::Parser,
     bytes: Vec<u8>,
@@ -47,7 +46,7 @@ pub(crate) struct Shown {
 }
 
 impl Shown {
-    /// The screen as text, a line a row.
+    /// The screen as text, one line per row.
     pub(crate) fn text(&self) -> String {
         let width = self.parser.screen().size().1.get();
         self.parser.screen().rows(0, width).fold(String::new(), |text, row| text + &row + "\n")
@@ -57,7 +56,7 @@ impl Shown {
         self.text().contains(text)
     }
 
-    /// Whether no frame is only half there: each ends by hiding the cursor.
+    /// Whether no frame is incomplete: each ends by hiding the cursor.
     fn is_whole(&self) -> bool {
         !self.screen().alternate_screen() || self.bytes.ends_with(b"\x1b[?25l")
     }
@@ -77,12 +76,12 @@ impl Seen {
         self.shown.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes in whatever comes until the last program has closed the terminal.
+    /// Reads until the last program has closed the terminal.
     fn read(&self, pty: &Pty) {
         let mut buffer = [0; 16 * 1024];
         let mut input = pty;
         loop {
-            // After the last one has left, the read fails: that is the end.
+            // The read fails after the last program has closed the terminal: that is the end.
             let read = input.read(&mut buffer).unwrap_or(0);
             let mut shown = self.look();
             shown.parser.process(&buffer[..read]);
@@ -96,7 +95,7 @@ impl Seen {
         }
     }
 
-    /// What is shown once it is as wanted, or when patience is over; and whether it is.
+    /// The output once the condition is true or the time is over; and whether it is true.
     fn wait(&self, patience: Duration, wanted: impl Fn(&Shown) -> bool) -> (MutexGuard<'_, Shown>, bool) {
         let wanted = |shown: &Shown| shown.is_whole() && wanted(shown);
         let deadline = Instant::now() + patience;
@@ -118,7 +117,7 @@ fn cells(number: u16) -> NonZeroU16 {
 }
 
 impl Terminal {
-    /// Creel in a terminal of this size.
+    /// creel in a terminal of this size.
     pub(crate) fn open(project: &Project, args: &[&str], size: Cells) -> Self {
         Self::start(at_home(project, args), size)
     }
@@ -128,7 +127,7 @@ impl Terminal {
         Self::open(project, &["run", "--trust", "-s", "s"], size)
     }
 
-    /// The same, with more variables.
+    /// The same, with more environment variables.
     pub(crate) fn run_with(project: &Project, variables: &[(&str, &str)]) -> Self {
         let mut command = at_home(project, &["run", "--trust", "-s", "s"]);
         command.envs(variables.iter().copied());
@@ -150,7 +149,7 @@ impl Terminal {
         Self { pty, child, seen, before }
     }
 
-    /// Waits until the screen is as wanted.
+    /// Waits until a condition is true for the screen.
     #[track_caller]
     pub(crate) fn wait_for(&self, what: &str, wanted: impl Fn(&Shown) -> bool) {
         let (shown, came) = self.seen.wait(PATIENCE, wanted);
@@ -169,12 +168,12 @@ impl Terminal {
         self.wait_for(text, |shown| shown.screen().alternate_screen() && shown.status().contains(text));
     }
 
-    /// Whether something comes before a moment is over: how a person who types looks at the screen.
+    /// Whether the condition becomes true within a moment, as when a typing user looks at the screen.
     pub(crate) fn glance(&self, wanted: impl Fn(&Shown) -> bool) -> bool {
         self.seen.wait(Duration::from_millis(20), wanted).1
     }
 
-    /// Keys by their names, or as they are: `right enter`, `q`.
+    /// Presses keys by name, or as they are: `right enter`, `q`.
     pub(crate) fn press(&self, keys: &str) {
         for key in keys.split(' ') {
             self.type_text(match key {
@@ -201,7 +200,7 @@ impl Terminal {
         input.write_all(text.as_bytes()).expect("somebody listens");
     }
 
-    /// Another size, for the terminal and for what reads it.
+    /// Resizes the terminal, and the emulator that reads it.
     pub(crate) fn resize(&self, (width, height): Cells) {
         self.seen.look().parser.set_size(cells(height), cells(width));
         self.pty.resize(Size::new(height, width)).expect("it has a size");
@@ -211,7 +210,7 @@ impl Terminal {
         self.look(Shown::text)
     }
 
-    /// Looks at a whole frame.
+    /// Reads from a complete frame.
     pub(crate) fn look<T>(&self, look: impl FnOnce(&Shown) -> T) -> T {
         look(&self.seen.wait(PATIENCE, |_| true).0)
     }
@@ -221,7 +220,7 @@ impl Terminal {
         self.seen.look().bytes.clone()
     }
 
-    /// The settings as they are now.
+    /// The current settings.
     pub(crate) fn settings(&self) -> String {
         settings(&self.pty)
     }
@@ -240,14 +239,14 @@ impl Terminal {
         self.child.wait().expect("it ended").code()
     }
 
-    /// Waits until all have left, and gives the exit code.
+    /// Waits until all programs have ended, and returns the exit code.
     #[track_caller]
     pub(crate) fn end(&mut self) -> i32 {
         self.wait_for("the end", |shown| shown.closed);
         self.child.wait().expect("it ended").code().unwrap_or(-1)
     }
 
-    /// The terminal is as it was: its settings, and every mode that the screen uses.
+    /// Asserts that the terminal is as before: its settings, and every mode that the screen uses.
     #[track_caller]
     pub(crate) fn is_as_it_was(&self) {
         assert_eq!(self.settings(), self.before);
@@ -268,13 +267,13 @@ impl Terminal {
 
 impl Drop for Terminal {
     fn drop(&mut self) {
-        // A test that failed leaves nothing running.
+        // Leave nothing running after a failed test.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// Creel, with nothing of the person who runs the tests.
+/// creel, independent of the developer's environment.
 fn at_home(project: &Project, args: &[&str]) -> Command {
     let mut command = project.command(args);
     command.env("TMPDIR", project.root()).env_remove("EDITOR");
@@ -285,7 +284,7 @@ fn at_home(project: &Project, args: &[&str]) -> Command {
     command
 }
 
-/// The settings of a terminal, to be compared.
+/// The settings of a terminal, for comparison.
 fn settings(pty: &Pty) -> String {
     let mut text = String::new();
     write!(text, "{:#?}", tcgetattr(pty).expect("a terminal has settings")).expect("text takes everything");

@@ -1,7 +1,7 @@
 //! A world without processes: it performs the engine's effects from a script, so that a whole session is one value.
 //!
-//! What a hook or the agent answers depends only on how often it has answered before, which is counted in the records;
-//! so a world that was killed and resumed goes on as the uncut one would have.
+//! The answer of a hook or the agent depends only on the number of its earlier answers, which is counted in the
+//! records; so a world that was killed and resumed continues as the uncut one would have.
 
 use std::collections::BTreeMap;
 
@@ -52,14 +52,14 @@ pub struct Ran {
     pub stderr: &'static str,
     pub reply: Option<HookReply>,
     pub outcome: Option<BuiltinOutcome>,
-    /// What it does by commands of creel while it runs.
+    /// What it does with creel commands while it runs.
     pub deeds: &'static [Deed],
 }
 
-/// Something that a hook or the agent does by a command of creel.
+/// Something that a hook or the agent does with a creel command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Deed {
-    /// Completes a task that the session does not know yet.
+    /// Completes a task that is not in the session's graph.
     CompletesTask,
     /// Queues a message for the agent.
     SendsMessage,
@@ -81,7 +81,7 @@ pub fn blocks(stderr: &'static str) -> Ran {
     exits(2, "", stderr)
 }
 
-/// A built-in hook that did its job.
+/// A built-in hook that succeeded.
 pub fn does(message: &str) -> Ran {
     let outcome = BuiltinOutcome {
         status: BuiltinStatus::Success,
@@ -113,27 +113,25 @@ pub fn breaks() -> Ran {
     Ran { end: RunEnd::TimedOut, ..exits(0, "", "") }
 }
 
-/// How the agent answers.
 #[derive(Debug, Clone)]
 pub enum Answer {
     Says(&'static str),
     Fails(&'static str),
-    /// Asks for leave to change these files, one request each, then says something.
+    /// Requests permission to change these files, one request each, then says something.
     Asks(&'static [&'static str]),
     Refuses,
-    /// Says something, and runs into its token limit.
+    /// Says something, and reaches its token limit.
     CutShort(&'static str),
-    /// Says something and uses so many tokens.
+    /// Says something and uses this many tokens.
     Spends(u64),
-    /// Does this, says something and uses so many tokens.
+    /// Does this, says something and uses this many tokens.
     Acts(&'static [Deed], u64),
-    /// The server wants to be left alone for so many milliseconds.
+    /// The server asks for a pause of this many milliseconds.
     Overloads(u64),
 }
 
 pub const DONE: Answer = Answer::Says("All done. <promise>COMPLETE</promise>");
 
-/// A task is done.
 pub fn completes(id: &str, content: &str) -> SessionCommand {
     let completion = TaskCompletion { id: id.into(), content: Some(content.into()), ..TaskCompletion::default() };
     SessionCommand::Task(TaskCommand::Complete(completion))
@@ -146,15 +144,15 @@ pub struct Script {
     pub presence: UserPresence,
     /// By hook name; the last answer repeats.
     pub hooks: BTreeMap<String, Vec<Ran>>,
-    /// Whether each rule holds, by name; the last answer repeats. Unknown rules hold.
+    /// Whether each rule passes, by name; the last answer repeats. Unknown rules pass.
     pub rules: BTreeMap<String, Vec<bool>>,
     /// The last answer repeats.
     pub agent: Vec<Answer>,
-    /// What a person answers, by gate; the last answer repeats.
+    /// The user's answers, by gate; the last answer repeats.
     pub person: Vec<(GateKind, GateChoice)>,
-    /// What gatekeepers answer, by name; the last answer repeats.
+    /// The gatekeepers' answers, by name; the last answer repeats.
     pub gatekeepers: BTreeMap<String, Vec<Answer>>,
-    /// All that the session is for, if that is not to work.
+    /// The pipeline that is all the session does, if it has no iterations.
     pub errand: Option<PipelineKind>,
 }
 
@@ -196,7 +194,7 @@ pub fn plan() -> SessionPlan {
     }
 }
 
-/// A hook about which nothing is said but its name.
+/// A hook with defaults.
 fn command(name: &str) -> HookSpec {
     HookSpec {
         name: name.into(),
@@ -235,7 +233,7 @@ impl Script {
         self
     }
 
-    /// A rule, and whether it holds each time.
+    /// Adds a rule, and whether it passes each time.
     pub fn rule(mut self, name: &str, passed: &[bool]) -> Self {
         let check =
             RuleCheck::Command { command: name.to_owned(), expected_exit: 0, folder: None, env: BTreeMap::new() };
@@ -245,13 +243,13 @@ impl Script {
         self
     }
 
-    /// Who decides, instead of the preset that always does.
+    /// Adds stop hooks instead of the default preset.
     pub fn stop_hooks(mut self, hooks: impl IntoIterator<Item = StopHook>) -> Self {
         self.plan.stop.hooks = hooks.into_iter().collect();
         self
     }
 
-    /// A command that decides, and what it answers each time.
+    /// Adds a command that decides, and its answers.
     pub fn stop_command(mut self, name: &str, runs: impl Into<Vec<Ran>>) -> Self {
         self.plan.stop.hooks.push(stop_command(name));
         self.hooks.insert(name.to_owned(), runs.into());
@@ -280,14 +278,14 @@ impl Script {
         self
     }
 
-    /// A hook that creel brings along; the merge is last.
+    /// Adds a built-in hook; the merge is last.
     pub fn built_in(self, point: HookPoint, name: &str, runs: impl Into<Vec<Ran>>) -> Self {
         self.hook_with(point, name, runs, |spec| {
             *spec = if name == MERGE { HookSpec::merge() } else { HookSpec::builtin(name) };
         })
     }
 
-    /// A review by agents, each with what it answers.
+    /// Adds a review by agents, each with its answers.
     pub fn review(mut self, point: HookPoint, answers: &[(&str, &[Answer])]) -> Self {
         for (name, answers) in answers {
             let gatekeeper = Gatekeeper { agent: (*name).into(), spec: self.plan.agent_spec.clone(), prompt: None };
@@ -298,12 +296,12 @@ impl Script {
         self.hook_with(point, "review", [prints("+ line")], |spec| spec.action = HookAction::Gatekeeper(names))
     }
 
-    /// The work is submitted when the session is complete.
+    /// Submits the work when the session is complete.
     pub fn submits(self) -> Self {
         self.plan(|plan| plan.submit.on_complete = true)
     }
 
-    /// The automation hooks that are built in, as they are when nothing is said.
+    /// The built-in automation hooks, with their defaults.
     pub fn builtins(mut self) -> Self {
         for preset in BuiltinAutomation::ALL.map(BuiltinAutomation::preset) {
             let spec = HookSpec {
@@ -347,13 +345,13 @@ pub struct World {
     pub jobs: Vec<HookJob>,
     pub checks: Vec<RuleJob>,
     pub turn: Option<(TurnId, String)>,
-    /// The gatekeeper that the turn is of.
+    /// The gatekeeper whose turn it is.
     pub asked: Option<String>,
     pub cancelled: Vec<RunId>,
     pub turn_cancelled: bool,
-    /// The requests of the agent that are under way, and the last number given.
+    /// The agent's open requests, and the last number used.
     pub asking: (Vec<PermissionId>, PermissionId),
-    /// What the agent was answered.
+    /// The answers that the agent got.
     pub permitted: Vec<(PermissionId, PermissionAnswer)>,
     pub left: Option<ExitReason>,
     pub refused: Vec<String>,
@@ -376,7 +374,7 @@ impl World {
         Self::from_events(script, &[Event::Session(SessionEvent::Started(Box::new(began)))])
     }
 
-    /// A world in which this much had been recorded when creel was killed.
+    /// A world in which this much was recorded when creel was killed.
     pub fn from_events(script: Script, events: &[Event]) -> Self {
         let Some(Event::Session(SessionEvent::Started(began))) = events.first() else {
             panic!("a journal starts with session_started")
@@ -456,7 +454,7 @@ impl World {
             .events
             .iter()
             .filter(|event| matches!(event, Event::Hook(HookEvent::Finished(done)) if done.hook == job.hook.name && !done.again));
-        // Built-in hooks do their job, unless the script says otherwise.
+        // Built-in hooks succeed, unless the script says otherwise.
         let ran = match self.script.hooks.get(&job.hook.name) {
             Some(runs) => runs[before.count().min(runs.len() - 1)].clone(),
             None => passes(),
@@ -477,7 +475,7 @@ impl World {
         self.input(Input::HookFinished { run: job.run, result: Box::new(result) });
     }
 
-    /// A hook or the agent does something; it may be refused.
+    /// A hook or the agent does something; the session may refuse it.
     fn act(&mut self, by: ActorKind, deeds: &[Deed]) {
         for deed in deeds {
             let command = match deed {
@@ -543,7 +541,7 @@ impl World {
         }
     }
 
-    /// Whether a turn was that agent's.
+    /// Whether a turn belonged to that agent.
     fn is_of(&self, turn: TurnId, agent: Option<&String>) -> bool {
         let sent = |event: &Event| matches!(event, Event::Turn(TurnEvent::PromptSent(it)) if it.turn == turn && it.agent.as_ref() == agent);
         self.events.iter().any(sent)
@@ -576,7 +574,7 @@ impl World {
         }
     }
 
-    /// A person answers the gate that waits, by the script.
+    /// The user answers the open gate, from the script.
     pub fn answer_gate(&mut self) {
         let gate = self.state.gates.open.clone().expect("a gate waits");
         let given = self
@@ -593,7 +591,7 @@ impl World {
         self.command(SessionCommand::AnswerGate(answer));
     }
 
-    /// Does one of the things that are to be done; `false` if there is nothing left.
+    /// Does one of the pending things; `false` if there is nothing left.
     pub fn step(&mut self) -> bool {
         if self.left.is_some() {
             return false;
@@ -630,7 +628,7 @@ impl World {
         self.run()
     }
 
-    /// What happened, a line each, without what only a program wants to know.
+    /// What happened, one line each, without details for programs.
     pub fn story(&self) -> String {
         self.events.iter().filter_map(line).map(|line| line + "\n").collect()
     }
