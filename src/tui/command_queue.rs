@@ -44,7 +44,7 @@ pub(super) enum UndeliveredCommand {
 }
 
 impl UndeliveredCommand {
-    /// The message for a user who has left, with the text that the user wrote, if any. A refused command without text
+    /// The message after the screen has closed, with the text that the user wrote, if any. A refused command without text
     /// needs none: a session that ends refuses what a key asked for.
     pub(super) fn words(&self, sent: &mut SentDrafts) -> Option<String> {
         let mut what = |command| sent.take(command).map(|editor| editor.text());

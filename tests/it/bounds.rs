@@ -438,7 +438,7 @@ fn a_cancelled_turn_is_sent_again_in_its_iteration_when_the_session_goes_on() {
         assert_eq!(prompts(&world, PromptReason::Iteration), 2, "{}", world.story());
         assert!(world.state.pending.items().iter().all(|item| item.state == ItemState::Delivered));
     }
-    // A user who stops the session afterwards does not want the turn any more.
+    // If the user stops the session afterwards, the turn is not sent again.
     let mut world = cancelled();
     world.command(SessionCommand::Stop(StopTiming::AfterIteration));
     let world = world.run();
@@ -522,7 +522,7 @@ fn a_pause_survives_a_kill_and_ends_with_the_session() {
     again.command(SessionCommand::Unpause);
     let ended = again.run();
     assert_eq!(ended.state.outcome(), Some(SessionOutcome::Limit));
-    // A user who stops a paused session and resumes it wants it to continue; the same applies to an ended one.
+    // A paused session that is stopped and resumed continues; the same applies to an ended one.
     let mut world = World::begin(script());
     world.settle();
     world.command(SessionCommand::Pause);

@@ -236,7 +236,7 @@ fn answer(world: &mut World, n: usize) {
     world.command(SessionCommand::AnswerGate(GateAnswer { gate: gate.id, choice, text, items }));
 }
 
-/// Runs the session to its end, with a user who grants nothing more.
+/// Runs the session to its end, where the user grants nothing more.
 fn run_out(mut world: World) -> World {
     world.settle();
     for _ in 0..5_000 {

@@ -18,7 +18,7 @@ use crate::support::{
     world::{Answer, Script, World},
 };
 
-/// A session whose agent works, with a user who always allows everything.
+/// A session whose agent works, and whose user always allows everything.
 fn works(change: impl FnOnce(&mut creel::engine::policy::SessionPlan)) -> World {
     let script = Script::new()
         .agent([Answer::Says("Working.")])

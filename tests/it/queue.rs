@@ -81,7 +81,7 @@ fn is(task: &Value, id: &str, state: &str) -> bool {
     task["id"] == id && task["state"] == state
 }
 
-// Who gets what, and when
+// Which worker gets which task, and when
 
 #[test]
 fn tasks_are_done_by_priority_and_after_those_that_they_wait_for() {

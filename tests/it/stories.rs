@@ -1292,7 +1292,7 @@ fn what_the_agent_had_when_the_session_was_killed_is_sent_again_as_it_was() {
     let mut stopped = resumed.clone();
     resumed.settle();
     assert_eq!(resumed.turn.expect("the prompt again").1, sent);
-    // A user who stops it first gets the item back.
+    // If the user stops the session first, the item is pending again.
     stopped.command(SessionCommand::Stop(StopTiming::Now));
     let stopped = stopped.run();
     assert_eq!(

@@ -1,7 +1,7 @@
 //! A NATS server in operator mode: it knows no user by name, and accepts the users of its operator's accounts.
 //!
-//! The operator signs the accounts, an account signs its users, and each signature is over a token of JSON. A user who
-//! logs in shows such a token and proves to have its key; both are in a `.creds` file.
+//! The operator signs the accounts, an account signs its users, and each signature is over a token of JSON. To log in,
+//! a user shows such a token and proves to have its key; both are in a `.creds` file.
 
 use std::time::SystemTime;
 
