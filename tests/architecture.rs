@@ -114,7 +114,7 @@ fn module_at_top<'a>(file: &'a str, path: &[&'a str]) -> Option<&'a str> {
 }
 
 #[test]
-fn modules_use_only_what_the_arrows_allow() {
+fn modules_use_only_allowed_modules() {
     let modules: BTreeSet<&str> = ARROWS.iter().map(|(module, _)| *module).chain(["crate"]).collect();
     let mut wrong = Vec::new();
     for path in sources() {
@@ -133,7 +133,7 @@ fn modules_use_only_what_the_arrows_allow() {
 }
 
 #[test]
-fn the_reader_of_arrows_sees_what_is_written() {
+fn the_dependency_check_sees_every_spelling() {
     let read = |file: &'static str, text: &'static str| -> Vec<&str> {
         paths(&tokens(text)).iter().filter_map(|path| module_at_top(file, &path.words)).collect()
     };
@@ -171,7 +171,7 @@ fn is_pure(path: &[&str], dependencies: &BTreeSet<String>) -> bool {
 }
 
 #[test]
-fn the_engine_touches_nothing() {
+fn the_engine_is_pure() {
     let dependencies = dependencies();
     let mut wrong = Vec::new();
     for path in sources() {
@@ -281,7 +281,7 @@ fn matches_over_our_own_enums_name_every_variant_or_say_why_not() {
 }
 
 #[test]
-fn the_reader_of_matches_sees_what_is_written() {
+fn the_match_check_sees_every_spelling() {
     let enums = BTreeSet::from(["Ours"]);
     let open = |text: &str| !open_ended(&tokens(text), &enums).is_empty();
     assert!(open("match x { Ours::A => 1, _ => 2 }"));
@@ -307,7 +307,7 @@ fn every_file_says_what_it_owns_and_none_is_called_mod() {
 }
 
 #[test]
-fn nothing_is_left_undone() {
+fn no_todo_is_left() {
     for path in sources() {
         let (file, _) = place(&path);
         let text = source(&path);

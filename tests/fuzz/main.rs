@@ -27,17 +27,17 @@ fn configs_are_read_or_refused_with_a_place_inside_the_file() {
 }
 
 #[test]
-fn journals_are_folded_or_refused_and_what_is_folded_can_be_shown_and_resumed() {
+fn journals_are_refused_or_folded_and_then_can_be_shown_and_resumed() {
     fuzz("journal", targets::journal::run);
 }
 
 #[test]
-fn socket_lines_are_read_or_refused_and_mean_the_same_when_they_are_written_again() {
+fn socket_lines_are_refused_or_parsed_and_mean_the_same_when_serialised_again() {
     fuzz("socket", targets::socket::run);
 }
 
 #[test]
-fn acp_output_means_the_same_wherever_it_is_cut() {
+fn acp_output_means_the_same_wherever_it_is_split() {
     fuzz("acp", targets::acp::run);
 }
 
@@ -47,7 +47,7 @@ fn no_value_of_a_template_changes_the_words_of_its_command() {
 }
 
 #[test]
-fn output_of_command_agents_means_the_same_wherever_it_is_cut_and_has_no_escape_sequences() {
+fn output_of_command_agents_means_the_same_wherever_it_is_split_and_has_no_escape_sequences() {
     fuzz("output", targets::output::run);
 }
 

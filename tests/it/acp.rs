@@ -54,7 +54,7 @@ fn methods(dir: &Path) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn a_prompt_is_answered_with_all_that_the_agent_tells() {
+async fn a_prompt_is_answered_with_all_updates_of_the_agent() {
     let dir = folder();
     let script = json!({"turns": [[
         {"update": {"sessionUpdate": "current_mode_update", "currentModeId": "code"}},
@@ -93,7 +93,7 @@ async fn a_prompt_is_answered_with_all_that_the_agent_tells() {
 }
 
 #[tokio::test]
-async fn every_stop_reason_is_told_as_it_is() {
+async fn every_stop_reason_is_passed_on() {
     let dir = folder();
     let reasons = [
         ("end_turn", StopReason::EndTurn),
@@ -109,7 +109,7 @@ async fn every_stop_reason_is_told_as_it_is() {
 }
 
 #[tokio::test]
-async fn an_agent_that_gives_up_its_turn_failed_unless_it_was_refused_something() {
+async fn a_turn_that_the_agent_cancels_has_failed_unless_a_permission_was_refused() {
     let dir = folder();
     let end = json!({"end": "cancelled"});
     let ask = json!({"ask": {"options": [{"optionId": "n", "name": "No", "kind": "reject_once"}]}});
@@ -136,7 +136,7 @@ async fn one_process_serves_all_turns_and_a_new_conversation_is_a_new_session() 
 }
 
 #[tokio::test]
-async fn a_message_that_begins_anew_is_set_apart() {
+async fn a_new_message_is_separated_from_the_last_one() {
     let dir = folder();
     let chunk = |message: &str, text: &str| {
         let content = json!({"type": "text", "text": text});
@@ -150,7 +150,7 @@ async fn a_message_that_begins_anew_is_set_apart() {
 }
 
 #[tokio::test]
-async fn leave_is_asked_for_and_the_agent_gets_the_option() {
+async fn the_agent_gets_the_chosen_permission_option() {
     let dir = folder();
     let ask = json!({"ask": {
         "tool": {"toolCallId": "c", "title": "Write a.py", "kind": "edit", "rawInput": {"path": "a.py"}},
@@ -241,7 +241,7 @@ async fn commands_are_run_for_the_agent_and_shown() {
 }
 
 #[tokio::test]
-async fn what_is_declined_is_not_offered_and_not_done() {
+async fn declined_capabilities_are_neither_offered_nor_served() {
     let dir = folder();
     let script = json!({"turns": [[
         {"write": {"path": "a", "content": "x"}}, {"say": "|"}, {"terminal": {"command": "touch b", "then": "wait"}},
@@ -260,7 +260,7 @@ async fn what_is_declined_is_not_offered_and_not_done() {
 }
 
 #[tokio::test]
-async fn a_mode_is_set_and_in_another_one_the_agent_does_not_work() {
+async fn a_mode_is_set_and_the_agent_does_not_work_in_another_one() {
     let dir = folder();
     let script = json!({"on": {"session/set_mode": [{"error": {"code": -32602, "message": "no such mode"}}]},
         "turns": [[{"say": "."}]]});
@@ -310,7 +310,7 @@ async fn an_agent_that_crashes_is_started_again() {
 }
 
 #[tokio::test]
-async fn an_agent_that_crashes_at_its_start_is_told_with_its_words() {
+async fn a_crash_at_the_start_is_reported_with_the_agents_stderr() {
     let once = |steps: Value| json!([{"once": steps, "else": []}]);
     let script =
         json!({"on_start": once(json!([{"stderr": "no config\n"}, {"exit": 1}])), "turns": [[{"say": "works"}]]});
@@ -322,7 +322,7 @@ async fn an_agent_that_crashes_at_its_start_is_told_with_its_words() {
 }
 
 #[tokio::test]
-async fn what_an_agent_printed_last_is_read_before_its_end_is_told() {
+async fn an_agents_last_output_is_read_before_its_end_is_reported() {
     let dir = folder();
     // The line is printed only when creel knows that the agent has ended.
     let command = "agent=$$; (while kill -0 $agent 2>/dev/null; do :; done; echo 'no config' >&2) & exit 1";
@@ -333,7 +333,7 @@ async fn what_an_agent_printed_last_is_read_before_its_end_is_told() {
 }
 
 #[tokio::test]
-async fn an_agent_that_waits_for_a_failing_server_says_so_when_its_time_is_over() {
+async fn a_timeout_names_the_failing_server_that_the_agent_waits_for() {
     let retries = json!({"stderr": "API error 529: overloaded, retrying\n"});
     let (silent, talking) = tokio::join!(
         fails_within(TimeSpan(4_000), first(&json!([retries.clone(), {"hang": true}]))),
@@ -363,7 +363,7 @@ async fn an_agent_that_hangs_fails_in_time() {
 }
 
 #[tokio::test]
-async fn errors_are_told_apart_and_explained() {
+async fn errors_are_distinguished_and_explained() {
     let error = |code: i32, message: &str| first(&json!([{"error": {"code": code, "message": message}}]));
     let login = fails_then_works(error(-32603, "API Error: 401 Unauthorized")).await;
     assert!(login.contains("log in (agent login)"), "{login}");
@@ -407,7 +407,7 @@ async fn an_answer_that_only_quotes_an_error_is_an_answer() {
 }
 
 #[tokio::test]
-async fn tokens_that_an_agent_counts_through_the_conversation_are_told_by_turn() {
+async fn tokens_counted_per_conversation_are_reported_per_turn() {
     let dir = folder();
     let end = |all: u64| json!([{"say": "."}, {"end": "end_turn", "usage": {"totalTokens": all, "inputTokens": 0, "outputTokens": 0}}]);
     let script = json!({"turns": [end(100), end(250), end(40)]});
@@ -420,7 +420,7 @@ async fn tokens_that_an_agent_counts_through_the_conversation_are_told_by_turn()
 }
 
 #[tokio::test]
-async fn what_a_conversation_had_used_before_a_restart_is_not_told_twice() {
+async fn usage_before_a_restart_is_not_reported_twice() {
     let dir = folder();
     let usage =
         json!({"sessionUpdate": "usage_update", "used": 1, "size": 9, "cost": {"amount": 0.75, "currency": "USD"}});
@@ -433,7 +433,7 @@ async fn what_a_conversation_had_used_before_a_restart_is_not_told_twice() {
 }
 
 #[tokio::test]
-async fn tokens_that_an_agent_tells_as_it_goes_are_added_up() {
+async fn tokens_reported_during_a_turn_are_added_up() {
     let dir = folder();
     let usage = |tokens: u64| {
         let content = json!({"type": "text", "text": ""});
@@ -449,7 +449,7 @@ async fn tokens_that_an_agent_tells_as_it_goes_are_added_up() {
 }
 
 #[tokio::test]
-async fn an_agent_that_is_not_there_or_speaks_otherwise_is_told() {
+async fn a_missing_agent_and_a_wrong_protocol_version_are_reported() {
     let dir = folder();
     let known = AgentFacts { install: Some("npm install it".into()), ..AgentFacts::default() };
     let (files, terminals) = (ServicePolicy::Serve, ServicePolicy::Serve);
@@ -468,7 +468,7 @@ async fn an_agent_that_is_not_there_or_speaks_otherwise_is_told() {
 }
 
 #[tokio::test]
-async fn noise_between_messages_harms_nobody() {
+async fn noise_between_messages_is_harmless() {
     let dir = folder();
     let script = json!({
         "on_start": [{"garbage": 3}],
@@ -486,7 +486,7 @@ async fn noise_between_messages_harms_nobody() {
 }
 
 #[tokio::test]
-async fn a_conversation_is_taken_up_again_where_the_agent_can() {
+async fn a_conversation_is_resumed_if_the_agent_can() {
     let dir = folder();
     let state = json!("state.json");
     let script = json!({"capabilities": {"loadSession": true}, "state_file": state,
@@ -503,7 +503,7 @@ async fn a_conversation_is_taken_up_again_where_the_agent_can() {
 }
 
 #[tokio::test]
-async fn what_is_repeated_after_a_conversation_was_taken_up_is_not_said_again() {
+async fn the_replay_of_a_resumed_conversation_is_not_shown_again() {
     let dir = folder();
     let script = json!({"capabilities": {"loadSession": true}, "state_file": "state.json",
         "on_load_session": [{"result": null}, {"say": "old <promise>COMPLETE</promise>"}],
@@ -515,7 +515,7 @@ async fn what_is_repeated_after_a_conversation_was_taken_up_is_not_said_again() 
 }
 
 #[tokio::test]
-async fn a_conversation_that_is_taken_up_again_has_the_mode_that_the_config_wants() {
+async fn a_resumed_conversation_gets_the_configured_mode() {
     let dir = folder();
     let script = json!({"capabilities": {"loadSession": true}, "on": {"session/set_mode": [{"result": {}}]},
         "turns": [[{"say": "."}]]});
@@ -530,7 +530,7 @@ async fn a_conversation_that_is_taken_up_again_has_the_mode_that_the_config_want
 }
 
 #[tokio::test]
-async fn a_command_that_runs_for_the_agent_ends_with_a_turn_that_is_cut_short() {
+async fn a_command_of_the_agent_ends_with_a_cancelled_turn() {
     let dir = folder();
     let terminal = json!({"terminal": {"command": "echo $$ > command.pid; exec sleep 1000", "then": "leave"}});
     let mut agent = agent(&json!({"turns": [[terminal, {"say": "ready"}, {"wait_cancel": true}]]}), dir.path());
@@ -544,7 +544,7 @@ async fn a_command_that_runs_for_the_agent_ends_with_a_turn_that_is_cut_short() 
 }
 
 #[tokio::test]
-async fn a_conversation_that_is_lost_is_told() {
+async fn a_lost_conversation_is_reported() {
     let dir = folder();
     let past = AgentHistory { conversation: Some("session-9"), ..AgentHistory::default() };
     let script = json!({"turns": [[{"say": "{session}: {prompt}"}]]});
@@ -555,7 +555,7 @@ async fn a_conversation_that_is_lost_is_told() {
 }
 
 #[tokio::test]
-async fn an_agent_that_died_is_missed_though_its_child_holds_its_output() {
+async fn a_dead_agent_is_noticed_even_if_its_child_keeps_the_output_open() {
     let dir = folder();
     let script = json!({"turns": [[
         {"say": "a"}, {"spawn": "exec sleep 1000", "holds_output": true}, {"stderr": "out of memory\n"}, {"exit": 134},
@@ -570,7 +570,7 @@ async fn an_agent_that_died_is_missed_though_its_child_holds_its_output() {
 }
 
 #[tokio::test]
-async fn what_is_said_between_turns_is_part_of_none() {
+async fn text_between_turns_belongs_to_no_turn() {
     let dir = folder();
     let mut first = vec![json!({"say": "one"}), json!({"end": "end_turn"}), json!({"wait_file": "over"})];
     first.extend((0..400).flat_map(|_| [json!({"say": "x"}), json!({"think": "y"})]));
@@ -583,7 +583,7 @@ async fn what_is_said_between_turns_is_part_of_none() {
 }
 
 #[tokio::test]
-async fn leave_that_is_asked_for_between_turns_is_given_in_the_next_one() {
+async fn a_permission_request_between_turns_is_answered_in_the_next_one() {
     let dir = folder();
     let first = json!([
         {"say": "one"}, {"end": "end_turn"}, {"wait_file": "over"}, {"ask": {"wait": false}}, {"run": "touch asked"},
@@ -621,7 +621,7 @@ async fn pids(dir: &Path) -> [i32; 3] {
 }
 
 #[tokio::test]
-async fn nothing_is_left_after_the_end_whichever_way_it_comes() {
+async fn no_process_is_left_however_the_agent_ends() {
     tokio::join!(
         leaves_nothing("normal", json!({"end": "end_turn"})),
         leaves_nothing("cancel", json!({"wait_cancel": true})),
@@ -651,7 +651,7 @@ async fn leaves_nothing(way: &str, last: Value) {
 }
 
 #[tokio::test]
-async fn a_dropped_agent_leaves_nothing() {
+async fn a_dropped_agent_leaves_no_process() {
     let dir = folder();
     let mut agent = agent(&with_children(&json!({"hang": true})), dir.path());
     let (cancel, mut heard) = (CancellationToken::new(), Heard::default());
@@ -664,7 +664,7 @@ async fn a_dropped_agent_leaves_nothing() {
 }
 
 #[tokio::test]
-async fn a_flood_is_passed_on_whole_and_in_order() {
+async fn a_flood_is_passed_on_completely_and_in_order() {
     let dir = folder();
     let script = json!({"turns": [[{"flood": {"updates": 20_000, "text": "{n} "}}]]});
     let (end, heard) = turn(&mut *agent(&script, dir.path()), request("")).await;
@@ -697,7 +697,7 @@ async fn ends(steps: Vec<Value>, what: &str) {
 }
 
 #[tokio::test]
-async fn messages_cut_off_in_the_middle_end_as_a_failed_turn() {
+async fn truncated_messages_end_as_a_failed_turn() {
     for answer in ANSWERS {
         for cut in (1..answer.len()).step_by(answer.len() / 6) {
             let part = &answer[..cut];

@@ -67,7 +67,7 @@ fn fresh_contexts_are_new_sessions_in_one_process_and_kept_ones_are_not() {
 }
 
 #[test]
-fn denied_means_denied_and_rules_come_first() {
+fn denied_requests_stay_denied_and_rules_come_first() {
     let ask = |title: &str, path: &str| json!({"ask": {"tool": {"toolCallId": title, "title": title, "kind": "edit", "locations": [{"path": path}]}}});
     let say = json!({"if_allowed": [{"say": "yes "}], "else": [{"say": "no "}]});
     let script = json!({"turns": [[ask("a", "src/a.rs"), say, ask("b", "src/../b.rs"), say, {"say": "<promise>COMPLETE</promise>"}]]});
@@ -78,7 +78,7 @@ fn denied_means_denied_and_rules_come_first() {
 }
 
 #[test]
-fn with_nobody_there_a_request_ends_the_run_and_its_turn_is_sent_again() {
+fn an_unattended_request_ends_the_run_and_its_turn_is_sent_again() {
     let script =
         json!({"turns": [[{"ask": {}}, {"say": "<promise>COMPLETE</promise>"}]], "on_start": [{"write_pid": "pid"}]});
     let project = project("", &script);
@@ -112,7 +112,7 @@ fn pids(project: &Project) -> Vec<i32> {
 }
 
 #[test]
-fn nothing_of_the_agent_is_left_however_the_session_ends() {
+fn no_agent_process_is_left_however_the_session_ends() {
     for (way, last) in [
         ("normal", json!({"say": "<promise>COMPLETE</promise>"})),
         ("interrupt", json!({"hang": true})),
@@ -179,7 +179,7 @@ fn a_rate_limit_waits_as_long_as_it_says() {
 }
 
 #[test]
-fn tokens_and_cost_are_told_by_turn_and_a_budget_ends_the_session() {
+fn tokens_and_cost_are_reported_per_turn_and_a_budget_ends_the_session() {
     let cost = |amount: f64| {
         let cost = json!({"amount": amount, "currency": "USD"});
         json!({"update": {"sessionUpdate": "usage_update", "used": 10, "size": 100, "cost": cost}})
@@ -197,7 +197,7 @@ fn tokens_and_cost_are_told_by_turn_and_a_budget_ends_the_session() {
 }
 
 #[test]
-fn a_call_that_was_cut_off_with_its_turn_does_not_go_on_for_ever() {
+fn a_tool_call_that_was_cut_with_its_turn_is_not_shown_as_running_for_ever() {
     let call = json!({"tool": {"toolCallId": "c", "title": "Long work", "status": "in_progress"}});
     let project = project("max_iterations: 1", &json!({"turns": [[call, {"exit": 3}]]}));
     project.run();

@@ -41,7 +41,7 @@ fn an_agent_cannot_switch_off_the_test_that_judges_it() {
 }
 
 #[test]
-fn an_agent_is_known_without_its_environment_and_in_a_session_of_its_own() {
+fn an_agent_is_recognised_without_its_environment_and_in_its_own_unix_session() {
     let project = judged(&format!("env -i HOME=\"$HOME\" setsid sh -c {}", quoted(&try_it("pause -s s"))), "");
     project.run();
     assert!(refusal(&project).contains("the agent may not pause the session"));
@@ -135,7 +135,7 @@ fn an_agent_cannot_answer_its_own_permission_request() {
 }
 
 #[test]
-fn a_persons_command_is_recorded_and_shown_with_user_and_host() {
+fn a_users_command_is_recorded_and_shown_with_user_and_host() {
     let project =
         Project::with("prompt: GOAL\nagents: { demo: { script: scenario.yaml } }\ngates: { delivery: ask }\n").file(
             "scenario.yaml",

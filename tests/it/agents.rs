@@ -28,7 +28,7 @@ fn scripted(script: &str, dir: &Path) -> Box<dyn Agent> {
 }
 
 #[tokio::test]
-async fn the_prompt_comes_on_standard_input_and_the_answer_goes_out() {
+async fn the_prompt_is_on_standard_input_and_the_answer_on_standard_output() {
     let dir = folder();
     let mut agent = command("echo \"$CREEL_SESSION:\"; cat", dir.path());
     let (end, heard) = turn(&mut *agent, request("do it\n")).await;
@@ -63,7 +63,7 @@ async fn later_turns_of_a_conversation_have_their_own_command() {
 }
 
 #[tokio::test]
-async fn the_answer_is_heard_while_it_comes() {
+async fn the_answer_is_passed_on_while_it_arrives() {
     let dir = folder();
     let mut agent = command("printf 'no line end'; while ! test -e go; do sleep 0.01; done; printf .", dir.path());
     let mut heard = Heard::default();
@@ -77,7 +77,7 @@ async fn the_answer_is_heard_while_it_comes() {
 }
 
 #[tokio::test]
-async fn a_character_that_comes_in_two_pieces_is_whole() {
+async fn a_character_in_two_pieces_is_joined() {
     let dir = folder();
     let line = "printf 'a\\342'; touch half; while ! test -e go; do sleep 0.01; done; printf '\\202\\254b\\377'";
     let mut agent = command(line, dir.path());
@@ -114,7 +114,7 @@ async fn a_failed_command_is_a_failed_turn_with_the_end_of_its_errors() {
 }
 
 #[tokio::test]
-async fn a_turn_that_takes_too_long_fails_and_leaves_nothing() {
+async fn a_turn_that_takes_too_long_fails_and_leaves_no_process() {
     let dir = folder();
     let mut agent = command("echo $$ > pid; echo begun; sleep 1000", dir.path());
     let slow = TurnRequest { timeout: TimeSpan::secs(1), ..request("") };
@@ -126,7 +126,7 @@ async fn a_turn_that_takes_too_long_fails_and_leaves_nothing() {
 }
 
 #[tokio::test]
-async fn a_cancelled_turn_ends_as_cancelled_and_leaves_nothing() {
+async fn a_cancelled_turn_ends_as_cancelled_and_leaves_no_process() {
     let dir = folder();
     for (kind, mut agent) in [
         ("command", command("echo $$ > pid-command; sleep 1000 & sleep 1000", dir.path())),
@@ -145,7 +145,7 @@ async fn a_cancelled_turn_ends_as_cancelled_and_leaves_nothing() {
 }
 
 #[tokio::test]
-async fn a_very_long_answer_is_bounded_and_told() {
+async fn a_very_long_answer_is_bounded_and_reported() {
     let dir = folder();
     let mut agent = command("echo start; head -c 100000000 /dev/zero | tr '\\0' x; echo; echo end", dir.path());
     let (end, heard) = turn(&mut *agent, request("")).await;
@@ -160,7 +160,7 @@ async fn a_very_long_answer_is_bounded_and_told() {
 }
 
 #[tokio::test]
-async fn an_answer_just_over_the_limit_is_said_whole() {
+async fn an_answer_just_over_the_limit_is_complete() {
     let dir = folder();
     let mut agent = command("head -c 1050000 /dev/zero | tr '\\0' x", dir.path());
     let (_, heard) = turn(&mut *agent, request("")).await;
@@ -241,7 +241,7 @@ async fn a_hanging_script_can_be_cancelled() {
 }
 
 #[test]
-fn an_agent_that_cannot_be_used_is_refused_with_the_way_out() {
+fn an_unusable_agent_is_refused_with_advice() {
     let dir = folder();
     let refused = |spec: &AgentSpec| -> AgentError {
         start(spec, place(dir.path()), AgentHistory::default()).err().expect("it cannot be used")

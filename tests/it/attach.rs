@@ -97,7 +97,7 @@ fn await_gate(terminal: &Terminal, title: &str) {
 }
 
 #[test]
-fn a_session_in_the_background_waits_at_its_gates_and_is_answered_from_elsewhere() {
+fn a_background_session_waits_at_its_gates_and_is_answered_from_another_terminal() {
     let session = Background::start(scripted(HELD, COMPLETE));
     session.waits_for("gate_opened");
     assert_eq!(session.project.kind("session_started")[0]["presence"], "attended");
@@ -109,7 +109,7 @@ fn a_session_in_the_background_waits_at_its_gates_and_is_answered_from_elsewhere
 }
 
 #[test]
-fn a_message_of_ones_own_answers_a_gate() {
+fn a_users_message_answers_a_gate() {
     let session = Background::start(scripted("", "  - say: <promise>ESCALATE</promise>\n"));
     session.waits_for("gate_opened");
     let refused = session.project.creel(&["gate", "answer", "1", "send"]);
@@ -120,7 +120,7 @@ fn a_message_of_ones_own_answers_a_gate() {
 }
 
 #[test]
-fn a_session_in_the_background_has_no_terminal_and_a_name_of_its_own() {
+fn a_background_session_has_no_terminal_and_its_own_name() {
     let project = scripted("", UNTIL_GO);
     let ran = project.creel(&["run", "--detach", "--trust"]);
     assert_eq!(ran.code, 0, "{}", ran.err);
@@ -139,7 +139,7 @@ fn a_session_in_the_background_has_no_terminal_and_a_name_of_its_own() {
 }
 
 #[test]
-fn what_cannot_begin_in_the_background_is_told_at_once() {
+fn a_background_session_that_cannot_begin_is_reported_at_once() {
     let project = scripted("", COMPLETE);
     assert_eq!(project.creel(&["run", "--detach"]).code, 2, "nobody trusted it");
     let broken = Project::with("prompt: GOAL\nagents: { demo: { script: missing.yaml } }\n");
@@ -155,7 +155,7 @@ fn what_cannot_begin_in_the_background_is_told_at_once() {
 }
 
 #[test]
-fn a_session_that_was_killed_goes_on_in_the_background() {
+fn a_killed_session_continues_in_the_background() {
     let session = Background::start(scripted(HELD, UNTIL_GO));
     session.waits_for("tool_called");
     kill_process(Pid::from_raw(session.pid).expect("a process"), Signal::KILL).expect("it is there");
@@ -171,7 +171,7 @@ fn a_session_that_was_killed_goes_on_in_the_background() {
 // Screens
 
 #[test]
-fn an_attached_screen_shows_all_that_happened_and_can_answer() {
+fn an_attached_screen_shows_the_whole_session_and_can_answer() {
     let session = Background::start(scripted(HELD, COMPLETE));
     session.waits_for("gate_opened");
     let mut terminal = session.attach();
@@ -276,7 +276,7 @@ fn an_attached_screen_shows_what_a_running_hook_had_printed_before() {
 }
 
 #[test]
-fn a_screen_can_be_attached_to_a_session_that_has_one() {
+fn a_second_screen_can_be_attached() {
     let project = scripted(HELD, COMPLETE);
     let mut own = Terminal::run(&project, WIDE);
     await_gate(&own, "Final delivery");
@@ -293,7 +293,7 @@ fn a_screen_can_be_attached_to_a_session_that_has_one() {
 }
 
 #[test]
-fn a_screen_is_told_when_its_session_dies() {
+fn a_screen_reports_the_death_of_its_session() {
     let session = Background::start(scripted("", UNTIL_GO));
     let mut terminal = session.attach();
     terminal.wait_for_status("the agent works");
@@ -305,7 +305,7 @@ fn a_screen_is_told_when_its_session_dies() {
 }
 
 #[test]
-fn nothing_is_attached_where_nothing_runs_or_nobody_sits() {
+fn attach_is_refused_without_a_running_session_or_without_a_terminal() {
     let project = scripted("", COMPLETE);
     let ran = project.creel(&["attach"]);
     assert_eq!(ran.code, 2);
@@ -316,7 +316,7 @@ fn nothing_is_attached_where_nothing_runs_or_nobody_sits() {
 }
 
 #[test]
-fn a_session_that_does_not_answer_takes_no_key_from_the_screen() {
+fn the_screen_handles_keys_while_the_session_does_not_answer() {
     let session = Background::start(scripted("", UNTIL_GO));
     let mut terminal = Terminal::open(&session.project, &["attach"], WIDE);
     terminal.wait_for_status("the agent works");
@@ -385,7 +385,7 @@ fn sheets(project: &Project) -> Vec<std::path::PathBuf> {
 }
 
 #[test]
-fn a_text_that_the_session_takes_no_more_is_kept_and_an_item_that_is_gone_is_not_edited() {
+fn a_refused_text_is_kept_and_a_delivered_item_is_not_edited() {
     let project = scripted(HELD, &format!("{UNTIL_GO}{}", UNTIL_GO.replace("-e go ", "-e later ")));
     let creel = project.command(&[]).get_program().to_string_lossy().into_owned();
     let session = Background::start(project);
@@ -412,7 +412,7 @@ fn a_text_that_the_session_takes_no_more_is_kept_and_an_item_that_is_gone_is_not
 }
 
 #[test]
-fn an_item_is_edited_in_the_persons_own_editor() {
+fn an_item_is_edited_in_the_users_editor() {
     let project = scripted(HELD, COMPLETE).file("editor", "#!/bin/sh\necho 'as a brick' >> \"$1\"\n");
     let editor = project.root().join("editor");
     fs::set_permissions(&editor, fs::Permissions::from_mode(0o755)).expect("it is ours");
@@ -429,7 +429,7 @@ fn an_item_is_edited_in_the_persons_own_editor() {
 }
 
 #[test]
-fn a_screen_that_the_session_left_comes_back_while_the_session_runs() {
+fn a_disconnected_screen_reconnects_while_the_session_runs() {
     let background = Background::start(scripted("", UNTIL_GO));
     let project = &background.project;
     let folder = SessionsDir::of(&project.root()).folder("s");

@@ -123,7 +123,7 @@ fn everything_was_done_once(project: &Project) {
 }
 
 #[test]
-fn what_follows_from_a_task_is_decided_in_order_and_done_after_that() {
+fn the_consequences_of_a_task_are_decided_in_order_and_then_done() {
     let project = project();
     let ran = project.run();
     assert_eq!(ran.code, 0, "{}{}", ran.out, ran.err);
@@ -144,7 +144,7 @@ fn what_follows_from_a_task_is_decided_in_order_and_done_after_that() {
 }
 
 #[test]
-fn killed_in_the_middle_of_it_everything_is_done_once() {
+fn everything_is_done_once_although_creel_is_killed_in_the_middle() {
     type Wanted = fn(&Value) -> bool;
     let moments: [(&str, Wanted); 6] = [
         ("automation_due", |_| true),

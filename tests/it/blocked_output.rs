@@ -52,7 +52,7 @@ fn end_of(file: &Path) -> String {
 }
 
 #[test]
-fn a_reader_that_stops_costs_no_memory_and_misses_nothing() {
+fn a_stopped_reader_costs_no_memory_and_misses_nothing() {
     let flood = json!({"flood": {"updates": UPDATES, "text": UPDATE, "repeat": REPEAT}});
     let script = json!({"turns": [[flood, {"say": "<promise>COMPLETE</promise>"}]]});
     let config = format!(

@@ -44,7 +44,7 @@ fn chatty(tokens: u64) -> Script {
 }
 
 #[test]
-fn there_are_at_most_three_final_deliveries_and_what_comes_later_is_listed() {
+fn there_are_at_most_three_final_deliveries_and_later_items_are_listed() {
     let world = World::begin(chatty(0)).run();
     assert_eq!((world.state.outcome(), prompts(&world, PromptReason::FinalDelivery)), (Some(SessionOutcome::Limit), 3));
     assert_eq!(world.state.pending.waiting().count(), 1);
@@ -52,7 +52,7 @@ fn there_are_at_most_three_final_deliveries_and_what_comes_later_is_listed() {
 }
 
 #[test]
-fn a_message_still_goes_after_the_last_final_delivery() {
+fn a_message_is_still_sent_after_the_last_final_delivery() {
     let mut world = World::begin(chatty(0));
     world.settle();
     while prompts(&world, PromptReason::FinalDelivery) < 3 {
@@ -70,7 +70,7 @@ fn a_message_still_goes_after_the_last_final_delivery() {
 }
 
 #[test]
-fn an_exhausted_budget_holds_the_final_delivery() {
+fn an_exhausted_budget_stops_the_final_delivery() {
     let script = chatty(100).plan(|plan| plan.budget.tokens = Some(150));
     let world = World::begin(script.clone()).run();
     assert_eq!((world.state.outcome(), prompts(&world, PromptReason::FinalDelivery)), (Some(SessionOutcome::Limit), 1));
@@ -88,7 +88,7 @@ fn an_exhausted_budget_holds_the_final_delivery() {
 }
 
 #[test]
-fn a_loop_that_was_complete_stays_so_when_the_budget_holds_its_delivery() {
+fn a_complete_loop_stays_complete_when_the_budget_stops_its_delivery() {
     let script = Script::new()
         .piped(HookPoint::PostIteration, "test", [prints("red")])
         .agent([Answer::Spends(100)])
@@ -123,7 +123,7 @@ fn the_budget_is_checked_before_a_prompt_whatever_its_reason() {
 }
 
 #[test]
-fn a_message_waits_at_the_gate_of_the_budget() {
+fn a_message_waits_at_the_budget_gate() {
     let script = Script::new().agent([Answer::Spends(100)]).plan(|plan| plan.budget.tokens = Some(50));
     let mut world = World::begin(script.attended(&[(GateKind::Budget, GateChoice::Stop)]));
     world.settle();
@@ -133,7 +133,7 @@ fn a_message_waits_at_the_gate_of_the_budget() {
 }
 
 #[test]
-fn a_recovery_waits_at_the_gate_of_the_budget() {
+fn a_recovery_waits_at_the_budget_gate() {
     let script = Script::new()
         .piped(HookPoint::OnError, "look", [prints("down")])
         .agent([Answer::Spends(100), Answer::Fails("reset")])
@@ -151,7 +151,7 @@ fn a_recovery_waits_at_the_gate_of_the_budget() {
 }
 
 #[test]
-fn a_turn_that_was_cut_off_is_not_sent_again_past_the_budget() {
+fn a_cut_turn_is_not_sent_again_past_the_budget() {
     let script = Script::new().agent([Answer::Spends(100)]).plan(|plan| plan.budget.tokens = Some(100));
     let script = script.attended(&[(GateKind::Budget, GateChoice::Continue)]);
     let mut world = World::begin(script.clone());
@@ -166,7 +166,7 @@ fn a_turn_that_was_cut_off_is_not_sent_again_past_the_budget() {
 }
 
 #[test]
-fn a_submit_that_the_budget_held_is_tried_again_with_as_much_when_the_session_is_resumed() {
+fn a_submit_that_the_budget_stopped_is_retried_with_the_same_amount_after_resume() {
     let script = Script::new()
         .agent([Answer::Spends(100)])
         .submits()
@@ -240,7 +240,7 @@ fn a_message_of_the_agent_uses_up_an_iteration() {
 }
 
 #[test]
-fn a_message_of_the_agent_does_not_start_the_retries_again() {
+fn a_message_of_the_agent_does_not_reset_the_retries() {
     let script = Script::new()
         .hook(HookPoint::Stop, "tests", [blocks("red")])
         .agent([Answer::Acts(&[Deed::SendsMessage], 0)])
@@ -252,7 +252,7 @@ fn a_message_of_the_agent_does_not_start_the_retries_again() {
 }
 
 #[test]
-fn a_message_that_a_hook_queues_when_the_loop_is_over_is_counted_too() {
+fn a_message_that_a_hook_queues_after_the_loop_counts_too() {
     let talks = |max| {
         let script = Script::new().hook(HookPoint::PostIteration, "talks", [acts(&[Deed::SendsMessage])]).agent([DONE]);
         World::begin(script.plan(|plan| plan.max_iterations = max)).run()
@@ -310,7 +310,7 @@ fn a_task_completed_while_session_end_is_stopped_gets_its_hooks_before_the_end()
 }
 
 #[test]
-fn a_turn_that_was_stopped_in_the_last_iteration_is_sent_again_in_it() {
+fn a_turn_stopped_in_the_last_iteration_is_sent_again_in_it() {
     let script =
         Script::new().piped(HookPoint::SessionStart, "build", [prints("held")]).plan(|plan| plan.max_iterations = 1);
     let mut world = World::begin(script.clone());
@@ -344,7 +344,7 @@ fn a_turn_that_was_stopped_in_the_last_iteration_is_sent_again_in_it() {
 
 /// A session that is stopped anywhere and resumed reaches the same end.
 #[test]
-fn stopped_anywhere_and_resumed_a_session_comes_to_the_same_end() {
+fn a_session_reaches_the_same_end_wherever_it_is_stopped_and_resumed() {
     let script = || {
         Script::new()
             .piped(HookPoint::SessionStart, "build", [prints("built")])
@@ -382,7 +382,7 @@ fn stopped_anywhere_and_resumed_a_session_comes_to_the_same_end() {
 }
 
 #[test]
-fn who_cancels_a_turn_has_time_to_say_something_else() {
+fn after_cancelling_a_turn_the_user_can_write_another_message() {
     let script = Script::new().piped(HookPoint::SessionStart, "build", [prints("held")]).agent([DONE]);
     let mut world = World::begin(script.plan(|plan| plan.max_iterations = 1));
     world.settle();
@@ -416,7 +416,7 @@ fn who_cancels_a_turn_has_time_to_say_something_else() {
 }
 
 #[test]
-fn a_cancelled_turn_is_sent_again_in_its_iteration_when_the_session_goes_on() {
+fn a_cancelled_turn_is_sent_again_in_its_iteration_when_the_session_continues() {
     let script =
         Script::new().piped(HookPoint::SessionStart, "build", [prints("held")]).plan(|plan| plan.max_iterations = 1);
     let cancelled = || {
@@ -446,7 +446,7 @@ fn a_cancelled_turn_is_sent_again_in_its_iteration_when_the_session_goes_on() {
 }
 
 #[test]
-fn a_message_that_cancels_the_turn_goes_at_once() {
+fn a_message_that_cancels_the_turn_is_sent_at_once() {
     let mut world = World::begin(Script::new().plan(|plan| plan.max_iterations = 1));
     world.settle();
     world.command(SessionCommand::Message("Stop that.".into()));

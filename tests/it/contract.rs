@@ -77,7 +77,7 @@ fn begin(kind: Kind, dir: &Path, acts: &[Act]) -> Box<dyn Agent> {
 }
 
 #[tokio::test]
-async fn what_is_said_is_heard_exactly() {
+async fn text_arrives_unchanged() {
     for kind in KINDS {
         let dir = folder();
         let text = "Zeile 1\nünï €  <promise>COMPLETE</promise>\n\ttab";
@@ -90,7 +90,7 @@ async fn what_is_said_is_heard_exactly() {
 }
 
 #[tokio::test]
-async fn a_failure_has_words_and_the_next_turn_works() {
+async fn a_failure_has_a_message_and_the_next_turn_works() {
     for kind in KINDS {
         let dir = folder();
         let mut agent = begin(kind, dir.path(), &[Act::Fails("reactor meltdown"), Act::Says("fine")]);
@@ -102,7 +102,7 @@ async fn a_failure_has_words_and_the_next_turn_works() {
 }
 
 #[tokio::test]
-async fn a_cancelled_turn_is_no_failure_and_leaves_nothing() {
+async fn a_cancelled_turn_is_no_failure_and_leaves_no_process() {
     for kind in KINDS {
         let dir = folder();
         let mut agent = begin(kind, dir.path(), &[Act::Hangs, Act::Says("fine")]);

@@ -87,7 +87,7 @@ fn is_asked_for(record: &Value) -> bool {
 }
 
 #[test]
-fn ten_thousand_changes_beside_stuck_clients_keep_their_order_and_hold_nobody() {
+fn ten_thousand_changes_beside_stuck_clients_keep_their_order_and_block_no_client() {
     let (project, session) = looping();
     let stuck: Vec<Peer> = (0..STUCK).map(|n| stuck(&project, n)).collect();
     let watching: Vec<Peer> = (0..WATCHING).map(|_| watching(&project)).collect();

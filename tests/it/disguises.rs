@@ -92,7 +92,7 @@ async fn an_error_in_an_agents_own_words_is_a_failed_turn() {
 }
 
 #[tokio::test]
-async fn what_an_agent_said_before_its_error_does_not_hide_it_over_the_protocol() {
+async fn text_before_an_error_does_not_hide_it_over_the_protocol() {
     let dir = folder();
     let error = "Error: Failed to get response from the AI model; retried 5 times";
     let said = failure(&mut *says("copilot", &["I'll look", " at the fi", error], dir.path()), request("")).await;

@@ -245,7 +245,7 @@ fn creel_reaps_the_orphans_that_it_adopts() {
 }
 
 #[test]
-fn creel_leaves_children_alone_that_it_inherited() {
+fn creel_leaves_inherited_children_alone() {
     let project = project("touch asked", "");
     let creel = project.command(&[]);
     let mut shell = Command::new("sh");
@@ -260,10 +260,10 @@ fn creel_leaves_children_alone_that_it_inherited() {
     kill_process(process(inherited), Signal::KILL).expect("it is there");
 }
 
-// What dead sessions left running
+// Leftover processes of dead sessions
 
 #[test]
-fn a_new_run_ends_what_a_killed_session_left_running_and_says_so() {
+fn a_new_run_ends_the_processes_of_a_killed_session_and_says_so() {
     let project = project(TURN, "");
     let (session, turn) = headless_turn(&project);
     session.kill();

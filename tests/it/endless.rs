@@ -37,7 +37,7 @@ fn an_agent_that_completes_a_task_in_every_turn_gets_three_final_deliveries() {
 }
 
 #[test]
-fn the_budget_is_kept_after_the_loop_too() {
+fn the_budget_also_applies_after_the_loop() {
     let hooks = json!({
         "hooks": { "on_task_complete": [{ "command": "echo seen", "pipe_output": true }] },
         "budget": { "time": "1ms" },
@@ -92,7 +92,7 @@ fn a_task_that_the_agent_completes_when_it_is_ended_gets_its_hooks_after_resume(
 }
 
 #[test]
-fn a_turn_that_was_interrupted_in_the_last_iteration_goes_on_in_it() {
+fn a_turn_interrupted_in_the_last_iteration_continues_in_it() {
     let agent = "if [ -e second ]; then echo '<promise>COMPLETE</promise>'; exit; fi; echo now > second; sleep 600";
     let project = with_agent(agent, &json!({}));
     let mut creel = project.start();

@@ -98,7 +98,7 @@ fn spent(tokens: u64, cost: Option<f64>) -> TurnEnd {
 }
 
 #[tokio::test]
-async fn every_format_tells_text_tools_tokens_and_the_conversation() {
+async fn every_format_reports_text_tools_tokens_and_the_conversation() {
     for (format, lines) in FORMATS {
         let dir = folder();
         let (end, heard) = turn(&mut *prints(lines, format, dir.path()), request("go")).await;
@@ -114,7 +114,7 @@ async fn every_format_tells_text_tools_tokens_and_the_conversation() {
 }
 
 #[tokio::test]
-async fn lines_are_heard_while_they_come_wherever_the_pieces_are_cut() {
+async fn lines_are_passed_on_while_they_arrive_wherever_they_are_split() {
     for (format, lines) in FORMATS {
         let dir = folder();
         std::fs::write(in_folder(&dir, "lines"), lines).expect("a file");
@@ -138,7 +138,7 @@ async fn lines_are_heard_while_they_come_wherever_the_pieces_are_cut() {
 }
 
 #[tokio::test]
-async fn a_stream_that_says_that_it_failed_is_a_failed_turn_whatever_the_exit_code() {
+async fn a_stream_that_reports_a_failure_is_a_failed_turn_whatever_the_exit_code() {
     let failures = [
         (
             OutputFormat::Claude,
@@ -166,7 +166,7 @@ async fn a_stream_that_says_that_it_failed_is_a_failed_turn_whatever_the_exit_co
 }
 
 #[tokio::test]
-async fn what_is_no_json_is_text_and_what_cannot_be_read_is_told() {
+async fn non_json_is_text_and_unreadable_json_is_reported() {
     let dir = folder();
     let lines = format!("Loading…\n\n{{\"type\":\"new\"}}\n{{\"type\": torn\nnull\n{CODEX}{{\"type\":\"item.comp");
     let (end, heard) = turn(&mut *prints(&lines, OutputFormat::Codex, dir.path()), request("")).await;
@@ -177,7 +177,7 @@ async fn what_is_no_json_is_text_and_what_cannot_be_read_is_told() {
 }
 
 #[tokio::test]
-async fn an_output_that_breaks_off_is_told() {
+async fn truncated_output_is_reported() {
     let dir = folder();
     let lines: String = CODEX.lines().take(2).map(|line| format!("{line}\n")).collect();
     let (end, heard) = turn(&mut *prints(&lines, OutputFormat::Codex, dir.path()), request("")).await;
@@ -186,7 +186,7 @@ async fn an_output_that_breaks_off_is_told() {
 }
 
 #[tokio::test]
-async fn text_where_lines_were_promised_is_said_with_the_way_out() {
+async fn plain_text_instead_of_json_lines_is_shown_with_advice() {
     let dir = folder();
     let (end, heard) = turn(&mut *prints("Hello.\n\nDone.\n", OutputFormat::Claude, dir.path()), request("")).await;
     assert_eq!((end, heard.said().as_str()), (Ok(ended(StopReason::EndTurn)), "Hello.\n\nDone.\n"));
@@ -194,7 +194,7 @@ async fn text_where_lines_were_promised_is_said_with_the_way_out() {
 }
 
 #[tokio::test]
-async fn a_line_that_is_too_long_is_left_out_and_told() {
+async fn a_line_that_is_too_long_is_omitted_and_reported() {
     let dir = folder();
     let command = "head -c 9000000 /dev/zero | tr '\\0' '{'; echo; cat lines";
     std::fs::write(in_folder(&dir, "lines"), CODEX).expect("a file");
@@ -227,7 +227,7 @@ async fn an_agent_that_asks_a_broken_server_for_ever_is_stopped() {
 }
 
 #[tokio::test]
-async fn the_words_of_a_failure_are_found_where_they_are() {
+async fn the_message_of_a_failure_is_found_in_either_stream() {
     let dir = folder();
     let known = AgentFacts {
         install: Some("npm install -g mine".into()),
@@ -266,7 +266,7 @@ async fn an_answer_that_is_an_error_in_disguise_is_a_failed_turn() {
 }
 
 #[test]
-fn a_pattern_that_is_none_is_refused() {
+fn an_invalid_pattern_is_refused() {
     let dir = folder();
     let mut spec = AgentSpec::command("true");
     if let AgentSpec::Command { known, .. } = &mut spec {
@@ -291,7 +291,7 @@ async fn colours_and_progress_are_not_part_of_an_answer() {
 }
 
 #[tokio::test]
-async fn a_conversation_is_taken_up_again_by_the_name_that_the_agent_gave_it() {
+async fn a_conversation_is_resumed_by_the_name_that_the_agent_reported() {
     let dir = folder();
     let first = r#"echo '{"type":"thread.started","thread_id":"5f-1"}'; echo '{"type":"turn.completed","usage":{"input_tokens":5}}'"#;
     let later = r#"printf '{"type":"thread.started","thread_id":"%s"}\n' {{conversation}}; cat; echo '{"type":"turn.completed","usage":{"input_tokens":12}}'"#;
@@ -310,7 +310,7 @@ async fn a_conversation_is_taken_up_again_by_the_name_that_the_agent_gave_it() {
 }
 
 #[tokio::test]
-async fn a_conversation_without_a_name_begins_anew_and_is_told() {
+async fn a_conversation_without_a_name_starts_again_with_a_warning() {
     let dir = folder();
     let mut agent = Spec::new("echo first", OutputFormat::Text).then("echo later {{conversation}}").agent(dir.path());
     turn(&mut *agent, request("")).await.0.expect("an end");
@@ -320,7 +320,7 @@ async fn a_conversation_without_a_name_begins_anew_and_is_told() {
 }
 
 #[tokio::test]
-async fn a_conversation_that_is_full_is_not_taken_up_again() {
+async fn a_full_conversation_is_not_resumed() {
     let dir = folder();
     let mut agent =
         Spec::new("echo first", OutputFormat::Text).then("echo 'Prompt is too long'; exit 1").agent(dir.path());
@@ -332,7 +332,7 @@ async fn a_conversation_that_is_full_is_not_taken_up_again() {
 }
 
 #[tokio::test]
-async fn an_agent_can_have_a_terminal_of_its_own() {
+async fn an_agent_can_have_its_own_terminal() {
     let dir = folder();
     let command = "test -t 0 && test -t 1 && test -t 2 && stty size && : > /dev/tty && cat && echo err >&2";
     let (end, heard) = turn(&mut *Spec::on_terminal(command).agent(dir.path()), request("one\ntwo")).await;
@@ -340,7 +340,7 @@ async fn an_agent_can_have_a_terminal_of_its_own() {
 }
 
 #[tokio::test]
-async fn a_long_prompt_is_typed_whole() {
+async fn a_long_prompt_is_typed_completely() {
     let dir = folder();
     let longest = "ü".repeat(2047);
     let text: String =
@@ -365,7 +365,7 @@ async fn a_prompt_that_is_an_argument_is_not_typed() {
 }
 
 #[tokio::test]
-async fn lines_come_from_a_terminal_too() {
+async fn lines_can_also_come_from_a_terminal() {
     let dir = folder();
     std::fs::write(in_folder(&dir, "lines"), CODEX.replace('\n', "\r\n")).expect("a file");
     let command = "printf '\\033]0;title\\007\\033[?25l'; cat lines";
@@ -375,7 +375,7 @@ async fn lines_come_from_a_terminal_too() {
 }
 
 #[tokio::test]
-async fn what_runs_on_a_terminal_is_ended_like_everything_else() {
+async fn processes_on_a_terminal_are_ended_too() {
     let dir = folder();
     let command = "echo $$ > pid; trap '' HUP; (setsid sh -c 'echo $$ > away; exec sleep 1000') & sleep 1000";
     let mut agent = Spec::on_terminal(command).agent(dir.path());

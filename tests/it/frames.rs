@@ -68,7 +68,7 @@ fn the_work_is_submitted() {
 }
 
 #[test]
-fn a_session_is_over() {
+fn a_session_has_ended() {
     let world = scenes::ended();
     shows(Screen::of(&world, LARGE), expect_file!["../frames/ended-200.txt"]);
     shows(Screen::of(&world, SMALL), expect_file!["../frames/ended-80.txt"]);
@@ -91,7 +91,7 @@ fn hooks_run_and_ran() {
 }
 
 #[test]
-fn output_is_held() {
+fn output_is_pending() {
     let mut world = scenes::final_delivery();
     world.command(SessionCommand::EditItem(ItemId(3), "one warning is left".into()));
     shows(pressed(&world, MIDDLE, "esc 3"), expect_file!["../frames/pending-120.txt"]);
@@ -109,7 +109,7 @@ fn retries_are_counted() {
 }
 
 #[test]
-fn tasks_have_a_place() {
+fn the_tasks_pane_is_shown_without_tasks() {
     let mut world = scenes::first_turn();
     world.command(completes("7", "Write the lexer"));
     shows(pressed(&world, SMALL, "5"), expect_file!["../frames/tasks-none-80.txt"]);
@@ -153,12 +153,12 @@ fn tasks_are_changed_and_ended() {
 }
 
 #[test]
-fn hooks_are_summed_up() {
+fn hook_statistics_are_shown() {
     shows(pressed(&scenes::ended(), SMALL, "2 s"), expect_file!["../frames/hook-stats-80.txt"]);
 }
 
 #[test]
-fn gates_ask() {
+fn gates_are_shown() {
     let final_delivery = scenes::final_delivery();
     shows(Screen::of(&final_delivery, MIDDLE).armed(), expect_file!["../frames/gate-final-delivery-120.txt"]);
     shows(Screen::of(&final_delivery, SMALL).armed(), expect_file!["../frames/gate-final-delivery-80.txt"]);
@@ -173,7 +173,7 @@ fn gates_ask() {
 }
 
 #[test]
-fn an_agent_asks() {
+fn a_permission_request_is_shown() {
     let world = scenes::permission();
     shows(Screen::of(&world, LARGE).armed(), expect_file!["../frames/gate-permission-200.txt"]);
     shows(Screen::of(&world, MIDDLE).armed(), expect_file!["../frames/gate-permission-120.txt"]);
@@ -203,7 +203,7 @@ fn a_budget_is_used_up() {
 }
 
 #[test]
-fn an_agent_tells_all_that_agents_tell() {
+fn every_kind_of_agent_update_is_shown() {
     let world = scenes::talkative();
     shows(Screen::of(&world, MIDDLE), expect_file!["../frames/talkative-120.txt"]);
     shows(Screen::of(&world, SMALL), expect_file!["../frames/talkative-80.txt"]);
@@ -218,21 +218,21 @@ fn an_agent_tells_all_that_agents_tell() {
 }
 
 #[test]
-fn a_gate_that_just_opened_takes_no_answer_and_giving_up_asks_once_more() {
+fn a_gate_that_just_opened_accepts_no_answer_and_aborting_asks_once_more() {
     let world = scenes::broken_hook();
     shows(Screen::of(&world, SMALL), expect_file!["../frames/gate-unarmed-80.txt"]);
     shows(pressed(&world, SMALL, "left enter"), expect_file!["../frames/gate-abort-80.txt"]);
 }
 
 #[test]
-fn a_gate_that_was_put_aside_is_named_in_the_status_line() {
+fn a_gate_closed_for_later_is_named_in_the_status_line() {
     let mut screen = pressed(&scenes::retry_limit(), MIDDLE, "esc");
     expect![" story · demo  waits for a person: retry limit  iteration 1/20 · 0:12  ◆ gate: g"]
         .assert_eq(screen.frame().lines().next().expect("a status line"));
 }
 
 #[test]
-fn text_is_written() {
+fn the_editor_is_shown() {
     let world = scenes::first_turn();
     let mut screen = pressed(&world, SMALL, "m");
     screen.type_text("Please look at the lexer first.");
@@ -247,7 +247,7 @@ fn text_is_written() {
 }
 
 #[test]
-fn text_is_read() {
+fn the_viewer_is_shown() {
     let text: String = (1..=40).map(|n| format!("line {n}\tof the output\n")).collect();
     let viewer = ViewerModal::new("run 3 · stop · cargo test", &text, "1 MB, the first 8 kB");
     let mut screen = Screen::of(&scenes::first_turn(), SMALL);
@@ -258,7 +258,7 @@ fn text_is_read() {
 }
 
 #[test]
-fn one_finds_ones_way() {
+fn help_palette_search_and_quit_are_shown() {
     let world = scenes::first_turn();
     shows(pressed(&world, MIDDLE, "?"), expect_file!["../frames/help-120.txt"]);
     let mut palette = pressed(&world, SMALL, ":");
@@ -276,7 +276,7 @@ fn one_finds_ones_way() {
 }
 
 #[test]
-fn a_past_session_is_watched() {
+fn a_replay_is_shown() {
     let world = scenes::ended();
     let mut screen = Screen::replay(&world, SMALL, 30);
     screen.press("+ +");
@@ -330,7 +330,7 @@ fn there_is_a_frame_for_every_size() {
 }
 
 #[test]
-fn the_looks_of_every_theme() {
+fn the_styles_of_every_theme() {
     let themes = [
         (ScreenTheme::chosen(Choice::Dark, false), expect_file!["../frames/styles-dark.txt"]),
         (ScreenTheme::chosen(Choice::HighContrast, false), expect_file!["../frames/styles-high-contrast.txt"]),
@@ -344,7 +344,7 @@ fn the_looks_of_every_theme() {
 }
 
 #[test]
-fn the_looks_of_a_request_and_of_a_budget() {
+fn the_styles_of_a_permission_request_and_of_a_budget() {
     let themes = [
         (ScreenTheme::chosen(Choice::Dark, false), expect_file!["../frames/styles-permission-dark.txt"]),
         (
@@ -360,7 +360,7 @@ fn the_looks_of_a_request_and_of_a_budget() {
 }
 
 #[test]
-fn the_looks_of_tasks() {
+fn the_styles_of_tasks() {
     let themes = [
         (ScreenTheme::chosen(Choice::Dark, false), expect_file!["../frames/styles-tasks-dark.txt"]),
         (ScreenTheme::chosen(Choice::HighContrast, false), expect_file!["../frames/styles-tasks-high-contrast.txt"]),
@@ -381,7 +381,7 @@ fn without_colours_no_cell_has_one() {
 }
 
 #[test]
-fn that_the_nats_server_is_away_is_in_sight_on_a_usual_screen() {
+fn a_lost_nats_server_is_shown_on_a_screen_of_usual_size() {
     let why = "cannot reach nats://build.example.org:4222: connection refused; it is tried again in 8 s";
     let status = |size, behind| {
         let mut screen = Screen::of(&scenes::first_turn(), size);

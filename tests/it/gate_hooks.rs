@@ -70,7 +70,7 @@ fn hooks_run_beside_the_session_when_a_gate_opens_and_when_it_closes() {
 }
 
 #[test]
-fn a_gate_that_the_config_answers_is_announced_too_and_says_that_it_waits_for_no_user() {
+fn a_gate_that_the_config_answers_is_announced_as_one_that_does_not_wait_for_the_user() {
     let mut world = World::begin(limited());
     world.settle();
     world.finish_turn();
@@ -86,7 +86,7 @@ fn a_gate_that_the_config_answers_is_announced_too_and_says_that_it_waits_for_no
 }
 
 #[test]
-fn an_unattended_session_that_needs_the_user_leaves_only_after_it_has_told_so() {
+fn an_unattended_session_that_needs_the_user_ends_only_after_its_hooks_have_run() {
     let script = Script::new().piped(HookPoint::SessionStart, "lint", [prints("red")]).agent([DONE]);
     let script = script.hook(HookPoint::OnGate, "tell", [passes()]);
     let mut world = World::begin(script.plan(|plan| plan.gates.delivery = DeliveryPolicy::Ask));
@@ -99,7 +99,7 @@ fn an_unattended_session_that_needs_the_user_leaves_only_after_it_has_told_so() 
 }
 
 #[test]
-fn however_hooks_of_a_gate_fail_they_open_none() {
+fn failing_gate_hooks_open_no_gate() {
     for failure in [None, Some(HookFailurePolicy::Block), Some(HookFailurePolicy::Escalate)] {
         let script = Script::new().agent([DONE]).hook(HookPoint::Stop, "tests", [blocks("red")]);
         let script = script.hook_with(HookPoint::OnGate, "tell", [breaks()], |spec| spec.on_failure = failure);
@@ -143,7 +143,7 @@ fn a_hook_that_was_cut_by_a_kill_runs_again_for_the_same_gate() {
 }
 
 #[test]
-fn stopping_the_session_at_once_ends_its_hooks_and_starts_none() {
+fn an_immediate_stop_ends_gate_hooks_and_starts_none() {
     let mut world = World::begin(limited().attended(&[]));
     world.settle();
     world.finish_turn();
@@ -170,7 +170,7 @@ fn a_permission_request_that_a_rule_answers_is_not_announced() {
 }
 
 #[test]
-fn a_hook_that_you_run_by_hand_hears_about_the_open_gate() {
+fn a_hook_run_by_hand_gets_the_open_gate() {
     let mut world = World::begin(limited().attended(&[(GateKind::RetryLimit, GateChoice::Ignore)]));
     world.settle();
     world.command(SessionCommand::RunHook(Some(HookPoint::OnGate), "tell".into()));
@@ -234,7 +234,7 @@ fn values_reach_the_command_as_data() {
 }
 
 #[test]
-fn a_hook_cannot_answer_the_gate_that_it_hears_about() {
+fn a_hook_cannot_answer_the_gate_that_it_reports() {
     let hook = format!("'{CREEL}' gate answer \"$CREEL_GATE\" ignore 2>> refused; true");
     let session = Background::start(project(&hook, ""));
     let refused = || std::fs::read_to_string(session.project.root().join("refused")).unwrap_or_default();

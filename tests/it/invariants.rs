@@ -594,7 +594,7 @@ fn stories() -> Vec<Script> {
 }
 
 #[test]
-fn killed_at_any_record_and_resumed_a_session_comes_to_the_same_end() {
+fn a_session_killed_at_any_record_and_resumed_reaches_the_same_end() {
     for script in stories() {
         let uncut = World::begin(script.clone()).run();
         for kept in 1..uncut.events.len() {
@@ -605,7 +605,7 @@ fn killed_at_any_record_and_resumed_a_session_comes_to_the_same_end() {
 }
 
 #[test]
-fn killed_again_and_again_a_session_still_comes_to_its_end() {
+fn a_session_that_is_killed_again_and_again_still_ends() {
     for script in stories() {
         let uncut = World::begin(script.clone()).run();
         // Each run is killed after eight records: what was cut is repeated, and a little more is done.

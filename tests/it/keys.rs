@@ -61,7 +61,7 @@ fn talks() -> World {
 }
 
 #[test]
-fn tab_numbers_and_clicks_choose_the_pane() {
+fn tab_numbers_and_clicks_focus_a_pane() {
     let world = scenes::first_turn();
     for size in [WIDE, SMALL] {
         let mut screen = Screen::of(&world, size);
@@ -81,7 +81,7 @@ fn tab_numbers_and_clicks_choose_the_pane() {
 }
 
 #[test]
-fn the_tab_of_the_pane_in_sight_has_its_name_on_every_screen() {
+fn the_tab_of_the_visible_pane_has_its_name_at_every_size() {
     let mut screen = Screen::of(&scenes::first_turn(), (24, 6));
     screen.press("5");
     assert_eq!(screen.frame().lines().nth(1), Some(" 1  2  3  4  5 Tasks"));
@@ -90,7 +90,7 @@ fn the_tab_of_the_pane_in_sight_has_its_name_on_every_screen() {
 }
 
 #[test]
-fn a_pane_takes_the_whole_screen_and_gives_it_back() {
+fn a_pane_is_zoomed_and_restored() {
     let mut screen = Screen::of(&scenes::first_turn(), WIDE);
     let before = screen.frame();
     screen.press("4 z");
@@ -100,7 +100,7 @@ fn a_pane_takes_the_whole_screen_and_gives_it_back() {
 }
 
 #[test]
-fn what_is_in_sight_stays_while_one_does_not_follow() {
+fn the_view_stays_while_it_does_not_follow_the_end() {
     let mut world = talks();
     let mut screen = Screen::of(&world, SMALL);
     assert_eq!(screen.model.stream.position(), StreamPosition::Follow);
@@ -130,7 +130,7 @@ fn scrolling_down_to_the_end_follows_again() {
 }
 
 #[test]
-fn one_goes_on_following_where_everything_is_in_sight() {
+fn the_view_keeps_following_while_everything_is_visible() {
     let mut screen = Screen::of(&scenes::first_turn(), SMALL);
     screen.press("k page-up");
     assert_eq!(screen.model.stream.position(), StreamPosition::Follow);
@@ -156,7 +156,7 @@ fn first_line(screen: &Screen) -> String {
 }
 
 #[test]
-fn one_jumps_between_iterations_and_errors() {
+fn keys_jump_between_iterations_and_errors() {
     let mut screen = Screen::of(&scenes::ended(), SMALL);
     let mut after = |keys| {
         screen.press(keys);
@@ -182,7 +182,7 @@ fn one_jumps_between_iterations_and_errors() {
 }
 
 #[test]
-fn what_can_be_folded_is_folded_and_unfolded() {
+fn blocks_are_folded_and_unfolded() {
     let mut screen = Screen::of(&scenes::first_turn(), SMALL);
     let folded = screen.frame();
     assert!(!folded.contains("First the lexer."));
@@ -197,7 +197,7 @@ fn what_can_be_folded_is_folded_and_unfolded() {
 }
 
 #[test]
-fn a_tool_call_is_not_taken_for_one_of_an_earlier_turn() {
+fn a_tool_call_is_not_confused_with_one_of_an_earlier_turn() {
     let mut world = scenes::talkative();
     scenes::spends(&mut world, TurnUsage::default());
     let mut world = scenes::until(world, |world| world.turn.is_some());
@@ -208,7 +208,7 @@ fn a_tool_call_is_not_taken_for_one_of_an_earlier_turn() {
 }
 
 #[test]
-fn the_newest_plan_is_open_and_what_is_read_does_not_move() {
+fn the_newest_plan_is_open_and_the_scrolled_view_does_not_move() {
     let mut world = scenes::talkative();
     let mut screen = Screen::of(&world, SMALL);
     assert!(screen.frame().contains("│ ▸ Test it") && !screen.frame().contains("│ ▸ Limit"));
@@ -222,7 +222,7 @@ fn the_newest_plan_is_open_and_what_is_read_does_not_move() {
 }
 
 #[test]
-fn what_a_hook_says_when_it_blocks_is_open() {
+fn the_output_of_a_blocking_hook_is_unfolded() {
     let mut screen = Screen::of(&scenes::sent_back_twice(), SMALL);
     assert!(screen.frame().contains("│ 1 failed; 32 passed"));
 }
@@ -234,7 +234,7 @@ fn search(screen: &mut Screen, text: &str) {
 }
 
 #[test]
-fn the_stream_is_searched_line_by_line_and_around() {
+fn the_search_goes_line_by_line_and_around_the_stream() {
     let mut screen = Screen::of(&talks(), SMALL);
     screen.press("home");
     search(&mut screen, "LINE 1");
@@ -251,14 +251,14 @@ fn the_stream_is_searched_line_by_line_and_around() {
 }
 
 #[test]
-fn a_search_opens_what_was_folded() {
+fn a_search_unfolds_its_match() {
     let mut screen = Screen::of(&scenes::first_turn(), SMALL);
     search(&mut screen, "first the lexer");
     assert_eq!(first_line(&screen), "│ First the lexer.");
 }
 
 #[test]
-fn hooks_items_and_the_viewer_are_searched_too() {
+fn hooks_items_and_the_viewer_are_searchable() {
     let mut screen = Screen::of(&scenes::ended(), SMALL);
     screen.press("2");
     search(&mut screen, "git");
@@ -286,7 +286,7 @@ fn hooks_items_and_the_viewer_are_searched_too() {
 }
 
 #[test]
-fn items_are_skipped_brought_back_and_edited() {
+fn items_are_skipped_restored_and_edited() {
     let mut world = scenes::delivery();
     let mut screen = Screen::of(&world, SMALL).armed();
     screen.press("esc 3 j");
@@ -307,7 +307,7 @@ fn items_are_skipped_brought_back_and_edited() {
 }
 
 #[test]
-fn the_first_item_that_waits_is_chosen_when_one_comes_to_them() {
+fn focusing_the_pending_pane_selects_the_first_pending_item() {
     let mut screen = Screen::of(&scenes::final_delivery(), SMALL).armed();
     assert_eq!(screen.press("esc 3 s"), asked(SessionCommand::SkipItem(ItemId(3))));
 }
@@ -335,7 +335,7 @@ fn runs_are_opened_switched_off_and_ended() {
 }
 
 #[test]
-fn the_chosen_hook_stays_chosen_when_others_start() {
+fn the_selected_hook_stays_selected_when_others_start() {
     let world = scenes::hook_runs();
     let mut screen = Screen::of(&world, SMALL);
     screen.press("2 j");
@@ -349,7 +349,7 @@ fn the_chosen_hook_stays_chosen_when_others_start() {
 }
 
 #[test]
-fn a_click_chooses_the_row_that_it_hits_also_far_down() {
+fn a_click_selects_its_row_also_in_a_scrolled_list() {
     let hooks = ["a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l"];
     let script = hooks.iter().fold(Script::new(), |script, name| {
         script.piped(HookPoint::SessionStart, &format!("hook-{name}"), [prints("x")])
@@ -372,7 +372,7 @@ fn a_click_chooses_the_row_that_it_hits_also_far_down() {
 }
 
 #[test]
-fn a_gate_takes_no_key_that_was_meant_for_something_else() {
+fn a_gate_ignores_keys_that_were_meant_for_something_else() {
     let world = scenes::retry_limit();
     let mut screen = Screen::of(&world, SMALL);
     assert!(at_gate(&screen));
@@ -386,7 +386,7 @@ fn a_gate_takes_no_key_that_was_meant_for_something_else() {
 }
 
 #[test]
-fn an_answer_is_chosen_and_given() {
+fn an_answer_is_selected_and_confirmed() {
     let mut screen = Screen::of(&scenes::retry_limit(), SMALL).armed();
     assert_eq!(screen.press("right right"), []);
     assert_eq!(screen.press("enter"), answer(GateChoice::Ignore));
@@ -399,7 +399,7 @@ fn an_answer_is_chosen_and_given() {
 }
 
 #[test]
-fn items_that_are_switched_off_are_not_approved() {
+fn unticked_items_are_not_approved() {
     let mut screen = Screen::of(&scenes::delivery(), SMALL).armed();
     screen.press("down space");
     let some = GateAnswer {
@@ -415,7 +415,7 @@ fn items_that_are_switched_off_are_not_approved() {
 }
 
 #[test]
-fn an_item_that_was_skipped_meanwhile_is_shown_so_and_can_be_restored() {
+fn an_item_skipped_meanwhile_is_shown_as_skipped_and_can_be_restored() {
     let mut world = scenes::delivery();
     let mut screen = Screen::of(&world, SMALL).armed();
     screen.press("esc 3 home");
@@ -472,7 +472,7 @@ fn editor_text(screen: &Screen) -> Option<String> {
 }
 
 #[test]
-fn who_leaves_their_own_editor_without_a_change_has_sent_nothing() {
+fn closing_the_users_editor_without_a_change_sends_nothing() {
     let unchanged = |text: &str| text.trim_end_matches('\n').to_owned();
     let mut screen = Screen::of(&scenes::first_turn(), SMALL);
     screen.press("M");
@@ -516,7 +516,7 @@ fn a_message_answers_a_gate() {
 }
 
 #[test]
-fn a_gate_is_put_aside_and_brought_back() {
+fn a_gate_is_closed_for_later_and_reopened() {
     let mut screen = Screen::of(&scenes::retry_limit(), SMALL).armed();
     assert_eq!(screen.press("esc"), []);
     assert!(!at_gate(&screen));
@@ -530,7 +530,7 @@ fn a_gate_is_put_aside_and_brought_back() {
 }
 
 #[test]
-fn a_gate_leaves_the_keys_to_what_is_being_written() {
+fn a_gate_leaves_the_keys_to_an_open_editor() {
     let before = scenes::until(World::begin(scenes::eventful()), |world| world.state.iterations.current == 3);
     let mut screen = Screen::of(&before, WIDE);
     screen.press("m");
@@ -544,7 +544,7 @@ fn a_gate_leaves_the_keys_to_what_is_being_written() {
 }
 
 #[test]
-fn a_gate_that_somebody_else_answered_is_gone() {
+fn a_gate_answered_elsewhere_is_closed() {
     let mut world = scenes::retry_limit();
     let mut screen = Screen::of(&world, SMALL).armed();
     world.answer_gate();
@@ -567,7 +567,7 @@ fn gates_are_answered_by_clicks() {
 }
 
 #[test]
-fn items_at_a_gate_are_chosen_and_switched_by_clicks() {
+fn items_at_a_gate_are_selected_and_toggled_by_clicks() {
     let mut screen = Screen::of(&scenes::delivery(), SMALL).armed();
     screen.click_on("3 todo list");
     assert!(screen.frame().contains("- the lexer"));
@@ -576,7 +576,7 @@ fn items_at_a_gate_are_chosen_and_switched_by_clicks() {
 }
 
 #[test]
-fn what_does_not_fit_at_a_gate_is_read_on_and_back() {
+fn long_text_at_a_gate_scrolls_both_ways() {
     let mut screen = Screen::of(&scenes::retry_limit(), (120, 12)).armed();
     let top = screen.frame();
     for _ in 0..9 {
@@ -589,7 +589,7 @@ fn what_does_not_fit_at_a_gate_is_read_on_and_back() {
 }
 
 #[test]
-fn help_tells_all_of_its_words_on_a_small_screen() {
+fn help_shows_all_its_text_on_a_small_screen() {
     let mut screen = Screen::of(&scenes::first_turn(), (40, 10));
     screen.press("?");
     let mut seen = String::new();
@@ -604,7 +604,7 @@ fn help_tells_all_of_its_words_on_a_small_screen() {
 }
 
 #[test]
-fn help_goes_to_its_end_and_back() {
+fn help_scrolls_to_its_end_and_back() {
     let mut screen = Screen::of(&scenes::first_turn(), SMALL);
     screen.press("?");
     let top = screen.frame();
@@ -620,7 +620,7 @@ fn help_goes_to_its_end_and_back() {
 }
 
 #[test]
-fn live_output_reads_the_same_however_it_was_cut() {
+fn live_output_reads_the_same_however_it_was_split() {
     const PRINTED: &str = "a\x1b[1;31mred\x1b[0m\r\n日本\x1b]0;title\x1b\\\x1b(Bnext\r50%\r100%\n";
     let world = scenes::hook_runs();
     let run = world.jobs[0].run;
@@ -642,7 +642,7 @@ fn live_output_reads_the_same_however_it_was_cut() {
 }
 
 #[test]
-fn a_screen_that_comes_late_shows_what_a_hook_printed_before_and_each_piece_once() {
+fn a_late_screen_shows_earlier_hook_output_and_each_piece_once() {
     let world = scenes::hook_runs();
     let run = world.jobs[0].run;
     let mut screen = Screen::of(&world, SMALL);
@@ -658,7 +658,7 @@ fn a_screen_that_comes_late_shows_what_a_hook_printed_before_and_each_piece_once
 }
 
 #[test]
-fn giving_up_by_clicks_asks_once_more_each_time() {
+fn aborting_by_clicks_asks_once_more_each_time() {
     let mut screen = Screen::of(&scenes::retry_limit(), WIDE).armed();
     let mut click = |what| screen.click_on(what);
     assert_eq!([click("[ abort ]"), click("[ abort ]"), click("[ ignore ]"), click("[ abort ]")], [[], [], [], []]);
@@ -667,7 +667,7 @@ fn giving_up_by_clicks_asks_once_more_each_time() {
 }
 
 #[test]
-fn the_chosen_answer_is_in_sight_where_not_all_fit() {
+fn the_selected_answer_is_visible_even_if_not_all_fit() {
     for (size, all_fit) in [((40, 12), true), ((24, 6), false)] {
         let mut screen = Screen::of(&scenes::retry_limit(), size).armed();
         assert_eq!(screen.frame().contains("[ abort ]"), all_fit);
@@ -684,7 +684,7 @@ fn answered(choice: GateChoice, option: Option<&str>) -> Vec<ScreenRequest> {
 }
 
 #[test]
-fn a_request_is_answered_by_the_options_of_the_agent() {
+fn a_permission_request_is_answered_with_the_agents_options() {
     for size in [WIDE, SMALL, (40, 12)] {
         let screen = || Screen::of(&scenes::permission(), size).armed();
         assert_eq!(screen().press("enter"), answered(GateChoice::AllowOnce, Some("once")));
@@ -698,7 +698,7 @@ fn a_request_is_answered_by_the_options_of_the_agent() {
 }
 
 #[test]
-fn what_would_hold_from_now_on_is_not_chosen_beforehand() {
+fn an_always_answer_is_not_preselected() {
     let mut options = scenes::usual_options();
     options.swap(0, 1);
     let mut screen = Screen::of(&scenes::permission_with(options), SMALL).armed();
@@ -707,7 +707,7 @@ fn what_would_hold_from_now_on_is_not_chosen_beforehand() {
 }
 
 #[test]
-fn always_is_one_answer_and_the_agent_hears_that_it_may_once() {
+fn always_is_one_answer_and_the_agent_gets_allow_once() {
     let world = scenes::permission_with(scenes::options_alike());
     let screen = || Screen::of(&world, SMALL).armed();
     assert_eq!(screen().press("right enter"), answered(GateChoice::AllowAlways, Some("file")));
@@ -719,7 +719,7 @@ fn always_is_one_answer_and_the_agent_hears_that_it_may_once() {
 }
 
 #[test]
-fn the_next_request_takes_no_answer_that_was_meant_for_the_one_before() {
+fn the_next_request_ignores_an_answer_meant_for_the_one_before() {
     let mut world = scenes::permission();
     let mut screen = Screen::of(&world, SMALL);
     assert!(screen.frame().contains("2 more after this"));
@@ -752,7 +752,7 @@ fn a_request_that_a_rule_answers_is_not_shown() {
 }
 
 #[test]
-fn a_request_is_gone_with_its_turn() {
+fn a_permission_request_is_closed_with_its_turn() {
     // Visible, closed for later, and below an editor.
     for keys in ["", "esc", "esc m"] {
         let mut world = scenes::permission();
@@ -768,7 +768,7 @@ fn a_request_is_gone_with_its_turn() {
 }
 
 #[test]
-fn all_of_a_request_can_be_read_and_nothing_is_hidden_behind_its_end() {
+fn the_whole_request_can_be_read_and_scrolling_stops_at_its_end() {
     for size in [SMALL, (40, 12), (30, 8)] {
         let mut screen = Screen::of(&scenes::long_command(), size).armed();
         let mut seen = screen.frame();
@@ -786,7 +786,7 @@ fn all_of_a_request_can_be_read_and_nothing_is_hidden_behind_its_end() {
 }
 
 #[test]
-fn a_gate_of_the_past_is_looked_at_and_not_answered() {
+fn a_gate_in_a_replay_is_read_only() {
     for world in [scenes::retry_limit(), scenes::delivery(), scenes::permission()] {
         let mut screen = Screen::replay(&world, SMALL, world.events.len());
         screen.press("g");
@@ -804,7 +804,7 @@ fn a_gate_of_the_past_is_looked_at_and_not_answered() {
 }
 
 #[test]
-fn what_is_not_seen_is_not_answered() {
+fn a_gate_on_a_too_small_screen_is_not_answered() {
     let mut screen = Screen::of(&scenes::permission(), SMALL).armed();
     screen.draw();
     let (column, row) = screen.find("[ Yes ]");
@@ -823,7 +823,7 @@ fn what_is_not_seen_is_not_answered() {
 }
 
 #[test]
-fn ctrl_c_asks_and_ctrl_c_again_leaves_at_once_wherever_the_user_is() {
+fn ctrl_c_asks_and_ctrl_c_again_leaves_at_once_from_anywhere() {
     for before in ["", "?", ":", "/", "m", "q"] {
         for size in [SMALL, (20, 5)] {
             let mut screen = Screen::of(&scenes::first_turn(), SMALL);
@@ -846,7 +846,7 @@ fn while_the_session_is_being_stopped_ctrl_c_leaves_at_once() {
 }
 
 #[test]
-fn whether_to_leave_is_asked_once_where_there_is_room_for_the_question() {
+fn the_quit_question_waits_for_a_screen_that_is_large_enough() {
     let mut screen = Screen::of(&scenes::first_turn(), (20, 5));
     assert_eq!(screen.frame().trim(), "too small for creel");
     assert_eq!(screen.press("ctrl-c y"), []);
@@ -907,7 +907,7 @@ fn works_with_automation<const N: usize>(hooks: [&str; N]) -> World {
 }
 
 #[test]
-fn the_run_that_is_cancelled_is_the_chosen_one() {
+fn cancelling_ends_the_selected_run() {
     let world = works_with_automation(["look"]);
     let running: Vec<_> = world.jobs.iter().map(|job| (job.hook.name.as_str(), job.run)).collect();
     assert_eq!(running.len(), 2, "{running:?}");
@@ -925,7 +925,7 @@ fn the_run_that_is_cancelled_is_the_chosen_one() {
 }
 
 #[test]
-fn a_hook_that_has_not_run_is_run_switched_and_looked_at() {
+fn a_hook_that_has_not_run_can_be_run_switched_and_viewed() {
     let mut world = scenes::first_turn();
     let mut screen = Screen::of(&world, SMALL);
     screen.press("2 end");
@@ -945,7 +945,7 @@ fn a_hook_that_has_not_run_is_run_switched_and_looked_at() {
 }
 
 #[test]
-fn a_hook_that_was_chosen_stays_chosen_when_it_begins_to_run() {
+fn a_selected_hook_stays_selected_when_it_starts() {
     let mut screen = Screen::of(&scenes::first_turn(), SMALL);
     screen.press("2 end k");
     assert!(screen.row("○ stop").contains("cargo test"));
@@ -960,7 +960,7 @@ fn a_hook_that_was_chosen_stays_chosen_when_it_begins_to_run() {
 }
 
 #[test]
-fn the_end_of_a_text_is_reached_also_where_lines_are_wrapped() {
+fn the_end_of_a_text_is_reachable_with_wrapped_lines() {
     let text: String = (1..=40).map(|n| format!("{n} {} end {n}\n", "word ".repeat(60))).collect();
     for size in [SMALL, (40, 12), WIDE] {
         let mut screen = Screen::of(&scenes::first_turn(), size);
@@ -999,7 +999,7 @@ fn a_message_is_written_kept_and_sent() {
 }
 
 #[test]
-fn a_message_for_now_cancels_the_turn() {
+fn an_immediate_message_cancels_the_turn() {
     let mut screen = Screen::of(&scenes::first_turn(), SMALL);
     screen.press("M");
     screen.type_text("Stop that.");
@@ -1010,7 +1010,7 @@ fn a_message_for_now_cancels_the_turn() {
 }
 
 #[test]
-fn a_refusal_is_told_and_a_refused_message_is_not_lost() {
+fn a_refusal_is_shown_and_a_refused_message_is_not_lost() {
     let mut screen = Screen::of(&scenes::first_turn(), SMALL);
     screen.press("m");
     screen.type_text("Hello");
@@ -1025,7 +1025,7 @@ fn a_refusal_is_told_and_a_refused_message_is_not_lost() {
 }
 
 #[test]
-fn a_message_for_now_that_is_refused_is_not_lost_and_one_that_is_queued_does_not_come_back() {
+fn a_refused_immediate_message_is_not_lost_and_a_queued_one_does_not_come_back() {
     let mut screen = Screen::of(&scenes::first_turn(), SMALL);
     screen.press("M");
     screen.type_text("Stop that.");
@@ -1040,7 +1040,7 @@ fn a_message_for_now_that_is_refused_is_not_lost_and_one_that_is_queued_does_not
 }
 
 #[test]
-fn a_refusal_that_comes_late_brings_back_what_was_refused() {
+fn a_late_refusal_brings_the_refused_text_back() {
     let mut screen = Screen::of(&scenes::first_turn(), SMALL);
     for text in ["one", "two"] {
         screen.press("m");
@@ -1068,7 +1068,7 @@ fn a_refusal_that_comes_late_brings_back_what_was_refused() {
 }
 
 #[test]
-fn a_refusal_takes_no_key_from_a_question_and_comes_over_the_gate_that_it_is_about() {
+fn a_refusal_leaves_the_keys_to_a_question_and_opens_above_its_own_gate() {
     let mut screen = Screen::of(&scenes::first_turn(), SMALL);
     screen.press("m");
     screen.type_text("Hello");
@@ -1093,7 +1093,7 @@ fn a_refusal_takes_no_key_from_a_question_and_comes_over_the_gate_that_it_is_abo
 }
 
 #[test]
-fn what_may_have_arrived_is_not_sent_again_and_not_lost() {
+fn an_unanswered_text_is_not_sent_again_and_not_lost() {
     let mut screen = Screen::of(&scenes::first_turn(), SMALL);
     screen.press("m");
     screen.type_text("Hello");
@@ -1105,7 +1105,7 @@ fn what_may_have_arrived_is_not_sent_again_and_not_lost() {
 }
 
 #[test]
-fn what_may_have_arrived_is_not_lost_for_what_was_written_since() {
+fn an_unanswered_text_survives_text_written_since() {
     let mut screen = Screen::of(&scenes::first_turn(), SMALL);
     let silent =
         |text: &str| ScreenEvent::Unanswered(SessionCommand::Message(text.into()), "it does not answer".into());
@@ -1153,7 +1153,7 @@ fn the_palette_runs_the_command_that_it_found() {
 }
 
 #[test]
-fn leaving_asks_while_the_session_lives() {
+fn leaving_asks_while_the_session_runs() {
     let mut screen = Screen::of(&scenes::first_turn(), SMALL);
     assert_eq!(screen.press("q x esc"), []);
     assert!(screen.model.modals.is_empty());
@@ -1167,7 +1167,7 @@ fn leaving_asks_while_the_session_lives() {
 }
 
 #[test]
-fn a_session_that_need_not_end_with_its_screen_can_be_left_running() {
+fn a_session_independent_of_its_screen_can_be_left_running() {
     let mut bound = Screen::of(&scenes::first_turn(), WIDE);
     assert_eq!(bound.press("q d esc ctrl-d"), []);
     assert!(bound.frame().contains("this session ends with its screen"), "{}", bound.frame());
@@ -1184,7 +1184,7 @@ fn a_session_that_need_not_end_with_its_screen_can_be_left_running() {
 }
 
 #[test]
-fn a_past_session_is_stepped_through_and_not_steered() {
+fn a_replay_is_stepped_through_and_not_steered() {
     let world = scenes::ended();
     let mut screen = Screen::replay(&world, SMALL, 10);
     assert_eq!(screen.press("."), [ScreenRequest::Seek(11)]);
@@ -1204,7 +1204,7 @@ fn a_past_session_is_stepped_through_and_not_steered() {
 }
 
 #[test]
-fn a_hook_of_the_past_runs_for_as_long_as_it_did_then() {
+fn a_hook_in_a_replay_shows_its_original_duration() {
     let world = scenes::hook_runs();
     let mut screen = Screen::replay(&world, SMALL, world.events.len());
     screen.later(1_000_000_000);
@@ -1279,7 +1279,7 @@ fn no_control_character_reaches_a_cell() {
 }
 
 #[test]
-fn what_was_delivered_can_still_be_read() {
+fn a_delivered_item_can_still_be_read() {
     let world = scenes::ended();
     let mut screen = Screen::of(&world, SMALL);
     let all = crate::support::screen::records(&world);
@@ -1293,7 +1293,7 @@ fn what_was_delivered_can_still_be_read() {
 }
 
 #[test]
-fn what_was_searched_for_is_marked_until_nothing_is_searched_for() {
+fn matches_are_highlighted_until_an_empty_search() {
     let mut screen = Screen::of(&scenes::ended(), WIDE);
     let selected = screen.model.theme.style(creel::tui::theme::ThemeRole::Selected).bg;
     let marked = |screen: &mut Screen| {
@@ -1333,7 +1333,7 @@ fn the_attempts_are_scrolled_and_searched() {
 }
 
 #[test]
-fn a_session_that_waits_for_a_person_draws_nothing_by_itself() {
+fn a_session_that_waits_for_the_user_draws_nothing_by_itself() {
     let waiting = vec![scenes::final_delivery(), scenes::retry_limit(), scenes::escalation(), scenes::permission()];
     for world in waiting.into_iter().chain([scenes::ended()]) {
         let screen = Screen::of(&world, SMALL).armed();
@@ -1344,7 +1344,7 @@ fn a_session_that_waits_for_a_person_draws_nothing_by_itself() {
 }
 
 #[test]
-fn what_was_chosen_at_a_gate_stays_chosen_while_it_is_aside() {
+fn selections_at_a_gate_survive_closing_it_for_later() {
     let mut screen = Screen::of(&scenes::final_delivery(), SMALL).armed();
     screen.press("space esc g");
     screen.later(600);
@@ -1352,7 +1352,7 @@ fn what_was_chosen_at_a_gate_stays_chosen_while_it_is_aside() {
 }
 
 #[test]
-fn a_changed_item_is_thrown_away_only_when_asked_for_twice() {
+fn a_changed_item_is_discarded_only_after_two_presses() {
     let mut screen = Screen::of(&scenes::final_delivery(), SMALL).armed();
     screen.press("e");
     screen.type_text("more");
@@ -1365,7 +1365,7 @@ fn a_changed_item_is_thrown_away_only_when_asked_for_twice() {
 }
 
 #[test]
-fn the_status_says_what_was_asked_for() {
+fn the_status_shows_the_requested_action() {
     let mut world = scenes::first_turn();
     world.command(SessionCommand::Pause);
     assert!(Screen::of(&world, WIDE).frame().contains("pauses then"));

@@ -132,7 +132,7 @@ fn a_users_own_agent_is_listed_and_runs() {
 }
 
 #[test]
-fn a_mistake_in_a_users_table_is_told_with_its_place() {
+fn a_mistake_in_a_users_table_is_reported_with_its_place() {
     let project = Project::new();
     own_table(&project, "mine:\n  ways: [{ comand: x }]\n");
     for args in [&["agents"][..], &["run", "--headless", "GOAL"], &["init"]] {
@@ -145,7 +145,7 @@ fn a_mistake_in_a_users_table_is_told_with_its_place() {
 }
 
 #[test]
-fn init_takes_an_agent_that_speaks_the_protocol_and_says_how_to_log_in() {
+fn init_prefers_an_agent_that_speaks_the_protocol_and_says_how_to_log_in() {
     let project = Project::new();
     install(&project, "claude", "");
     install(&project, "opencode", "");
@@ -159,7 +159,7 @@ fn init_takes_an_agent_that_speaks_the_protocol_and_says_how_to_log_in() {
 }
 
 #[test]
-fn check_tells_what_the_agent_may_do_and_what_the_session_may_use() {
+fn check_reports_the_agents_permissions_and_the_sessions_limits() {
     let project = Project::with(
         "agents: { a: { command: 'x', format: codex } }\n\
          permissions: [{ kind: [edit, delete], path: 'src/**', action: allow }, { path: '**/.env', action: deny }]\n\

@@ -309,7 +309,7 @@ fn an_agent_that_writes_to_itself_and_promises_completion_uses_up_its_iterations
 }
 
 #[test]
-fn killed_at_any_record_the_session_comes_to_the_same_end() {
+fn a_session_killed_at_any_record_reaches_the_same_end() {
     let script = Script::new()
         .hook(HookPoint::Stop, "tests", [passes(), blocks("red"), passes()])
         .piped(HookPoint::PostIteration, "lint", [prints("lint")])

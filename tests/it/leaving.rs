@@ -46,7 +46,7 @@ fn holder(terminal: &Terminal) -> i32 {
 }
 
 #[test]
-fn a_session_is_left_running_and_its_turn_is_not_disturbed() {
+fn a_session_left_running_continues_its_turn() {
     for keys in ["q d", "ctrl-d"] {
         let (session, mut terminal, turn) = in_a_turn("");
         terminal.press(keys);
@@ -98,7 +98,7 @@ fn a_shell_has_its_prompt_back_and_no_job_left() {
 }
 
 #[test]
-fn a_session_that_was_left_waits_at_its_gates_and_ends_like_any_other() {
+fn a_session_left_running_waits_at_its_gates_and_ends_normally() {
     let (session, mut terminal, turn) = in_a_turn("hooks: { session_end: [{ command: 'touch bye' }] }");
     terminal.press("ctrl-d");
     assert_eq!(terminal.end(), 0);
@@ -112,7 +112,7 @@ fn a_session_that_was_left_waits_at_its_gates_and_ends_like_any_other() {
 }
 
 #[test]
-fn what_was_left_can_be_resumed_on_a_screen_and_left_again() {
+fn a_session_left_running_can_be_resumed_on_a_screen_and_left_again() {
     let (session, mut terminal, _) = in_a_turn("");
     terminal.press("ctrl-d");
     terminal.end();
@@ -128,10 +128,10 @@ fn what_was_left_can_be_resumed_on_a_screen_and_left_again() {
     until("it has ended", || session.project.outcome().as_deref() == Some("complete"));
 }
 
-// Two processes that are one
+// The parent process and the session process
 
 #[test]
-fn killing_the_process_that_the_shell_knows_kills_all_at_once() {
+fn killing_the_parent_process_kills_everything_at_once() {
     let (session, mut terminal, turn) = in_a_turn("");
     assert_ne!(session.pid, holder(&terminal));
     terminal.signal(Signal::KILL);
@@ -145,7 +145,7 @@ fn killing_the_process_that_the_shell_knows_kills_all_at_once() {
 }
 
 #[test]
-fn when_the_session_is_killed_the_terminal_is_put_right() {
+fn the_terminal_is_restored_when_the_session_is_killed() {
     let (session, mut terminal, _) = in_a_turn("");
     assert_ne!(terminal.settings(), terminal.before);
     kill_process(process(session.pid), Signal::KILL).expect("it is there");
@@ -172,7 +172,7 @@ fn a_signal_to_both_is_one_signal() {
 }
 
 #[test]
-fn before_the_screen_opens_the_terminals_signals_end_both() {
+fn terminal_signals_before_the_screen_opens_end_both_processes() {
     let project = scripted("hooks: { session_start: [{ command: 'touch ran' }] }", COMPLETE);
     let mut terminal = Terminal::open(&project, &["run", "-s", "s"], WIDE);
     terminal.wait_for_text("[y/N]");
@@ -184,7 +184,7 @@ fn before_the_screen_opens_the_terminals_signals_end_both() {
 }
 
 #[test]
-fn hooks_and_agents_see_nothing_of_the_process_that_waits() {
+fn hooks_and_agents_do_not_see_the_parent_process() {
     let look = |name: &str| format!("env > {name}.env; readlink /proc/self/fd/* > {name}.files");
     let rest = format!("hooks: {{ session_start: [{{ command: '{}' }}] }}", look("hook"));
     let project = scripted(&rest, &format!("  - {{ say: '<promise>COMPLETE</promise>', run: '{}' }}\n", look("agent")));

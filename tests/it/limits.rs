@@ -61,7 +61,7 @@ fn the_session_waits_for_the_reset_and_sends_the_same_turn_again() {
 }
 
 #[test]
-fn what_the_turn_carried_goes_with_it_again() {
+fn the_items_of_the_turn_are_sent_with_it_again() {
     let rest = "hooks: { session_start: [{ name: facts, command: 'echo facts', pipe_output: true }] }";
     let project = project(rest, &[("a", json!([{ "fail": SOON }, { "say": DONE }]))]);
     completes(&project);
@@ -71,7 +71,7 @@ fn what_the_turn_carried_goes_with_it_again() {
 }
 
 #[test]
-fn a_fallback_agent_takes_the_turn_at_once_and_hears_what_was_done() {
+fn a_fallback_agent_gets_the_turn_at_once_and_a_summary_of_the_work() {
     let own = json!([{ "say": "I wrote a.txt.", "run": "echo 1 > a.txt" }, { "fail": LATER }]);
     let other = json!([{ "say": DONE }]);
     let project = project("limits: { fallback: [b] }", &[("a", own), ("b", other)]);
@@ -190,7 +190,7 @@ fn the_user_can_try_again_or_switch_at_the_gate() {
 }
 
 #[test]
-fn while_it_waits_a_session_says_until_when_and_can_be_hurried() {
+fn a_waiting_session_says_until_when_and_can_be_told_to_retry_now() {
     let own = json!([{ "fail": LATER }, { "say": DONE }]);
     let project = project("", &[("a", own)]);
     let session = project.start();

@@ -22,7 +22,7 @@ fn lines(world: &World) -> String {
 }
 
 #[test]
-fn what_the_agent_does_is_told_with_its_files() {
+fn the_agents_actions_are_printed_with_their_files() {
     let mut world = scenes::works();
     scenes::uses_tools(&mut world);
     expect![[r#"
@@ -38,7 +38,7 @@ fn what_the_agent_does_is_told_with_its_files() {
 }
 
 #[test]
-fn a_plan_is_told_in_full_when_there_is_something_new_in_it() {
+fn a_plan_is_printed_in_full_when_it_has_changed() {
     use ToolStatus::{Completed, InProgress, Pending};
     let mut world = scenes::works();
     scenes::agent(&mut world, scenes::plan(&[("The lexer", InProgress), ("The parser", Pending)]));
@@ -62,7 +62,7 @@ fn a_plan_is_told_in_full_when_there_is_something_new_in_it() {
 }
 
 #[test]
-fn requests_and_their_answers_are_told_in_the_words_of_the_agent() {
+fn permission_requests_and_answers_are_printed_in_the_agents_words() {
     let person = [(GateKind::Permission, GateChoice::AllowAlways), (GateKind::Permission, GateChoice::RejectOnce)];
     let script = Script::new().agent([Answer::Asks(&["a.rs", "b.rs"]), DONE]).attended(&person);
     let world = World::begin(script).run();
@@ -88,7 +88,7 @@ fn requests_and_their_answers_are_told_in_the_words_of_the_agent() {
 }
 
 #[test]
-fn what_was_used_is_told_with_each_iteration_and_at_the_end() {
+fn usage_is_printed_for_each_iteration_and_at_the_end() {
     let mut world = scenes::until(World::begin(Script::new()), |world| world.turn.is_some());
     scenes::spends(&mut world, TurnUsage { tokens: Some(12_345), cost: Some(0.04) });
     world = scenes::until(world, |world| world.turn.is_some());

@@ -47,10 +47,10 @@ pub(crate) fn facts(value: &Value, names: &[&str]) -> Value {
     names.iter().map(|name| value[name].clone()).collect()
 }
 
-// What there is
+// The list of tools
 
 #[tokio::test]
-async fn every_tool_says_what_it_takes_gives_and_does() {
+async fn every_tool_describes_its_input_output_and_effect() {
     let (project, session) = working();
     let tools = Tools::of(&project).await;
     let listed = tools.peer().list_all_tools().await.expect("a list");
@@ -151,7 +151,7 @@ async fn dependencies_come_and_go_and_a_cycle_is_named() {
 }
 
 #[tokio::test]
-async fn errors_tell_the_agent_what_to_do_next() {
+async fn errors_advise_the_agent_what_to_do_next() {
     let (project, session) = working();
     let tools = Tools::of(&project).await;
     let why = tools.fails("task_get", json!({"taskId": "x"})).await;
@@ -197,7 +197,7 @@ async fn errors_tell_the_agent_what_to_do_next() {
 }
 
 #[tokio::test]
-async fn the_session_tells_where_it_is() {
+async fn the_session_reports_its_state() {
     let (project, session) = working();
     let tools = Tools::of(&project).await;
     tools.does("task_add", json!({"goal": "one"})).await;
@@ -228,7 +228,7 @@ async fn the_session_may_begin_after_the_server_and_end_before_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_session_is_named_or_the_agents_own_or_the_only_one() {
+async fn the_session_is_the_named_one_the_agents_own_or_the_only_one() {
     let (project, session) = working();
     let mut other = project.command(&["run", "--headless", "--trust", "-s", "two"]);
     let mut other = other.stdout(std::process::Stdio::null()).spawn().expect("it starts");
@@ -253,7 +253,7 @@ async fn the_session_is_named_or_the_agents_own_or_the_only_one() {
 // Many calls, many servers
 
 #[tokio::test(flavor = "multi_thread")]
-async fn calls_at_the_same_time_are_all_done() {
+async fn concurrent_calls_are_all_done() {
     const CALLS: usize = 200;
     let (project, session) = working();
     let tools = Tools::of(&project).await;
@@ -277,7 +277,7 @@ async fn calls_at_the_same_time_are_all_done() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn of_two_servers_that_start_one_task_one_does() {
+async fn only_one_of_two_servers_starts_a_task() {
     let (project, session) = working();
     let (one, two) = (Tools::of(&project).await, Tools::of(&project).await);
     for n in 1..=20 {
@@ -300,7 +300,7 @@ async fn of_two_servers_that_start_one_task_one_does() {
 // Clients that misbehave
 
 #[test]
-fn what_is_wrong_is_answered_and_the_server_stays() {
+fn wrong_requests_are_answered_and_the_server_continues() {
     let (project, session) = working();
     let mut raw = Raw::greeted(&project);
     for line in [
@@ -342,7 +342,7 @@ fn what_is_wrong_is_answered_and_the_server_stays() {
 }
 
 #[test]
-fn what_is_too_long_is_refused_and_the_server_stays() {
+fn requests_that_are_too_long_are_refused_and_the_server_continues() {
     let (project, session) = working();
     let mut raw = Raw::greeted(&project);
     for (id, bytes) in [(1, 1 << 20), (2, 10_000_000)] {
@@ -363,7 +363,7 @@ fn what_is_too_long_is_refused_and_the_server_stays() {
 }
 
 #[test]
-fn calls_are_answered_though_nothing_more_is_said() {
+fn calls_are_answered_after_the_client_closed_its_output() {
     let (project, session) = working();
     let mut raw = Raw::greeted(&project);
     for id in 1..=5 {
@@ -377,7 +377,7 @@ fn calls_are_answered_though_nothing_more_is_said() {
 }
 
 #[test]
-fn a_client_that_dies_in_the_middle_of_a_call_takes_its_server_along_and_nothing_else() {
+fn a_client_that_dies_during_a_call_ends_its_server_and_nothing_else() {
     let (project, session) = working();
     for _ in 0..5 {
         let mut raw = Raw::greeted(&project);
@@ -403,7 +403,7 @@ fn a_server_of_a_session_that_is_killed_says_so() {
     raw.hang_up();
 }
 
-// How an agent comes by it
+// How an agent gets the server
 
 /// The server that an agent is given.
 fn given() -> Value {
@@ -437,7 +437,7 @@ fn an_agent_that_speaks_the_protocol_is_given_the_server_with_every_conversation
 }
 
 #[test]
-fn a_conversation_that_is_taken_up_again_has_the_server_too() {
+fn a_resumed_conversation_gets_the_server_too() {
     for (can, method) in [
         (json!({"loadSession": true}), "session/load"),
         (json!({"sessionCapabilities": {"resume": {}}}), "session/resume"),
@@ -455,7 +455,7 @@ fn a_conversation_that_is_taken_up_again_has_the_server_too() {
 }
 
 #[test]
-fn an_agent_that_is_one_process_a_turn_finds_the_server_in_its_environment() {
+fn an_agent_with_one_process_per_turn_finds_the_server_in_its_environment() {
     let agent = |more: &str| {
         let command = "printf '%s' \\\"$CREEL_MCP\\\" > told; echo '<promise>COMPLETE</promise>'";
         Project::with(&format!("prompt: GOAL\nagents: {{ a: {{ command: \"{command}\"{more} }} }}\n"))
@@ -486,7 +486,7 @@ fn an_agent_uses_the_tools_of_its_own_session() {
     assert!(answers.lines().any(|line| line.contains("\"id\":\"task_1\"")), "{answers}");
 }
 
-// A client written by others
+// The protocol's own client
 
 /// The Python with the protocol's own library that `./test` installs. None if it is missing.
 fn python() -> Option<PathBuf> {

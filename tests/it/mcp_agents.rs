@@ -56,7 +56,7 @@ fn registered(project: &Project) -> Value {
 }
 
 #[test]
-fn a_hook_that_an_agent_registered_holds_its_promise_back_until_the_rules_pass() {
+fn a_hook_that_the_agent_registered_rejects_its_promise_until_the_rules_pass() {
     let project = agent(&continued_and_stopped());
     let ran = project.run();
     assert_eq!(ran.code, 0, "{}{}", ran.out, ran.err);
@@ -69,7 +69,7 @@ fn a_hook_that_an_agent_registered_holds_its_promise_back_until_the_rules_pass()
 }
 
 #[test]
-fn an_agent_is_escalated_by_a_loop_of_its_own() {
+fn an_agent_is_escalated_by_its_own_loop() {
     let project = agent(&json!([{ "run": "sh escalate", "say": "A person should look." }]));
     let ran = project.run();
     assert_eq!(ran.code, 4, "{}{}", ran.out, ran.err);
@@ -82,7 +82,7 @@ fn an_agent_is_escalated_by_a_loop_of_its_own() {
 }
 
 #[test]
-fn what_an_agent_registered_holds_it_back_after_a_kill_too() {
+fn hooks_that_an_agent_registered_still_apply_after_a_kill() {
     let wait = format!("{REGISTER}; until [ -e go ] || [ ! -e creel.yaml ]; do sleep 0.02; done");
     let turns = json!([
         { "run": wait, "say": "Registered. <promise>COMPLETE</promise>" },
@@ -102,7 +102,7 @@ fn what_an_agent_registered_holds_it_back_after_a_kill_too() {
 }
 
 #[test]
-fn what_an_agent_decides_about_itself_is_seen_on_the_screen() {
+fn the_screen_shows_what_an_agent_decides_about_itself() {
     let mut turns = continued_and_stopped();
     turns[1] = json!({ "run": "sh escalate", "say": "A person should look." });
     let project = agent(&turns);
@@ -122,7 +122,7 @@ fn what_an_agent_decides_about_itself_is_seen_on_the_screen() {
 }
 
 #[test]
-fn a_session_that_an_agent_leads_itself_is_seen_on_a_screen_too() {
+fn a_self_driven_session_is_shown_on_a_screen_too() {
     let project = Project::with("version: 1\n");
     let mut agent = Raw::greeted(&project);
     agent.does("task_add", &json!({"goal": "x", "taskId": "TASK-abc123"}));

@@ -39,10 +39,10 @@ async fn looping(tools: &Tools, task: &str, hook: &str) -> Value {
     tools.does("iteration_start", json!({"taskId": task})).await["iterationId"].clone()
 }
 
-// What goes in and what comes out
+// Input and output of the tools
 
 #[tokio::test]
-async fn hooks_are_registered_listed_and_cleared_in_the_words_of_their_documentation() {
+async fn hooks_are_registered_listed_and_cleared_as_documented() {
     let (project, session) = working();
     let tools = Tools::of(&project).await;
     tools.does("task_add", json!({"goal": "x", "taskId": "TASK-abc123"})).await;
@@ -83,7 +83,7 @@ async fn hooks_are_registered_listed_and_cleared_in_the_words_of_their_documenta
 }
 
 #[tokio::test]
-async fn an_evaluation_answers_in_the_words_of_its_documentation() {
+async fn an_evaluation_answers_as_documented() {
     let (project, session) = working();
     let tools = Tools::of(&project).await;
     tools.does("task_add", json!({"goal": "x", "taskId": "TASK-abc123"})).await;
@@ -174,7 +174,7 @@ async fn each_preset_decides_by_what_it_looks_at() {
 }
 
 #[tokio::test]
-async fn hooks_are_asked_in_their_order_and_without_any_the_work_goes_on() {
+async fn hooks_are_asked_in_order_and_without_hooks_the_work_continues() {
     let (project, session) = working();
     let tools = Tools::of(&project).await;
     let id = looping(&tools, "t", "validation").await;
@@ -205,7 +205,7 @@ async fn hooks_are_asked_in_their_order_and_without_any_the_work_goes_on() {
 }
 
 #[tokio::test]
-async fn what_a_loop_will_not_do_is_told_with_what_to_do_instead() {
+async fn refusals_of_a_loop_say_what_to_do_instead() {
     let (project, session) = working();
     let tools = Tools::of(&project).await;
     let why = tools.fails("iteration_validate", json!({"iterationId": "IT-1-x"})).await;
@@ -231,10 +231,10 @@ async fn what_a_loop_will_not_do_is_told_with_what_to_do_instead() {
     ends(&project, session);
 }
 
-// Rules that take their time, and what is kept
+// Slow rules, and checkpoints
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_judgement_takes_as_long_as_its_rules_and_holds_nobody() {
+async fn a_long_judgement_blocks_no_other_call() {
     let wait = "until [ -e ready ] || [ ! -e creel.yaml ]; do sleep 0.02; done; test -e good";
     let project = configured(&format!("stop: {{ rules: [{{ name: slow, type: command, command: '{wait}' }}] }}"));
     let mut session = project.start();
@@ -270,10 +270,10 @@ async fn a_judgement_takes_as_long_as_its_rules_and_holds_nobody() {
     session.end();
 }
 
-// What the main line makes of it
+// Effects on the supervised session
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_session_that_its_agent_completes_by_a_tool_is_complete() {
+async fn a_session_that_its_agent_completes_with_a_tool_is_complete() {
     let turn = "  - { say: 'All done.', run: 'until [ -e go ] || [ ! -e creel.yaml ]; do sleep 0.02; done' }\n";
     let project = configured("").file("scenario.yaml", &format!("turns:\n{turn}otherwise: {{ say: more }}\n"));
     let mut session = project.start();
@@ -290,7 +290,7 @@ async fn a_session_that_its_agent_completes_by_a_tool_is_complete() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_loop_that_escalates_holds_the_session_when_the_turn_ends() {
+async fn a_loop_that_escalates_opens_a_gate_when_the_turn_ends() {
     let (project, session) = working();
     let tools = Tools::of(&project).await;
     let id = looping(&tools, "t", "promise").await;
@@ -304,7 +304,7 @@ async fn a_loop_that_escalates_holds_the_session_when_the_turn_ends() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_hook_that_is_registered_for_the_session_sends_its_agent_on() {
+async fn a_hook_registered_for_the_session_continues_its_agent() {
     let turns = "turns:\n  - { say: '<promise>COMPLETE</promise>', run: 'until [ -e go ] || [ ! -e creel.yaml ]; do sleep 0.02; done' }\n  \
                  - { say: '<promise>COMPLETE</promise>', run: 'touch ok' }\notherwise: { say: more }\n";
     let rest = "stop: { hooks: [promise], rules: [{ name: ok, type: file_existence, files: [ok] }] }";
@@ -321,7 +321,7 @@ async fn a_hook_that_is_registered_for_the_session_sends_its_agent_on() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn hooks_and_loops_are_there_again_after_a_kill() {
+async fn hooks_and_loops_survive_a_kill() {
     let (project, session) = working();
     let tools = Tools::of(&project).await;
     let id = looping(&tools, "t", "promise").await;
@@ -339,7 +339,7 @@ async fn hooks_and_loops_are_there_again_after_a_kill() {
     assert!(resumed.wait().expect("it ended").success());
 }
 
-// A session of its own
+// Self-driven sessions
 
 /// The workflow from the documentation.
 async fn flow(tools: &Tools, task: &str, rule_holds_from: impl Fn()) {
@@ -361,7 +361,7 @@ async fn flow(tools: &Tools, task: &str, rule_holds_from: impl Fn()) {
 const RULE: &str = "stop: { rules: [{ name: ok, type: command, command: 'test -e ok' }] }\n";
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_flow_of_the_documentation_goes_well_in_a_supervised_session() {
+async fn the_documented_workflow_works_in_a_supervised_session() {
     let project = configured(RULE);
     let mut session = project.start();
     session.wait_for("prompt_sent");
@@ -373,7 +373,7 @@ async fn the_flow_of_the_documentation_goes_well_in_a_supervised_session() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_agent_that_leads_itself_has_a_session_of_its_own() {
+async fn a_self_driven_agent_has_its_own_session() {
     let project = alone(RULE);
     project.creel(&["trust"]);
     let tools = Tools::of(&project).await;
@@ -396,7 +396,7 @@ async fn an_agent_that_leads_itself_has_a_session_of_its_own() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_mistyped_task_is_refused_with_a_suggestion_and_no_task_is_made_of_it() {
+async fn a_mistyped_task_is_refused_with_a_suggestion_and_not_created() {
     let project = alone("");
     let tools = Tools::of(&project).await;
     let first = "create it with task_add first";
@@ -412,7 +412,7 @@ async fn a_mistyped_task_is_refused_with_a_suggestion_and_no_task_is_made_of_it(
 }
 
 #[test]
-fn a_session_of_its_own_ends_with_its_agent() {
+fn a_self_driven_session_ends_with_its_agent() {
     let project = alone("");
     let mut raw = Raw::greeted(&project);
     raw.does("task_add", &json!({"goal": "x", "taskId": "t"}));
@@ -427,7 +427,7 @@ fn a_session_of_its_own_ends_with_its_agent() {
 }
 
 #[test]
-fn a_session_of_its_own_is_completed_by_a_tool_and_the_next_call_begins_another() {
+fn a_self_driven_session_is_completed_by_a_tool_and_the_next_call_begins_another() {
     let project = alone("");
     let mut raw = Raw::greeted(&project);
     let first = raw.does("session_complete", &json!({"reason": "enough"}));
@@ -453,7 +453,7 @@ fn an_agent_that_hangs_up_while_its_session_ends_does_not_end_it_again() {
 }
 
 #[test]
-fn calls_at_the_same_time_begin_one_session() {
+fn concurrent_calls_begin_one_session() {
     let project = alone("");
     let mut raw = Raw::greeted(&project);
     for id in 1..=10 {
@@ -465,7 +465,7 @@ fn calls_at_the_same_time_begin_one_session() {
 }
 
 #[test]
-fn what_nobody_trusts_does_not_run_in_a_session_of_its_own_and_the_agent_is_told() {
+fn an_untrusted_config_does_not_run_in_a_self_driven_session_and_the_agent_gets_the_reason() {
     let project = alone("stop: { rules: [{ name: evil, type: command, command: 'touch evil' }] }\n");
     let mut raw = Raw::of(&project);
     let hello =
@@ -484,7 +484,7 @@ fn what_nobody_trusts_does_not_run_in_a_session_of_its_own_and_the_agent_is_told
 }
 
 #[test]
-fn a_server_that_is_ended_by_a_signal_ends_its_session_and_all_that_runs_in_it() {
+fn a_signal_to_the_server_ends_its_session_and_every_process_in_it() {
     let project =
         alone("stop: { rules: [{ name: slow, type: command, command: 'echo $$ > pid; exec sleep 1000' }] }\n");
     project.creel(&["trust"]);
@@ -501,7 +501,7 @@ fn a_server_that_is_ended_by_a_signal_ends_its_session_and_all_that_runs_in_it()
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_session_of_its_own_that_was_killed_is_resumed_with_its_hooks_and_loops() {
+async fn a_killed_self_driven_session_is_resumed_with_its_hooks_and_loops() {
     let project = alone("");
     let mut raw = Raw::greeted(&project);
     raw.does("task_add", &json!({"goal": "x", "taskId": "t"}));

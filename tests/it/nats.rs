@@ -1,4 +1,4 @@
-//! The records of a session in a JetStream stream: in order, exactly once, however often the server or creel dies.
+//! The records of a session in a `JetStream` stream: in order, exactly once, however often the server or creel dies.
 
 use std::{
     fs,
@@ -77,7 +77,7 @@ fn the_stream_has_the_journal_under_the_subjects_of_the_contract() {
 }
 
 #[test]
-fn a_server_that_comes_late_gets_everything_and_the_session_did_not_wait() {
+fn a_late_server_gets_everything_and_the_session_does_not_wait() {
     let mut server = NatsServer::idle("");
     let project = project(&server.url(), "", &format!("  - say: one\n{UNTIL_GO}"));
     let mut session = project.start();
@@ -94,7 +94,7 @@ fn a_server_that_comes_late_gets_everything_and_the_session_did_not_wait() {
 }
 
 #[test]
-fn what_was_not_sent_is_told_and_goes_with_the_next_session() {
+fn unsent_records_are_reported_and_sent_with_the_next_session() {
     let mut server = NatsServer::idle("");
     let project = project(&server.url(), "", COMPLETE);
     let ran = project.run();
@@ -116,7 +116,7 @@ fn what_was_not_sent_is_told_and_goes_with_the_next_session() {
 }
 
 #[test]
-fn a_session_that_forgot_what_it_sent_sends_nothing_twice_though_another_had_its_name_since() {
+fn a_session_without_its_outbox_sends_nothing_twice_even_if_its_name_was_reused() {
     let server = NatsServer::start();
     let (here, there) = (project(&server.url(), "", COMPLETE), project(&server.url(), "", COMPLETE));
     let run = |project: &Project, session: &str| {
@@ -137,7 +137,7 @@ fn a_session_that_forgot_what_it_sent_sends_nothing_twice_though_another_had_its
 }
 
 #[test]
-fn a_session_whose_leftovers_are_just_being_sent_sends_the_rest_afterwards() {
+fn a_session_whose_unsent_records_are_being_sent_sends_the_rest_afterwards() {
     let server = NatsServer::start();
     let project = project(&server.url(), "", UNTIL_GO);
     let mut session = project.start();
@@ -156,7 +156,7 @@ fn a_session_whose_leftovers_are_just_being_sent_sends_the_rest_afterwards() {
 }
 
 #[test]
-fn a_server_that_is_killed_and_comes_back_misses_nothing_also_long_after_it_forgot_what_it_had() {
+fn a_restarted_server_misses_nothing_even_after_its_duplicate_window() {
     let mut server = NatsServer::start();
     // Here the server soon forgets message ids.
     server.create(Config {
@@ -197,7 +197,7 @@ fn a_server_that_lost_its_storage_gets_the_whole_journal_again() {
 }
 
 #[test]
-fn a_killed_creel_goes_on_where_the_stream_is() {
+fn a_killed_creel_continues_where_the_stream_ends() {
     let server = NatsServer::start();
     let project = project(&server.url(), "", &format!("  - say: one\n{UNTIL_GO}"));
     killed_in_a_turn(&project);
@@ -209,7 +209,7 @@ fn a_killed_creel_goes_on_where_the_stream_is() {
 }
 
 #[test]
-fn a_session_whose_name_was_used_before_is_kept_apart() {
+fn sessions_with_a_reused_name_are_kept_apart() {
     let server = NatsServer::start();
     let first = project(&server.url(), "", COMPLETE);
     let second = project(&server.url(), "", COMPLETE);
@@ -225,7 +225,7 @@ fn a_session_whose_name_was_used_before_is_kept_apart() {
 }
 
 #[test]
-fn two_sessions_of_one_name_at_the_same_time_do_not_touch_each_other() {
+fn two_running_sessions_with_one_name_do_not_affect_each_other() {
     let server = NatsServer::start();
     let both = [project(&server.url(), "", UNTIL_GO), project(&server.url(), "", UNTIL_GO)];
     let mut sessions = both.each_ref().map(Project::start);
@@ -253,7 +253,7 @@ fn two_sessions_of_one_name_at_the_same_time_do_not_touch_each_other() {
 }
 
 #[test]
-fn a_server_that_is_slow_holds_nobody() {
+fn a_slow_server_does_not_block_the_session() {
     let server = NatsServer::start();
     let project = project(&server.url(), "", UNTIL_GO);
     let mut session = project.start();
@@ -270,7 +270,7 @@ fn a_server_that_is_slow_holds_nobody() {
 }
 
 #[test]
-fn a_record_that_is_too_large_for_a_message_goes_in_parts() {
+fn a_record_too_large_for_a_message_is_sent_in_parts() {
     let server = NatsServer::with("max_payload: 8192");
     let hook = "hooks: { session_start: [{ name: h, command: 'head -c 15000 /dev/zero | tr \"\\\\0\" x' }] }";
     let project = project(&server.url(), hook, COMPLETE);
@@ -285,7 +285,7 @@ fn a_record_that_is_too_large_for_a_message_goes_in_parts() {
 // The stream
 
 #[test]
-fn a_stream_that_is_there_is_used_as_it_is_and_what_differs_is_told() {
+fn an_existing_stream_is_used_unchanged_and_differences_are_reported() {
     let server = NatsServer::start();
     let wanted = Config {
         name: "CREEL".into(),
@@ -310,7 +310,7 @@ fn a_stream_that_is_there_is_used_as_it_is_and_what_differs_is_told() {
 }
 
 #[test]
-fn a_full_stream_is_told_and_holds_nobody() {
+fn a_full_stream_is_reported_and_does_not_block_the_session() {
     let server = NatsServer::start();
     server.create(Config {
         name: "CREEL".into(),
@@ -331,7 +331,7 @@ fn a_full_stream_is_told_and_holds_nobody() {
 }
 
 #[test]
-fn retention_that_took_records_away_does_not_bring_them_back() {
+fn records_removed_from_the_stream_are_not_sent_again() {
     let server = NatsServer::start();
     let project = project(&server.url(), "", &format!("  - say: one\n{UNTIL_GO}"));
     killed_in_a_turn(&project);
@@ -380,7 +380,7 @@ fn every_way_to_log_in_works_and_leaves_no_secret() {
 }
 
 #[test]
-fn who_is_not_let_in_is_told_so() {
+fn a_rejected_login_is_reported() {
     let server = NatsServer::with("authorization { token: hunter2 }");
     let project = project(&server.url_for("wrong-secret"), "", UNTIL_GO);
     let mut session = project.start();
@@ -397,7 +397,7 @@ fn who_is_not_let_in_is_told_so() {
 }
 
 #[test]
-fn an_encrypted_connection_trusts_whom_the_config_names() {
+fn an_encrypted_connection_trusts_the_configured_authority() {
     let keys = tempfile::tempdir().expect("a folder");
     let run = |line: &str| {
         let ran = Command::new("sh").arg("-ec").arg(line).current_dir(keys.path()).output().expect("sh");
@@ -461,7 +461,7 @@ fn commands_by_request_mean_what_they_mean_on_the_socket() {
 }
 
 #[test]
-fn of_two_who_answer_one_gate_from_two_machines_the_first_counts() {
+fn of_two_answers_to_one_gate_from_two_machines_the_first_counts() {
     let server = NatsServer::start();
     let rest = "gates: { delivery: ask, timeout: 1h }\n\
                 hooks: { post_iteration: [{ name: a, pipe_output: true, command: '[ $CREEL_ITERATION != 1 ] || echo red' }] }";
@@ -522,7 +522,7 @@ fn a_task_completed_by_another_program_fires_its_hook_once() {
     assert_eq!(texts(&ours), journal(&project));
 }
 
-// Whatever dies
+// Kills
 
 /// An agent that sends many updates in each turn.
 const MANY: &str = r#"while read -r line; do
@@ -564,7 +564,7 @@ fn spawned(project: &Project, args: &[&str]) -> Child {
 
 /// `CREEL_NATS_KILLS` sets how often; `CREEL_NATS_SEED` when.
 #[test]
-fn whatever_is_killed_and_when_the_stream_has_exactly_the_journal() {
+fn the_stream_has_exactly_the_journal_whatever_is_killed_and_when() {
     let number =
         |name: &str, default: u64| std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(default);
     let (kills, seed) = (number("CREEL_NATS_KILLS", 10), number("CREEL_NATS_SEED", u64::from(std::process::id())));

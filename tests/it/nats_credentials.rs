@@ -49,7 +49,7 @@ fn leaves_no_secret(project: &Project, credentials: &Credentials, said: &str) {
 }
 
 #[test]
-fn a_session_whose_account_vouches_for_it_has_its_records_in_the_stream() {
+fn a_session_with_valid_credentials_has_its_records_in_the_stream() {
     let account = KeyPair::new_account();
     let server = Operator::new().server(&account);
     let credentials = Credentials::of(&account, Some(SystemTime::now() + Duration::from_hours(1)));
@@ -65,7 +65,7 @@ fn a_session_whose_account_vouches_for_it_has_its_records_in_the_stream() {
 }
 
 #[test]
-fn nobody_else_is_let_in_and_their_sessions_go_on() {
+fn other_credentials_are_rejected_and_their_sessions_continue() {
     let account = KeyPair::new_account();
     let server = Operator::new().server(&account);
     let yesterday = SystemTime::now() - Duration::from_hours(24);

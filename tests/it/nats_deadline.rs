@@ -93,7 +93,7 @@ fn a_deadline_is_a_time_of_the_sessions_clock_however_wrong_that_is() {
 }
 
 #[test]
-fn a_connection_that_dies_without_a_word_is_shown_soon() {
+fn a_silently_dead_connection_is_shown_soon() {
     let server = NatsServer::start();
     let (to_session, to_viewer) = (Proxy::to(&server), Proxy::to(&server));
     let (_, there) = two_machines(&server, "", UNTIL_GO);
@@ -119,7 +119,7 @@ fn a_connection_that_dies_without_a_word_is_shown_soon() {
 }
 
 #[test]
-fn a_server_without_jetstream_is_told_with_the_way_out() {
+fn a_server_without_jetstream_is_reported_with_advice() {
     let server = NatsServer::without_jetstream();
     let (here, there) = two_machines(&server, "", UNTIL_GO);
     let url = server.url();

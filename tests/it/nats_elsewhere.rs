@@ -25,7 +25,7 @@ pub(crate) fn two_machines(server: &NatsServer, rest: &str, turns: &str) -> (Pro
 }
 
 #[test]
-fn sessions_are_listed_shown_and_steered_from_a_machine_that_has_nothing_of_them() {
+fn sessions_are_listed_shown_and_steered_from_another_machine() {
     let server = NatsServer::start();
     let (here, there) = two_machines(&server, "", UNTIL_GO);
     let url = server.url();
@@ -111,7 +111,7 @@ fn the_next_viewer_removes_the_copies_that_killed_viewers_left() {
 }
 
 #[test]
-fn a_screen_from_afar_shows_all_of_it_steers_it_and_comes_back_by_itself() {
+fn a_remote_screen_shows_and_steers_a_session_and_reconnects_by_itself() {
     let mut server = NatsServer::start();
     let rest = "gates: { delivery: ask, timeout: 1h }\n\
                 hooks: { post_iteration: [{ name: a, pipe_output: true, command: '[ $CREEL_ITERATION != 1 ] || echo red' }] }";
@@ -139,7 +139,7 @@ fn a_screen_from_afar_shows_all_of_it_steers_it_and_comes_back_by_itself() {
 }
 
 #[test]
-fn a_screen_that_attached_on_the_same_machine_knows_how_the_session_stands_with_its_server() {
+fn a_locally_attached_screen_shows_the_sessions_nats_status() {
     let mut server = NatsServer::start();
     let here = project(&server.url(), "", UNTIL_GO);
     let mut session = here.start();
@@ -161,7 +161,7 @@ fn a_screen_that_attached_on_the_same_machine_knows_how_the_session_stands_with_
 }
 
 #[test]
-fn a_replay_from_afar_is_a_replay() {
+fn a_remote_replay_works_like_a_local_one() {
     let server = NatsServer::start();
     let (here, there) = two_machines(&server, "", "  - say: the only words <promise>COMPLETE</promise>\n");
     assert_eq!(here.run().code, 0);
@@ -174,7 +174,7 @@ fn a_replay_from_afar_is_a_replay() {
 }
 
 #[test]
-fn a_judgement_that_lasts_keeps_nobody_else_waiting() {
+fn a_long_judgement_does_not_delay_other_commands() {
     let server = NatsServer::start();
     let rule = "until [ -e judged ] || [ ! -e creel.yaml ]; do sleep 0.02; done";
     let rules = format!("stop: {{ rules: [{{ name: slow, type: command, command: '{rule}' }}] }}");

@@ -82,7 +82,7 @@ impl<'a> Listener<'a> {
 }
 
 #[test]
-fn a_screen_from_afar_shows_what_running_hooks_print_and_have_printed() {
+fn a_remote_screen_shows_the_output_of_running_hooks() {
     let server = NatsServer::start();
     let (here, there) = two_machines(&server, TALKATIVE, COMPLETE);
     let mut session = here.start();
@@ -111,7 +111,7 @@ fn a_screen_from_afar_shows_what_running_hooks_print_and_have_printed() {
 }
 
 #[test]
-fn a_screen_from_afar_hears_hooks_again_when_the_server_is_back() {
+fn a_remote_screen_shows_hook_output_again_when_the_server_is_back() {
     let mut server = NatsServer::start();
     let (here, there) = two_machines(&server, TALKATIVE, COMPLETE);
     let mut session = here.start();
@@ -135,7 +135,7 @@ fn a_screen_from_afar_hears_hooks_again_when_the_server_is_back() {
 }
 
 #[test]
-fn a_session_that_nobody_watches_tells_nothing_and_one_that_is_watched_tells_all_of_it_once() {
+fn an_unwatched_session_sends_no_live_output_and_a_watched_one_sends_all_of_it_once() {
     let server = NatsServer::start();
     let here = project(&server.url(), TALKATIVE, COMPLETE);
     let mut listener = Listener::new(&server, "creel.live.*");
@@ -164,7 +164,7 @@ fn a_session_that_nobody_watches_tells_nothing_and_one_that_is_watched_tells_all
 }
 
 #[test]
-fn a_hook_that_prints_much_holds_neither_the_session_nor_its_records_and_its_end_is_told() {
+fn a_hook_with_much_output_delays_neither_the_session_nor_its_records_and_its_last_output_is_sent() {
     let server = NatsServer::with("max_payload: 8192");
     let hook = "hooks: { stop: [{ name: h, command: 'echo ready; until [ -e start ] || [ ! -e creel.yaml ]; do sleep 0.02; done; \
                 head -c 30000000 /dev/zero; echo the very end; until [ -e go ] || [ ! -e creel.yaml ]; do sleep 0.02; done' }] }";
@@ -200,7 +200,7 @@ fn a_hook_that_prints_much_holds_neither_the_session_nor_its_records_and_its_end
 }
 
 #[test]
-fn a_server_that_does_not_allow_it_disturbs_nothing_else() {
+fn a_server_that_forbids_live_output_disturbs_nothing_else() {
     let is_live = |line: &&str| !line.contains("creel.live") && !line.contains("creel.watch");
     let without: String = documented().lines().filter(is_live).map(|line| format!("{line}\n")).collect();
     for (config, is_seen) in [(documented(), true), (without, false)] {

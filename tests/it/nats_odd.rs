@@ -50,7 +50,7 @@ fn copy(from: &Path, to: &Path) {
 }
 
 #[test]
-fn what_was_meant_for_one_server_is_not_sent_to_another() {
+fn records_for_one_server_are_not_sent_to_another() {
     let (one, other) = (NatsServer::start(), NatsServer::start());
     let project = project(&one.url(), "", COMPLETE);
     assert_eq!(project.run().code, 0);
@@ -78,7 +78,7 @@ fn a_server_behind_a_variable_is_another_one_when_the_variable_is() {
 }
 
 #[test]
-fn what_a_stream_has_forgotten_does_not_come_back_though_the_outbox_is_lost() {
+fn records_that_a_stream_removed_are_not_sent_again_even_without_the_outbox() {
     let server = NatsServer::start();
     let project = project(&server.url(), "", &format!("  - say: one\n{UNTIL_GO}"));
     killed_in_a_turn(&project);
@@ -93,7 +93,7 @@ fn what_a_stream_has_forgotten_does_not_come_back_though_the_outbox_is_lost() {
 }
 
 #[test]
-fn the_server_never_looks_through_what_others_have_written() {
+fn the_server_never_searches_the_records_of_others() {
     let server = NatsServer::start();
     let project = project(&server.url(), "", &format!("  - say: one\n{UNTIL_GO}"));
     let mut asked = Listener::new(&server, "$JS.API.STREAM.MSG.GET.CREEL");
@@ -143,7 +143,7 @@ fn a_stream_from_which_the_last_records_were_deleted_gets_them_again_and_the_res
 }
 
 #[test]
-fn a_stream_that_came_back_with_less_gets_the_rest_though_others_wrote_on() {
+fn a_restored_stream_gets_the_missing_records_even_if_others_wrote_since() {
     let mut server = NatsServer::start();
     let project = project(&server.url(), "", UNTIL_GO);
     let mut session = project.start();
@@ -179,7 +179,7 @@ fn a_stream_that_came_back_with_less_gets_the_rest_though_others_wrote_on() {
 }
 
 #[test]
-fn a_name_that_the_server_remembers_without_its_records_keeps_nothing_of_the_next_session_back() {
+fn remembered_message_ids_do_not_suppress_a_later_session_of_the_same_name() {
     let server = NatsServer::start();
     let [one, other] = [project(&server.url(), "", COMPLETE), project(&server.url(), "", COMPLETE)];
     assert_eq!(one.run().code, 0);
@@ -189,7 +189,7 @@ fn a_name_that_the_server_remembers_without_its_records_keeps_nothing_of_the_nex
 }
 
 #[test]
-fn a_stream_that_takes_only_short_messages_gets_long_records_in_parts() {
+fn a_stream_with_a_small_message_limit_gets_long_records_in_parts() {
     let server = NatsServer::start();
     server.create(stream(Config { max_message_size: 8192, ..Config::default() }));
     let project = project(&server.url(), LONG, COMPLETE);
@@ -198,7 +198,7 @@ fn a_stream_that_takes_only_short_messages_gets_long_records_in_parts() {
 }
 
 #[test]
-fn a_stream_that_takes_next_to_nothing_is_told() {
+fn a_stream_with_a_tiny_message_limit_is_reported() {
     let server = NatsServer::start();
     server.create(stream(Config { max_message_size: 512, ..Config::default() }));
     let project = project(&server.url(), "", UNTIL_GO);
@@ -213,7 +213,7 @@ fn a_stream_that_takes_next_to_nothing_is_told() {
 }
 
 #[test]
-fn a_record_of_more_parts_than_are_under_way_at_once_arrives() {
+fn a_record_with_more_parts_than_fit_in_flight_arrives() {
     let server = NatsServer::with("max_payload: 2048");
     let hook = "output_limit: 3000000\nhooks: { session_start: [{ name: h, pipe_output: true, \
                 command: 'head -c 2000000 /dev/zero | tr \"\\\\0\" x' }] }";
@@ -223,7 +223,7 @@ fn a_record_of_more_parts_than_are_under_way_at_once_arrives() {
 }
 
 #[test]
-fn a_session_whose_beginning_is_forgotten_is_said_to_be_so() {
+fn a_session_without_its_beginning_is_reported_as_such() {
     let server = NatsServer::start();
     server.create(stream(Config { max_messages: 3, ..Config::default() }));
     let project = project(&server.url(), "", COMPLETE);
@@ -234,7 +234,7 @@ fn a_session_whose_beginning_is_forgotten_is_said_to_be_so() {
 }
 
 #[test]
-fn a_stream_with_a_hole_is_shown_up_to_it_and_that_is_said() {
+fn a_stream_with_a_gap_is_shown_up_to_it_with_a_warning() {
     let server = NatsServer::start();
     let project = project(&server.url(), "", COMPLETE);
     assert_eq!(project.run().code, 0);
@@ -248,7 +248,7 @@ fn a_stream_with_a_hole_is_shown_up_to_it_and_that_is_said() {
 }
 
 #[test]
-fn an_answer_that_is_too_long_for_the_server_is_refused_in_words() {
+fn an_answer_too_long_for_the_server_is_refused_with_a_message() {
     let server = NatsServer::with("max_payload: 8192");
     let rest = LONG.replace("name: h,", "name: h, pipe_output: true,");
     let project = project(&server.url(), &rest, UNTIL_GO);
@@ -284,7 +284,7 @@ fn a_completion_can_name_things_in_several_ways_at_once() {
 }
 
 #[test]
-fn of_two_sessions_of_one_name_each_is_reached_by_its_id() {
+fn two_sessions_with_one_name_are_reached_by_their_ids() {
     let server = NatsServer::start();
     let url = server.url();
     let (both, there) = ([project(&url, "", UNTIL_GO), project(&url, "", UNTIL_GO)], Project::new());
@@ -351,7 +351,7 @@ fn a_screen_follows_a_session_whose_server_lost_all_it_had() {
 }
 
 #[test]
-fn what_was_refused_because_the_server_was_away_is_not_done_when_it_is_back() {
+fn a_command_refused_without_a_server_is_not_done_when_the_server_is_back() {
     let mut server = NatsServer::start();
     let (here, there) = two_machines(&server, "", UNTIL_GO);
     let mut session = here.start();
@@ -378,7 +378,7 @@ fn what_was_refused_because_the_server_was_away_is_not_done_when_it_is_back() {
 }
 
 #[test]
-fn a_sign_with_a_path_for_a_name_is_none() {
+fn a_listed_session_with_a_path_as_its_name_is_ignored() {
     let server = NatsServer::start();
     let (here, there) = two_machines(&server, "", COMPLETE);
     assert_eq!(here.run().code, 0);
@@ -396,7 +396,7 @@ fn a_sign_with_a_path_for_a_name_is_none() {
 }
 
 #[test]
-fn a_folder_that_creel_did_not_write_is_not_sent_and_disturbs_nobody() {
+fn a_folder_that_creel_did_not_write_is_not_sent_and_disturbs_nothing() {
     let server = NatsServer::start();
     let project = project(&server.url(), "", COMPLETE);
     assert_eq!(project.run().code, 0);

@@ -257,7 +257,7 @@ fn a_button_of_an_ntfy_message_answers_the_gate() {
 }
 
 #[test]
-fn a_text_for_the_agent_comes_by_an_ntfy_server_with_a_password() {
+fn a_text_for_the_agent_arrives_through_an_ntfy_server_with_a_password() {
     let server = HttpRecorder::start();
     let project = gated("ntfy");
     let secrets = format!("export NTFY_URL={} NTFY_TOPIC=gates-1a NTFY_ANSWERS=answers-2b\n", server.url());
@@ -330,7 +330,7 @@ fn a_key_in_telegram_answers_the_gate_and_other_people_do_not() {
 }
 
 #[test]
-fn a_gate_is_told_in_slack_and_the_command_in_the_message_answers_it() {
+fn a_gate_is_posted_to_slack_and_the_command_in_the_message_answers_it() {
     let server = HttpRecorder::start();
     let project = gated("slack");
     install_scripts(
@@ -380,7 +380,7 @@ fn a_gate_that_the_config_answers_sends_nothing() {
 }
 
 #[test]
-fn a_server_that_does_not_answer_is_a_warning_and_holds_no_session() {
+fn an_unresponsive_server_causes_a_warning_and_blocks_no_session() {
     let server = HttpRecorder::start();
     let gone = server.url();
     drop(server);

@@ -74,7 +74,7 @@ fn creel_shows_them() {
 }
 
 #[test]
-fn they_come_to_the_same_and_resume_from_every_record() {
+fn they_reach_the_same_result_and_resume_from_every_record() {
     for (_, path) in fixtures() {
         let records: Vec<Record> =
             lines_of(&path).iter().map(|line| Record::from_line(line).expect("a record")).collect();

@@ -88,7 +88,7 @@ async fn a_flood_is_bounded_in_memory_and_on_disk() {
 }
 
 #[tokio::test]
-async fn what_is_left_out_is_in_the_file() {
+async fn omitted_output_is_in_the_file() {
     let dir = folder();
     let job = job(HookPoint::Stop, "seq 1 20000");
     let got = result(&job, dir.path()).await;
@@ -118,7 +118,7 @@ async fn binary_output_is_text_and_within_the_limit() {
 }
 
 #[tokio::test]
-async fn output_is_seen_before_the_end() {
+async fn output_is_shown_before_the_end() {
     let dir = folder();
     let mut memory = Memory::default();
     let seen = memory.clone();
@@ -163,7 +163,7 @@ async fn a_json_answer_counts_only_with_exit_0() {
 }
 
 #[tokio::test]
-async fn a_reply_that_is_too_long_is_not_lost() {
+async fn a_too_long_reply_is_not_lost() {
     let dir = folder();
     let text = "head -c 5000000 /dev/zero | tr '\\0' x";
     for long in [
@@ -201,7 +201,7 @@ async fn a_long_json_answer_is_read_whatever_the_limit_is() {
 }
 
 #[tokio::test]
-async fn a_hook_is_told_what_its_point_offers() {
+async fn a_hook_gets_the_values_of_its_point() {
     let dir = folder();
     let mut job = job(
         HookPoint::OnTaskComplete,
@@ -237,7 +237,7 @@ async fn a_hook_is_told_what_its_point_offers() {
 }
 
 #[tokio::test]
-async fn a_value_that_is_too_long_or_has_a_nul_still_lets_the_hook_run() {
+async fn a_hook_runs_even_if_a_value_is_too_long_or_has_a_nul() {
     let dir = folder();
     let mut job = job(HookPoint::OnError, "printf %s {{error}} | wc -c; printf %s {{error}} | tail -c 3; wc -c >&2");
     job.facts.error = Some(format!("a\0{}", "x".repeat(300_000)));
@@ -247,7 +247,7 @@ async fn a_value_that_is_too_long_or_has_a_nul_still_lets_the_hook_run() {
 }
 
 #[tokio::test]
-async fn what_cannot_run_is_told_and_is_no_error() {
+async fn a_hook_that_cannot_start_ends_as_spawn_failed() {
     let dir = folder();
     let mut builtin = job(HookPoint::BeforeSubmit, "");
     builtin.hook.action = HookAction::Builtin("sing".into());
@@ -258,7 +258,7 @@ async fn what_cannot_run_is_told_and_is_no_error() {
 }
 
 #[tokio::test]
-async fn an_automation_hook_reads_the_event_and_the_graph_and_its_answer_is_kept_whole() {
+async fn an_automation_hook_reads_the_event_and_the_graph_and_its_whole_answer_is_kept() {
     let dir = folder();
     let goal = "x".repeat(9_000);
     let command = format!(
@@ -278,7 +278,7 @@ async fn an_automation_hook_reads_the_event_and_the_graph_and_its_answer_is_kept
 }
 
 #[tokio::test]
-async fn what_an_earlier_step_said_is_data_for_a_later_one() {
+async fn the_output_of_an_earlier_step_is_data_for_a_later_one() {
     let dir = folder();
     let mut job = job(HookPoint::Automation, "printf %s {{steps.build-all.stdout}}");
     let said = "it's $(touch pwned) \"done\"";

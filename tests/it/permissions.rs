@@ -137,7 +137,7 @@ fn run(command: &str) -> ToolCall {
 }
 
 #[test]
-fn what_creel_serves_is_decided_like_any_request() {
+fn services_of_creel_are_decided_like_any_request() {
     let (yes, no) = (Some(selected("allow_once")), Some(selected("reject_once")));
     let mut allowed = works(|plan| plan.gates.permissions = PermissionPolicy::Allow);
     let mut denied = works(|plan| plan.gates.permissions = PermissionPolicy::Deny);
@@ -161,7 +161,7 @@ fn what_creel_serves_is_decided_like_any_request() {
 }
 
 #[test]
-fn what_was_granted_in_this_turn_is_served_without_another_question() {
+fn permissions_granted_in_this_turn_are_served_without_another_question() {
     let yes = Some(selected("allow_once"));
     let mut world = works(|_| {});
     assert!(asked(&mut world, codex_edit("/project/greet.py"), GateChoice::AllowOnce).0.is_some());

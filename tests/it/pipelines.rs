@@ -77,13 +77,13 @@ fn a_complete_session_is_submitted_before_it_ends() {
 }
 
 #[test]
-fn without_a_word_in_the_config_nothing_is_submitted() {
+fn nothing_is_submitted_unless_the_config_says_so() {
     let world = World::begin(Script::new().built_in(HookPoint::BeforeSubmit, "create_pr", [does(LINK)])).run();
     assert!(!world.story().contains("submit"), "{}", world.story());
 }
 
 #[test]
-fn what_is_usual_is_submitted_where_no_list_is_written() {
+fn without_a_list_the_default_hooks_submit() {
     let mut script = Script::new().submits();
     script.hooks.insert("create_pr".into(), vec![does(LINK)]);
     let world = World::begin(script).run();
@@ -121,7 +121,7 @@ fn a_failure_with_a_remediation_prompt_becomes_a_turn_and_then_the_whole_list_ru
 }
 
 #[test]
-fn a_failure_without_one_does_not_wake_the_agent_and_with_nobody_there_the_session_is_escalated() {
+fn a_failure_without_a_remediation_prompt_starts_no_turn_and_escalates_an_unattended_session() {
     let script = Script::new()
         .submits()
         .hook(HookPoint::BeforeSubmit, "licence", [exits(1, "", "no licence")])
@@ -182,7 +182,7 @@ fn a_broken_check_blocks_and_one_whose_failure_is_ignored_does_not() {
 }
 
 #[test]
-fn at_the_gate_a_person_retries_writes_skips_or_leaves() {
+fn at_the_gate_the_user_retries_writes_skips_or_leaves() {
     let red = || {
         Script::new()
             .submits()
@@ -229,7 +229,7 @@ fn at_the_gate_a_person_retries_writes_skips_or_leaves() {
 }
 
 #[test]
-fn a_session_that_was_held_at_its_submit_tries_that_again_when_it_is_resumed() {
+fn a_session_stopped_at_its_submit_retries_it_when_it_is_resumed() {
     let script = Script::new().submits().built_in(HookPoint::BeforeSubmit, "create_pr", [wants(None), does(LINK)]);
     let held = World::begin(script.clone()).run();
     assert_eq!(held.state.outcome(), Some(SessionOutcome::Escalated));
@@ -240,7 +240,7 @@ fn a_session_that_was_held_at_its_submit_tries_that_again_when_it_is_resumed() {
 }
 
 #[test]
-fn a_session_that_has_ended_can_be_submitted_afterwards_and_ends_as_it_had() {
+fn an_ended_session_can_be_submitted_and_keeps_its_outcome() {
     let script = Script::new()
         .built_in(HookPoint::BeforeSubmit, "create_pr", [wants(Some("Commit it.")), does(LINK)])
         .hook(HookPoint::SessionEnd, "bye", [passes()]);
@@ -364,7 +364,7 @@ fn an_objection_goes_to_the_agent_and_then_every_check_runs_again() {
 }
 
 #[test]
-fn who_says_nothing_fails_or_does_not_exist_has_not_approved() {
+fn a_gatekeeper_that_is_silent_fails_or_does_not_exist_has_not_approved() {
     for (answers, why) in [
         (vec![Answer::Says("Looks good.")], "no verdict"),
         (vec![Answer::Says("I would give <verdict>approve</verdict>, but there are no tests.")], "no verdict"),
@@ -396,7 +396,7 @@ fn who_says_nothing_fails_or_does_not_exist_has_not_approved() {
 }
 
 #[test]
-fn checks_are_told_what_the_work_is_about() {
+fn checks_get_the_description_of_the_work() {
     let script = Script::new()
         .submits()
         .built_in(HookPoint::BeforeSubmit, "create_pr", [wants(Some("Commit it.")), does(LINK)])
@@ -426,7 +426,7 @@ fn checks_are_told_what_the_work_is_about() {
 }
 
 #[test]
-fn a_task_of_a_type_is_started_only_by_those_who_may() {
+fn a_typed_task_is_started_only_by_allowed_agents() {
     let script = Script::new().plan(|plan| {
         plan.task_types.insert("product".into(), vec!["ada".into()]);
         plan.task_types.insert("hotfix".into(), vec!["ada".into(), "demo".into()]);
@@ -457,7 +457,7 @@ fn nothing_is_skipped_before_a_merge() {
 }
 
 #[test]
-fn a_check_that_is_switched_off_while_it_runs_holds_nothing_and_stops_nothing() {
+fn a_check_switched_off_while_it_runs_neither_blocks_nor_stops_the_pipeline() {
     let script = merges(Script::new())
         .hook(HookPoint::BeforeMerge, "tests", [exits(1, "", "red")])
         .built_in(HookPoint::BeforeMerge, MERGE, [does("merged")])
@@ -534,7 +534,7 @@ fn end_state(world: &World) -> (Option<SessionOutcome>, Vec<String>) {
 }
 
 #[test]
-fn killed_at_any_record_and_resumed_a_pipeline_comes_to_the_same_end() {
+fn a_pipeline_killed_at_any_record_and_resumed_reaches_the_same_end() {
     for script in stories() {
         let uncut = World::begin(script.clone()).run();
         for kept in 1..uncut.events.len() {
@@ -760,7 +760,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: ProptestConfig::default().cases.max(1_500), failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn whatever_hooks_and_agents_do_a_pipeline_keeps_its_invariants(script in a_script(), happenings in what_happens()) {
+    fn a_pipeline_keeps_its_invariants_whatever_hooks_and_agents_do(script in a_script(), happenings in what_happens()) {
         let mut world = World::begin(script);
         world.settle();
         for what in &happenings {
@@ -776,7 +776,7 @@ proptest! {
 }
 
 #[test]
-fn whoever_interrupts_the_submit_of_a_session_that_had_ended_leaves_its_end_as_it_was() {
+fn interrupting_the_submit_of_an_ended_session_keeps_its_outcome() {
     let script = Script::new().built_in(HookPoint::BeforeSubmit, "create_pr", [does(LINK)]);
     let mut world = World::begin(script.clone()).run();
     world.left = None;
@@ -790,7 +790,7 @@ fn whoever_interrupts_the_submit_of_a_session_that_had_ended_leaves_its_end_as_i
 }
 
 #[test]
-fn who_reviews_does_not_begin_the_conversation_of_the_agent() {
+fn a_review_does_not_begin_the_agents_conversation() {
     let script = merges(Script::new()).review(HookPoint::BeforeMerge, &[("qa", &[BLOCKS, APPROVES])]).built_in(
         HookPoint::BeforeMerge,
         MERGE,
@@ -805,7 +805,7 @@ fn who_reviews_does_not_begin_the_conversation_of_the_agent() {
 }
 
 #[test]
-fn a_check_that_cannot_run_does_not_wake_the_agent_whatever_it_printed() {
+fn a_check_that_cannot_run_starts_no_turn_whatever_it_printed() {
     let script = Script::new().submits().piped(HookPoint::BeforeSubmit, "lint", [exits(127, "", "lint: not found")]);
     let world = World::begin(script).run();
     let repairs =

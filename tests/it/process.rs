@@ -19,14 +19,14 @@ async fn ran(spec: ProcessSpec) -> (ProcessEnd, Memory) {
 }
 
 #[tokio::test]
-async fn both_streams_and_the_exit_code_come_back() {
+async fn both_streams_and_the_exit_code_are_returned() {
     let dir = folder();
     let (end, memory) = ran(spec("echo out; echo err >&2; exit 3", dir.path(), "both")).await;
     assert_eq!((end, memory.stdout().as_str(), memory.stderr().as_str()), (ProcessEnd::Exit(3), "out\n", "err\n"));
 }
 
 #[tokio::test]
-async fn death_by_signal_is_told() {
+async fn death_by_signal_is_reported() {
     let dir = folder();
     let (end, _) = ran(spec("kill -9 $$", dir.path(), "signal")).await;
     assert_eq!(end, ProcessEnd::Signal(9));
@@ -67,7 +67,7 @@ async fn grandchildren_are_ended() {
 }
 
 #[tokio::test]
-async fn one_that_left_the_group_is_ended_too() {
+async fn a_process_that_left_the_group_is_ended_too() {
     let dir = folder();
     let command = "setsid sh -c 'echo $$ > away; exec sleep 1000' & sleep 1000";
     let (end, _, away) = cancelled_at(spec(command, dir.path(), "setsid"), "away").await;
@@ -76,7 +76,7 @@ async fn one_that_left_the_group_is_ended_too() {
 }
 
 #[tokio::test]
-async fn one_that_ignores_term_is_killed_after_the_grace() {
+async fn a_process_that_ignores_term_is_killed_after_the_grace_period() {
     let dir = folder();
     let mut spec = spec("trap '' TERM; echo $$ > stubborn; while :; do sleep 0.05; done", dir.path(), "stubborn");
     spec.grace = Duration::from_millis(200);
@@ -88,7 +88,7 @@ async fn one_that_ignores_term_is_killed_after_the_grace() {
 }
 
 #[tokio::test]
-async fn a_child_that_ignores_term_is_killed_though_the_leader_is_gone() {
+async fn a_child_that_ignores_term_is_killed_even_if_the_leader_is_gone() {
     let dir = folder();
     let command = "sh -c 'trap \"\" TERM; echo $$ > child; while :; do sleep 0.05; done' & wait";
     let mut spec = spec(command, dir.path(), "orphan");
@@ -99,7 +99,7 @@ async fn a_child_that_ignores_term_is_killed_though_the_leader_is_gone() {
 }
 
 #[tokio::test]
-async fn what_is_printed_after_term_is_kept() {
+async fn output_after_term_is_kept() {
     let dir = folder();
     let command = "trap 'echo cleaned up; exit 1' TERM; echo ready; while :; do sleep 0.02; done";
     let cancel = CancellationToken::new();
@@ -114,7 +114,7 @@ async fn what_is_printed_after_term_is_kept() {
 }
 
 #[tokio::test]
-async fn term_comes_once_and_what_cleans_up_is_let_be() {
+async fn term_is_sent_once_and_a_process_that_cleans_up_is_left_alone() {
     let dir = folder();
     let command = "trap 'echo told; sh -c \"sleep 0.2; echo cleaned up\"; exit 1' TERM
         echo $$ > ready; while :; do sleep 0.02; done";
@@ -123,7 +123,7 @@ async fn term_comes_once_and_what_cleans_up_is_let_be() {
 }
 
 #[tokio::test]
-async fn a_dropped_run_leaves_nothing_behind() {
+async fn a_dropped_run_leaves_no_process() {
     let dir = folder();
     let mut memory = Memory::default();
     let command = "setsid sh -c 'echo $$ > away; exec sleep 1000' & echo $$ > leader; exec sleep 1000";
@@ -141,7 +141,7 @@ async fn a_dropped_run_leaves_nothing_behind() {
 }
 
 #[tokio::test]
-async fn a_background_child_holds_nobody_and_lives_until_it_is_swept() {
+async fn a_background_child_blocks_nothing_and_lives_until_the_sweep() {
     let dir = folder();
     let command = "(while :; do echo noise; sleep 0.05; done) & echo $! > background; echo done";
     let started = Instant::now();
@@ -158,7 +158,7 @@ async fn a_background_child_holds_nobody_and_lives_until_it_is_swept() {
 }
 
 #[tokio::test]
-async fn a_group_is_ended_also_without_its_mark() {
+async fn a_group_is_ended_even_without_its_mark() {
     let dir = folder();
     let command = "env -i sh -c 'echo $$ > bare; exec sleep 1000' >/dev/null 2>&1 & exit 0";
     let (_, memory) = ran(spec(command, dir.path(), "bare")).await;
@@ -169,7 +169,7 @@ async fn a_group_is_ended_also_without_its_mark() {
 }
 
 #[tokio::test]
-async fn a_stranger_with_the_same_number_is_spared() {
+async fn an_unrelated_process_with_the_same_pid_is_spared() {
     let dir = folder();
     let (_, memory) = ran(spec("sleep 1000 >/dev/null 2>&1 & echo $! > own", dir.path(), "stranger")).await;
     let own = pid_in(&in_folder(&dir, "own")).await;
@@ -181,7 +181,7 @@ async fn a_stranger_with_the_same_number_is_spared() {
 }
 
 #[tokio::test]
-async fn input_that_nobody_reads_blocks_nobody() {
+async fn unread_input_does_not_block() {
     let dir = folder();
     let mut unread = spec("exec sleep 0.1", dir.path(), "unread");
     unread.stdin = vec![b'x'; 1024 * 1024];
@@ -192,7 +192,7 @@ async fn input_that_nobody_reads_blocks_nobody() {
 }
 
 #[tokio::test]
-async fn input_and_output_larger_than_any_pipe_go_at_the_same_time() {
+async fn input_and_output_larger_than_any_pipe_do_not_deadlock() {
     let dir = folder();
     let mut spec = spec("exec cat", dir.path(), "cat");
     spec.stdin = (0..3_000_000u32).map(|n| n.to_le_bytes()[0]).collect();
@@ -203,7 +203,7 @@ async fn input_and_output_larger_than_any_pipe_go_at_the_same_time() {
 }
 
 #[tokio::test]
-async fn a_folder_that_is_gone_is_told_apart() {
+async fn a_missing_folder_is_a_distinct_error() {
     let dir = folder();
     let gone = in_folder(&dir, "gone");
     let (end, _) = ran(spec("true", &gone, "gone")).await;
@@ -211,14 +211,14 @@ async fn a_folder_that_is_gone_is_told_apart() {
 }
 
 #[tokio::test]
-async fn a_command_that_is_too_long_is_told() {
+async fn a_command_that_is_too_long_is_reported() {
     let dir = folder();
     let (end, _) = ran(spec(&format!(": {}", "x".repeat(3 * 1024 * 1024)), dir.path(), "long")).await;
     assert!(matches!(&end, ProcessEnd::SpawnFailed(why) if why.contains("too long")), "{end:?}");
 }
 
 #[tokio::test]
-async fn a_run_that_was_cancelled_before_does_not_start() {
+async fn a_run_cancelled_beforehand_does_not_start() {
     let dir = folder();
     let cancel = CancellationToken::new();
     cancel.cancel();

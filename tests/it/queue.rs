@@ -84,7 +84,7 @@ fn is(task: &Value, id: &str, state: &str) -> bool {
 // Which worker gets which task, and when
 
 #[test]
-fn tasks_are_done_by_priority_and_after_those_that_they_wait_for() {
+fn tasks_are_done_by_priority_and_after_their_dependencies() {
     let server = NatsServer::start();
     let here = machine(&server, "", DONE);
     let elsewhere = Project::new();
@@ -114,7 +114,7 @@ fn tasks_are_done_by_priority_and_after_those_that_they_wait_for() {
 }
 
 #[test]
-fn a_worker_takes_its_types_and_what_its_agent_may_work_on() {
+fn a_worker_gets_its_types_and_the_tasks_that_its_agent_may_work_on() {
     let server = NatsServer::start();
     let rest = "task_types: { bug: { agents: [other] }, docs: {}, hard: { agents: [nobody] } }";
     let here = machine(&server, rest, DONE);
@@ -138,7 +138,7 @@ fn a_worker_takes_its_types_and_what_its_agent_may_work_on() {
 }
 
 #[test]
-fn mistakes_are_told_before_anything_runs() {
+fn mistakes_are_reported_before_anything_runs() {
     let server = NatsServer::start();
     let here = machine(&server, "task_types: { bug: { agents: [other] } }", DONE);
     let fails = |args: &[&str]| {
@@ -176,7 +176,7 @@ fn mistakes_are_told_before_anything_runs() {
 }
 
 #[test]
-fn what_a_person_says_about_a_task_holds() {
+fn the_users_decisions_about_a_task_apply() {
     let server = NatsServer::start();
     let here = machine(&server, "", "otherwise: { say: 'I cannot. <promise>BLOCKED</promise>' }\n");
     here.queue(&["add", "Do it", "--id", "a"]);
@@ -240,7 +240,7 @@ fn a_blocked_task_names_the_rule_that_failed_and_its_reason() {
 }
 
 #[test]
-fn tasks_with_long_names_that_begin_alike_are_done_each() {
+fn tasks_with_long_names_that_begin_alike_are_all_done() {
     let server = NatsServer::start();
     let here = machine(&server, "", DONE);
     let ids = ["1", "2"].map(|end| format!("{}{end}", "y".repeat(63)));
@@ -306,7 +306,7 @@ fn a_worker_that_drains_the_queue_waits_for_what_others_work_on() {
 }
 
 #[test]
-fn a_worker_whose_config_is_not_trusted_any_more_leaves_the_task_to_others() {
+fn a_worker_with_a_no_longer_trusted_config_leaves_the_task_to_others() {
     let server = NatsServer::start();
     let here = machine(&server, "", UNTIL_GO);
     here.queue(&["add", "Do it"]);
@@ -327,10 +327,10 @@ fn a_worker_whose_config_is_not_trusted_any_more_leaves_the_task_to_others() {
     assert_eq!((here.state("2"), &here.queued("2")["attempt"]), ("ready".into(), &0.into()));
 }
 
-// What dies
+// Kills and lost connections
 
 #[test]
-fn a_killed_worker_takes_its_session_along_and_another_goes_on_with_it() {
+fn a_killed_worker_ends_its_session_and_another_worker_continues_it() {
     let server = NatsServer::start();
     let here = machine(&server, "", UNTIL_GO);
     here.queue(&["add", "Do it"]);
@@ -351,7 +351,7 @@ fn a_killed_worker_takes_its_session_along_and_another_goes_on_with_it() {
 }
 
 #[test]
-fn another_machine_begins_anew_with_the_task_of_a_dead_one() {
+fn another_machine_starts_the_task_of_a_dead_machine_again() {
     let server = NatsServer::start();
     let (here, there) = (machine(&server, "", UNTIL_GO), machine(&server, "", DONE));
     here.queue(&["add", "Do it"]);
@@ -367,7 +367,7 @@ fn another_machine_begins_anew_with_the_task_of_a_dead_one() {
 }
 
 #[test]
-fn a_worker_that_is_told_to_leave_gives_its_task_back_at_once() {
+fn a_worker_that_is_asked_to_end_returns_its_task_at_once() {
     let server = NatsServer::start();
     let here = machine(&server, "", UNTIL_GO);
     here.queue(&["add", "Do it"]);
@@ -385,7 +385,7 @@ fn a_worker_that_is_told_to_leave_gives_its_task_back_at_once() {
 }
 
 #[test]
-fn what_was_done_before_the_worker_leaves_is_not_done_again() {
+fn a_task_completed_before_the_worker_ends_is_not_done_again() {
     let server = NatsServer::start();
     let hook = "hooks: { session_end: [{ command: 'echo x > ending; until [ -e go ] || [ ! -e creel.yaml ]; do sleep 0.02; done' }] }";
     let here = machine(&server, hook, DONE);
@@ -401,7 +401,7 @@ fn what_was_done_before_the_worker_leaves_is_not_done_again() {
 }
 
 #[test]
-fn a_worker_that_was_cut_off_for_too_long_has_nothing_more_to_say() {
+fn a_worker_suspended_for_too_long_cannot_change_its_task() {
     let server = NatsServer::start();
     let (here, there) = (machine(&server, "", UNTIL_GO), machine(&server, "", DONE));
     here.queue(&["add", "Do it"]);
@@ -420,7 +420,7 @@ fn a_worker_that_was_cut_off_for_too_long_has_nothing_more_to_say() {
 }
 
 #[test]
-fn whoever_was_cut_off_does_not_take_the_task_of_another_out_of_the_line() {
+fn a_suspended_worker_does_not_remove_the_task_of_another_from_the_queue() {
     let server = NatsServer::start();
     let (here, there) = (machine(&server, "", UNTIL_GO), machine(&server, "", UNTIL_GO));
     here.queue(&["add", "Do it"]);
@@ -444,7 +444,7 @@ fn whoever_was_cut_off_does_not_take_the_task_of_another_out_of_the_line() {
 }
 
 #[test]
-fn a_server_that_is_away_holds_nobody_and_hears_of_it_later() {
+fn an_unreachable_server_does_not_block_a_worker_and_gets_the_result_later() {
     let mut server = NatsServer::start();
     let here = machine(&server, "", UNTIL_GO);
     here.queue(&["add", "Do it"]);
@@ -463,7 +463,7 @@ fn a_server_that_is_away_holds_nobody_and_hears_of_it_later() {
 }
 
 #[test]
-fn a_server_that_lost_everything_holds_nobody() {
+fn a_server_that_lost_everything_does_not_block_a_worker() {
     let mut server = NatsServer::start();
     let here = machine(&server, "", UNTIL_GO);
     here.queue(&["add", "Do it"]);
@@ -479,7 +479,7 @@ fn a_server_that_lost_everything_holds_nobody() {
 }
 
 #[test]
-fn a_task_that_its_worker_dies_of_is_given_up_at_last() {
+fn a_task_that_keeps_killing_its_worker_is_blocked_in_the_end() {
     let server = NatsServer::start();
     let here = machine(&server, "", "otherwise: { say: x, run: 'kill -9 $PPID; sleep 9' }\n");
     here.queue(&["add", "Do it"]);
@@ -489,7 +489,7 @@ fn a_task_that_its_worker_dies_of_is_given_up_at_last() {
 }
 
 #[test]
-fn what_other_programs_put_into_the_line_is_done_too() {
+fn tasks_that_other_programs_queue_are_done_too() {
     let server = NatsServer::start();
     let here = machine(&server, "", DONE);
     here.queue(&["list"]);
@@ -519,7 +519,7 @@ fn what_other_programs_put_into_the_line_is_done_too() {
 }
 
 #[test]
-fn a_task_that_was_deleted_with_other_tools_holds_nobody_up() {
+fn a_task_deleted_with_other_tools_does_not_block_the_queue() {
     let server = NatsServer::start();
     let here = machine(&server, "", DONE);
     here.queue(&["add", "Do it"]);
@@ -566,7 +566,7 @@ impl Project {
 }
 
 #[test]
-fn a_session_hands_tasks_over_when_they_are_ready_and_hears_what_came_of_them() {
+fn a_session_queues_tasks_when_they_are_ready_and_gets_their_results() {
     let server = NatsServer::start();
     let (here, there) = (leading(&server), machine(&server, "", DONE));
     let mut session = here.start();
@@ -597,7 +597,7 @@ fn a_session_hands_tasks_over_when_they_are_ready_and_hears_what_came_of_them() 
 }
 
 #[test]
-fn what_is_decided_in_the_session_holds_in_the_queue_and_the_other_way_round() {
+fn decisions_in_the_session_apply_in_the_queue_and_vice_versa() {
     let server = NatsServer::start();
     let here = leading(&server);
     let there = machine(&server, "", "otherwise: { say: 'I cannot. <promise>BLOCKED</promise>' }\n");
@@ -648,7 +648,7 @@ fn a_session_that_ends_leaves_its_tasks_in_the_queue() {
 }
 
 #[test]
-fn an_agent_hands_tasks_over_to_those_that_their_type_allows() {
+fn an_agent_queues_tasks_for_the_agents_that_their_type_allows() {
     let server = NatsServer::start();
     let here = leading_with(&server, "task_types: { bug: { agents: { implementer: [other] } } }");
     let mut session = here.start();
@@ -687,7 +687,7 @@ fn an_agent_hands_tasks_over_to_those_that_their_type_allows() {
 }
 
 #[test]
-fn a_session_hears_later_what_was_done_while_it_was_dead() {
+fn a_resumed_session_gets_the_results_from_while_it_was_dead() {
     let server = NatsServer::start();
     let (here, there) = (leading(&server), machine(&server, "", DONE));
     let mut session = here.start();
@@ -708,7 +708,7 @@ fn a_session_hears_later_what_was_done_while_it_was_dead() {
 }
 
 #[test]
-fn the_server_of_a_config_that_nobody_trusted_is_not_logged_into() {
+fn creel_does_not_log_in_to_the_server_of_an_untrusted_config() {
     let server = NatsServer::start();
     let here = machine(&server, "", DONE);
     let list = &["task", "list", "--queue"];
@@ -759,10 +759,10 @@ fn a_server_that_allows_only_what_the_documentation_lists_is_enough_for_workers(
     assert!(!warnings.contains("\"kind\":\"warning\""), "{warnings}");
 }
 
-// Many
+// Many tasks
 
 #[test]
-fn a_session_of_a_queue_that_was_lost_does_not_count_for_a_task_of_the_same_name() {
+fn a_session_of_a_lost_queue_does_not_count_for_a_task_of_the_same_name() {
     let lost = NatsServer::start();
     let here = machine(&lost, "", "otherwise: { say: 'Yes. <promise>COMPLETE</promise>', run: 'echo x >> done' }\n");
     here.queue(&["add", "Do it"]);
@@ -780,7 +780,7 @@ fn a_session_of_a_queue_that_was_lost_does_not_count_for_a_task_of_the_same_name
 
 /// `CREEL_QUEUE_SEED` decides when a worker is killed.
 #[test]
-fn of_two_hundred_tasks_each_is_completed_once_though_workers_are_killed() {
+fn each_of_two_hundred_tasks_is_completed_once_although_workers_are_killed() {
     const TASKS: usize = 200;
     let server = NatsServer::start();
     let (here, there) = (machine(&server, "", DONE), machine(&server, "", DONE));
@@ -853,7 +853,7 @@ async fn next(subscriber: &mut async_nats::Subscriber) -> Option<async_nats::Mes
 }
 
 #[test]
-fn a_session_that_is_there_already_counts_only_for_the_task_that_it_was_begun_for() {
+fn an_existing_session_counts_only_for_its_own_task() {
     let task = QueuedTask::new(TaskSpec { id: "1".into(), goal: "GOAL".into(), ..TaskSpec::default() }, UnixTime(1));
     let world = || {
         let mut world = World::begin(Script::new());

@@ -88,7 +88,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
 
     #[test]
-    fn a_value_comes_back_exactly_from_every_place(value in nasty()) {
+    fn a_value_comes_back_unchanged_from_every_place(value in nasty()) {
         for shell in shells() {
             for place in PLACES {
                 prop_assert_eq!(output_of(shell, place, &value), format!("[{value}]"), "{}: {}", shell, place);
@@ -109,7 +109,7 @@ fn a_name_without_a_value_is_empty_text() {
 }
 
 #[test]
-fn the_notification_of_the_seed_is_whole() {
+fn the_notification_of_the_seed_is_complete() {
     let command = "printf '%s' '{\"text\": \"Iteration {{iteration}} done\"}'";
     let expanded = expand(command).expect("a place that can be quoted");
     let output = Command::new("sh").arg("-c").arg(expanded).env("CREEL_ITERATION", "3").output().expect("a shell");
@@ -167,7 +167,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
 
     #[test]
-    fn a_command_that_is_accepted_keeps_the_value_whole(command in any_command()) {
+    fn an_accepted_command_keeps_the_value_unchanged(command in any_command()) {
         let Ok(expanded) = expand(&command) else { return Ok(()) };
         let folder = folder();
         let value = "AAA * b  c$(touch pwned)`touch pwned`'\"\\ZZZ";

@@ -71,7 +71,7 @@ async fn a_command_passes_with_the_code_that_is_expected() {
 }
 
 #[tokio::test]
-async fn a_command_hears_of_its_session_and_of_what_is_set_for_it() {
+async fn a_command_gets_its_session_and_its_variables() {
     let dir = folder();
     fs::create_dir_all(dir.path().join("project/web")).expect("a folder");
     let all = RuleCheck::Command {
@@ -113,7 +113,7 @@ async fn a_command_that_cannot_be_judged_has_not_passed_and_says_what_to_do() {
 }
 
 #[tokio::test]
-async fn much_output_is_cut_for_the_message_and_whole_in_the_file() {
+async fn much_output_is_cut_in_the_message_and_complete_in_the_file() {
     let dir = folder();
     let flood = checked(job(command("seq 100000; exit 1")), dir.path()).await;
     assert!(flood.message.len() < 5_000 && flood.message.ends_with("\n100000"), "{}", flood.message);
@@ -171,7 +171,7 @@ async fn a_pattern_is_looked_for_in_the_last_message_or_in_a_file() {
 }
 
 #[tokio::test]
-async fn files_must_be_there_all_or_any() {
+async fn all_or_any_of_the_files_must_exist() {
     let dir = folder();
     fs::create_dir_all(dir.path().join("project/docs")).expect("a folder");
     fs::write(dir.path().join("project/README.md"), "").expect("a file");
@@ -223,7 +223,7 @@ async fn nothing_outside_of_the_project_counts_whatever_links_there_are() {
 }
 
 #[test]
-fn check_tells_the_rules_of_the_type_that_is_asked_about() {
+fn check_lists_the_rules_of_the_given_type() {
     let project = Project::with(
         "agents: { demo: { script: s.yaml } }
 max_iterations: 9

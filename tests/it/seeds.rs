@@ -107,7 +107,7 @@ hooks: { stop: [{ name: never, command: "echo no >&2; exit 2" }] }
 }
 
 #[test]
-fn an_error_runs_its_hooks_sends_a_recovery_prompt_and_the_session_goes_on() {
+fn an_error_runs_its_hooks_sends_a_recovery_prompt_and_the_session_continues() {
     let project = Project::with(
         r#"
 prompt: GOAL

@@ -33,7 +33,7 @@ fn scripted(rest: &str, turns: &str) -> Project {
 }
 
 #[test]
-fn exit_codes_tell_how_a_session_ended() {
+fn exit_codes_show_how_a_session_ended() {
     let complete = "  - say: <promise>COMPLETE</promise>\n";
     let cases = [
         ("", complete, 0, "complete"),
@@ -53,7 +53,7 @@ fn exit_codes_tell_how_a_session_ended() {
 }
 
 #[test]
-fn a_delivery_that_must_be_asked_for_waits_with_exit_code_4_and_can_be_resumed() {
+fn a_delivery_that_needs_approval_waits_with_exit_code_4_and_can_be_resumed() {
     let rest =
         "gates: { final_delivery: ask }\nhooks: { post_iteration: [{ command: 'echo red', pipe_output: true }] }";
     let project = scripted(rest, "  - say: <promise>COMPLETE</promise>\n");
@@ -77,7 +77,7 @@ fn json_prints_the_records_of_the_journal_and_nothing_else() {
 }
 
 #[test]
-fn show_and_sessions_tell_what_happened() {
+fn show_and_sessions_print_what_happened() {
     let project = scripted("hooks: { stop: [{ command: 'echo checked' }] }", "  - say: <promise>COMPLETE</promise>\n");
     project.run();
     let shown = project.creel(&["show", "s"]);
@@ -137,7 +137,7 @@ fn only_the_owner_can_read_what_a_session_leaves() {
 }
 
 #[test]
-fn a_config_that_nobody_trusted_runs_nothing() {
+fn an_untrusted_config_runs_nothing() {
     let project =
         scripted("hooks: { session_start: [{ command: 'touch ran' }] }", "  - say: <promise>COMPLETE</promise>\n");
     let run = ["run", "--headless"];
@@ -196,7 +196,7 @@ fn nothing_of_a_journal_that_came_with_a_clone_is_changed_before_it_is_trusted()
 }
 
 #[test]
-fn no_link_is_taken_for_a_session_or_for_a_part_of_one() {
+fn a_link_is_never_used_as_a_session_or_as_a_part_of_one() {
     let project = scripted("", "  - say: <promise>COMPLETE</promise>\n").file("../elsewhere/note", "one\ntwo");
     assert_eq!(project.run().code, 0);
     let (sessions, elsewhere) = (project.root().join(".creel/sessions"), project.root().join("../elsewhere"));
@@ -222,7 +222,7 @@ fn no_link_is_taken_for_a_session_or_for_a_part_of_one() {
 }
 
 #[test]
-fn a_session_of_an_agent_that_led_itself_is_not_resumed_without_trust_either() {
+fn a_self_driven_session_is_not_resumed_without_trust_either() {
     let project = Project::with("");
     let mut agent = Raw::greeted(&project);
     agent.does("task_add", &json!({"goal": "Do it"}));
@@ -235,7 +235,7 @@ fn a_session_of_an_agent_that_led_itself_is_not_resumed_without_trust_either() {
 }
 
 #[test]
-fn a_hook_that_no_agent_could_register_is_not_taken_from_a_journal() {
+fn a_hook_that_no_agent_could_register_is_not_loaded_from_a_journal() {
     let mut world = World::begin(Script::new());
     let registered = |name: &str, judge: StopHookKind| {
         Event::Stop(StopEvent::HookRegistered {
@@ -254,7 +254,7 @@ fn a_hook_that_no_agent_could_register_is_not_taken_from_a_journal() {
 }
 
 #[test]
-fn who_trusts_a_config_is_shown_all_that_it_may_run() {
+fn trusting_a_config_shows_everything_that_it_may_run() {
     let project = Project::with(
         "prompt: GOAL
 agent: one
@@ -292,7 +292,7 @@ fn a_second_creel_on_a_session_is_refused_with_the_pid_of_the_first() {
 }
 
 #[test]
-fn an_interrupt_ends_the_turn_runs_session_end_and_leaves_nobody() {
+fn an_interrupt_ends_the_turn_runs_session_end_and_leaves_no_process() {
     for one in [Signal::INT, Signal::TERM, Signal::HUP] {
         let project = Project::with(
             r#"
@@ -314,7 +314,7 @@ hooks: { session_end: [{ command: "echo ended > ended.txt" }] }
 }
 
 #[test]
-fn a_second_interrupt_leaves_at_once_and_still_nobody_survives() {
+fn a_second_interrupt_exits_at_once_and_still_no_process_survives() {
     let project = Project::with(
         r#"
 prompt: GOAL
@@ -417,7 +417,7 @@ fn ended_sessions_are_not_resumed_but_stopped_and_limited_ones_are() {
 }
 
 #[test]
-fn without_a_name_the_latest_session_that_can_go_on_is_resumed() {
+fn without_a_name_the_latest_resumable_session_is_resumed() {
     let project = scripted("", "  - hang: true\n");
     let mut old = Started::of(project.command(&["run", "--json", "--trust", "-s", "old"]));
     old.wait_for("prompt_sent");
@@ -431,7 +431,7 @@ fn without_a_name_the_latest_session_that_can_go_on_is_resumed() {
 }
 
 #[test]
-fn a_session_that_was_stopped_after_a_forced_iteration_is_found_and_told_of() {
+fn a_session_stopped_after_a_forced_iteration_is_found_and_reported() {
     let project = scripted(
         "max_hook_retries: 0\nhooks: { stop: [{ command: '[ -e fine ] || exit 2' }] }",
         "  - { run: 'until [ -e go ]; do sleep 0.05; done', say: one }\n  - say: <promise>COMPLETE</promise>\n",
@@ -449,7 +449,7 @@ fn a_session_that_was_stopped_after_a_forced_iteration_is_found_and_told_of() {
 }
 
 #[test]
-fn a_session_that_an_agent_led_itself_comes_after_all_others() {
+fn self_driven_sessions_come_after_all_others() {
     let project = scripted("", "  - say: one\n  - say: <promise>COMPLETE</promise>\n");
     assert_eq!(project.creel(&["run", "--headless", "--trust", "-s", "s", "-n", "1"]).code, 3);
     let mut agent = Raw::greeted(&project);
@@ -461,7 +461,7 @@ fn a_session_that_an_agent_led_itself_comes_after_all_others() {
 }
 
 #[test]
-fn a_name_of_the_config_is_numbered_and_one_of_the_command_line_must_be_free() {
+fn a_configured_name_gets_a_number_and_a_name_on_the_command_line_must_be_free() {
     let project = scripted("session: mine", "  - say: <promise>COMPLETE</promise>\n");
     for name in ["mine", "mine-2"] {
         assert_eq!(project.creel(&["run", "--headless", "--trust"]).code, 0);
@@ -474,7 +474,7 @@ fn a_name_of_the_config_is_numbered_and_one_of_the_command_line_must_be_free() {
 }
 
 #[test]
-fn output_that_nobody_reads_does_not_end_the_session() {
+fn unread_output_does_not_end_the_session() {
     let project =
         scripted("max_iterations: 3", "  - say: working\n  - say: working\n  - say: <promise>COMPLETE</promise>\n");
     let mut command = project.command(&["run", "--headless", "--trust", "-s", "s"]);
@@ -513,7 +513,7 @@ fn the_demo_shows_red_twice_then_green_then_a_final_delivery() {
 }
 
 #[test]
-fn what_was_used_before_a_session_was_resumed_is_counted() {
+fn usage_before_a_resume_is_counted() {
     let turns =
         "  - { say: working, tokens: 9000, cost: 0.5 }\n  - { say: <promise>COMPLETE</promise>, tokens: 4500 }\n";
     let project = scripted("max_iterations: 1", turns);
@@ -527,7 +527,7 @@ fn what_was_used_before_a_session_was_resumed_is_counted() {
 }
 
 #[test]
-fn a_reader_that_stops_reading_holds_neither_hooks_nor_signals() {
+fn a_reader_that_stops_reading_blocks_neither_hooks_nor_signals() {
     let project = scripted(
         "hooks: { session_start: [{ command: 'seq 1 200000; echo done > hook-done' }] }",
         "  - say: working\n  - hang: true\n",
@@ -547,7 +547,7 @@ fn a_reader_that_stops_reading_holds_neither_hooks_nor_signals() {
 }
 
 #[test]
-fn what_is_no_longer_trusted_is_not_resumed_either() {
+fn a_no_longer_trusted_config_is_not_resumed_either() {
     let project = scripted(
         "max_iterations: 1\nstop: { settled: continue }\nhooks: { stop: [{ command: 'echo x >> ran' }] }",
         "  - say: working\n",
@@ -600,7 +600,7 @@ fn sessions_of_another_folder_are_found_by_its_config() {
 }
 
 #[test]
-fn sessions_that_begin_at_the_same_time_find_a_name_each() {
+fn sessions_that_begin_at_the_same_time_get_different_names() {
     for (how, config) in [("--headless", ""), ("--headless", "session: mine"), ("--detach", "")] {
         let project = scripted(config, "  - say: <promise>COMPLETE</promise>\n");
         assert_eq!(project.creel(&["trust"]).code, 0);
@@ -622,7 +622,7 @@ fn sessions_that_begin_at_the_same_time_find_a_name_each() {
 }
 
 #[test]
-fn a_session_in_the_background_that_never_began_is_told_of() {
+fn a_background_session_that_never_began_is_reported() {
     let project = scripted("", "  - say: <promise>COMPLETE</promise>\n").file(".creel/sessions/s/pid/in-the-way", "");
     let refused = project.creel(&["run", "--detach", "--trust", "-s", "s"]);
     assert_eq!((refused.code, refused.out.as_str()), (1, ""), "{}", refused.err);
@@ -630,7 +630,7 @@ fn a_session_in_the_background_that_never_began_is_told_of() {
 }
 
 #[test]
-fn a_prompt_that_can_be_read_once_goes_with_the_session_into_the_background() {
+fn a_prompt_that_can_be_read_only_once_reaches_the_background_session() {
     let project = scripted("", "  - say: <promise>COMPLETE</promise>\n");
     let mut command = project.command(&["run", "--detach", "--trust", "-s", "s", "-f", "/dev/stdin"]);
     let prompt = "Do it. ".repeat(20_000);

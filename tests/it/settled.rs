@@ -66,7 +66,7 @@ fn rules_are_checks_too() {
 }
 
 #[test]
-fn what_is_no_proof_settles_nothing() {
+fn without_proof_nothing_settles() {
     let cases = [
         ("without a check", "", json!([])),
         ("a check that fails without blocking", "hooks: { stop: [{ command: 'exit 1' }] }", json!([])),
@@ -106,7 +106,7 @@ fn a_config_with_its_own_hooks_can_ask_for_it_and_ask_opens_the_gate() {
 }
 
 #[test]
-fn a_promise_says_more_than_silence() {
+fn a_promise_counts_more_than_silence() {
     let check = "hooks: { stop: [{ command: 'true' }] }";
     let project = scripted(check, &json!([{ "say": "I need a key. <promise>BLOCKED</promise>" }]));
     ends(&project, 4, "escalated", 1);
@@ -156,7 +156,7 @@ fn show_prints_the_note_with_the_prompt() {
 }
 
 #[test]
-fn an_agent_that_hides_tools_is_told_their_names() {
+fn an_agent_that_hides_tools_gets_their_names() {
     let told = |list: bool| {
         let done = "echo '<promise>COMPLETE</promise>'";
         let config = format!("prompt: GOAL\nagents: {{ a: {{ command: \"{done}\", list_tools: {list} }} }}\n");
@@ -169,7 +169,7 @@ fn an_agent_that_hides_tools_is_told_their_names() {
 }
 
 #[test]
-fn what_a_turn_changed_before_it_reached_a_limit_is_not_forgotten() {
+fn changes_before_a_usage_limit_are_not_forgotten() {
     let limit = "You've hit your usage limit. Try again in 1s.";
     let turns = json!([{ "run": "echo half > half", "fail": limit }, { "say": "Nothing more." }]);
     let project = scripted("hooks: { stop: [{ command: 'true' }] }", &turns);

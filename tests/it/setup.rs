@@ -34,7 +34,7 @@ const NOT_READY: &str = "agents: { mine: { command: 'no-such-agent --go', instal
     nats: { url: 'nats://127.0.0.1:4222', token: '${CREEL_TEST_TOKEN}' }\n";
 
 #[test]
-fn check_tells_what_a_valid_config_lacks_and_fails_only_if_it_is_strict() {
+fn check_reports_what_a_valid_config_lacks_and_fails_only_with_strict() {
     let project = Project::with(NOT_READY);
     let checked = ran(&project, &["check"]);
     assert_eq!(checked.code, 0, "{}", checked.err);
@@ -189,7 +189,7 @@ fn a_session_is_resumed_only_if_its_agent_is_still_there() {
 }
 
 #[test]
-fn init_without_an_agent_says_what_to_install_and_makes_none_up() {
+fn init_without_an_agent_says_what_to_install_and_invents_none() {
     let project = Project::new().file("Cargo.toml", "");
     let wrote = ran(&project, &["init"]);
     assert_eq!(wrote.code, 0, "{}", wrote.err);

@@ -71,7 +71,7 @@ impl Project {
 // The command line
 
 #[test]
-fn a_session_is_paused_told_something_and_stopped_from_another_terminal() {
+fn a_session_is_paused_messaged_and_stopped_from_another_terminal() {
     let (project, session) = working("");
     let status = project.tells(&["status", "--json"]);
     assert_eq!((&status["session"], &status["state"]), (&"s".into(), &"running".into()));
@@ -121,7 +121,7 @@ fn held() -> (Project, Started) {
 }
 
 #[test]
-fn held_output_is_seen_changed_and_approved_from_another_terminal() {
+fn pending_output_is_listed_changed_and_approved_from_another_terminal() {
     let (project, mut session) = held();
     let gates = project.tells(&["gate", "list", "--json"]);
     assert_eq!((&gates[0]["gate"], &gates[0]["about"]), (&1.into(), &"delivery".into()));
@@ -169,7 +169,7 @@ fn held_output_is_seen_changed_and_approved_from_another_terminal() {
 }
 
 #[test]
-fn of_two_who_answer_one_gate_the_first_counts() {
+fn of_two_answers_to_one_gate_the_first_counts() {
     let (project, mut session) = held();
     let answers: Vec<Ran> = std::thread::scope(|scope| {
         let answer = |choice: &'static str| {
@@ -245,7 +245,7 @@ fn hooks_are_listed_switched_and_run_from_another_terminal() {
 }
 
 #[test]
-fn hooks_of_a_past_session_are_summed_up() {
+fn hook_statistics_of_a_past_session_are_shown() {
     let rest = "max_hook_retries: 2\nhooks:\n  \
                 stop: [{ name: check, command: '[ $CREEL_ATTEMPT = 2 ] || { echo no >&2; exit 2; }' }]\n  \
                 post_iteration: [{ name: report, command: 'printf 12345', pipe_output: true }]";
@@ -265,7 +265,7 @@ fn hooks_of_a_past_session_are_summed_up() {
 // Which session
 
 #[test]
-fn the_session_is_named_or_the_agents_own_or_the_only_one() {
+fn the_session_is_the_named_one_the_agents_own_or_the_only_one() {
     let project = scripted("", UNTIL_GO).file("sub/x", "");
     project.rejects(&["status"], "no session is running in");
     project.rejects(&["status", "-s", "nope"], "there is no session `nope` here");
@@ -318,10 +318,10 @@ fn an_agent_reaches_its_own_session() {
     assert!(shown.code == 0 && shown.out.contains("from elsewhere"), "{}{}", shown.out, shown.err);
 }
 
-// What is said on the wire
+// The protocol
 
 #[test]
-fn what_is_not_a_request_is_told_why_and_the_connection_stays() {
+fn an_invalid_request_gets_the_reason_and_the_connection_stays() {
     let (project, session) = working("");
     let mut peer = Peer::of(&project);
     let mut refused = |line: &str| {
@@ -364,7 +364,7 @@ fn a_line_that_is_too_long_is_refused_and_the_connection_closed() {
 }
 
 #[test]
-fn who_watches_gets_every_record_once_from_the_one_that_was_asked_for() {
+fn a_watcher_gets_every_record_once_from_the_requested_one_on() {
     let (project, session) = working("hooks: { stop: [{ command: 'echo ok' }] }");
     let watch = |request: &str| {
         let mut peer = Peer::of(&project);
@@ -388,7 +388,7 @@ fn who_watches_gets_every_record_once_from_the_one_that_was_asked_for() {
 }
 
 #[test]
-fn who_watches_can_hear_hooks_while_they_run() {
+fn a_watcher_can_get_hook_output_while_hooks_run() {
     let hook = "echo out; until [ -e heard ] || [ ! -e creel.yaml ]; do sleep 0.02; done; echo err >&2";
     let (project, session) = working(&format!("hooks: {{ stop: [{{ command: '{hook}' }}] }}"));
     let mut peer = Peer::of(&project);
@@ -408,10 +408,10 @@ fn who_watches_can_hear_hooks_while_they_run() {
     assert!(project.records().ends_with(&records));
 }
 
-// Many, and bad ones
+// Many clients, and faulty ones
 
 #[test]
-fn clients_that_are_stuck_hold_nobody() {
+fn stuck_clients_block_nothing() {
     const CLIENTS: usize = 25;
     const MESSAGES: usize = 20;
     let flood = "x".repeat(4_000);
@@ -457,7 +457,7 @@ fn clients_that_are_stuck_hold_nobody() {
 }
 
 #[test]
-fn idle_clients_keep_nobody_out_and_those_who_watch_stay() {
+fn idle_clients_make_room_for_others_and_watchers_stay() {
     let (project, session) = working("");
     let mut watcher = Peer::of(&project);
     assert_eq!(watcher.ask(r#"{"v":1,"do":"watch","from":1}"#)["ok"], true);
@@ -480,7 +480,7 @@ fn idle_clients_keep_nobody_out_and_those_who_watch_stay() {
 }
 
 #[test]
-fn those_who_watch_leave_room_for_commands() {
+fn watchers_leave_room_for_commands() {
     let (project, session) = working("");
     let watch = r#"{"v":1,"do":"watch","from":1}"#;
     let mut peers: Vec<Peer> = (0..creel::socket::MOST_WATCHERS).map(|_| Peer::of(&project)).collect();
@@ -495,10 +495,10 @@ fn those_who_watch_leave_room_for_commands() {
     session.end();
 }
 
-// Coming and going
+// Start and end of the socket
 
 #[test]
-fn only_the_owner_can_reach_a_session_and_it_is_gone_with_it() {
+fn only_the_owner_can_reach_a_session_and_its_socket_ends_with_it() {
     for signal in [None, Some(Signal::TERM), Some(Signal::INT), Some(Signal::HUP)] {
         let (project, session) = working("");
         let socket = socket_of(&project).expect("it says where it is");
@@ -514,7 +514,7 @@ fn only_the_owner_can_reach_a_session_and_it_is_gone_with_it() {
 }
 
 #[test]
-fn what_a_killed_session_leaves_is_recognised_and_cleared() {
+fn the_socket_of_a_killed_session_is_recognised_and_removed() {
     let (project, session) = working("");
     let socket = socket_of(&project).expect("it says where it is");
     session.kill();

@@ -13,7 +13,7 @@ fn scripted(rest: &str, turns: &str) -> Project {
 const WORK: &str = "  - run: 'echo 1 > work.txt'\n    say: First step.\n  - run: 'touch done'\n    say: Second step.\n";
 
 #[test]
-fn a_command_is_told_all_that_there_is_to_judge() {
+fn a_command_gets_everything_that_it_needs_to_judge() {
     let judge = "cat > context-$CREEL_ITERATION.json; test $CREEL_ITERATION = 2 && echo '{\"action\":\"complete\",\"reason\":\"enough\"}' || echo '{\"action\":\"continue\",\"reason\":\"more\",\"nextPrompt\":\"Go on.\",\"checkpointData\":{\"executionPhase\":\"testing\"}}'";
     let rest = json!({
         "stop": {
@@ -51,7 +51,7 @@ fn a_command_is_told_all_that_there_is_to_judge() {
 }
 
 #[test]
-fn a_checkpoint_tells_where_the_repository_was() {
+fn a_checkpoint_records_the_state_of_the_repository() {
     let commit = "git -c user.name=a -c user.email=a@b commit -q --allow-empty -m first && touch more";
     let kept = "stop: { hooks: [{ action: complete, reason: kept, checkpoint: { a: 1 } }] }\n";
     let project = scripted(kept, &format!("  - run: '{commit}'\n    say: Committed.\n"));
@@ -65,7 +65,7 @@ fn a_checkpoint_tells_where_the_repository_was() {
 }
 
 #[test]
-fn rules_are_checked_side_by_side_and_their_failures_are_told() {
+fn rules_are_checked_in_parallel_and_their_failures_are_reported() {
     // Each waits for the other: run one after the other, they would never end.
     let meet = |own: &str, other: &str| format!("touch {own}; until test -e {other}; do sleep 0.01; done");
     let rest = format!(
@@ -87,7 +87,7 @@ fn rules_are_checked_side_by_side_and_their_failures_are_told() {
 }
 
 #[test]
-fn guards_hold_a_session_that_goes_nowhere_and_say_what_they_saw() {
+fn guards_stop_a_session_without_progress_and_say_what_they_saw() {
     let same = "  - say: Still on it.\n".repeat(9);
     let project = scripted("max_iterations: 9\nstop: { no_progress: 3 }\n", &same);
     assert_eq!(project.run().code, 4);
@@ -174,7 +174,7 @@ fn rewriting_a_file_while_a_rule_fails_in_the_same_way_is_thrashing_unless_git_i
 }
 
 #[test]
-fn statistics_tell_what_was_decided_and_which_rules_held() {
+fn statistics_show_the_decisions_and_the_rules_that_passed() {
     let rules = "stop: { rules: [{ name: tests, type: command, command: 'test -e done' }] }\n";
     let project = scripted(rules, WORK);
     assert_eq!(project.run().code, 0);
@@ -194,7 +194,7 @@ fn statistics_tell_what_was_decided_and_which_rules_held() {
 }
 
 #[test]
-fn a_first_config_can_come_with_a_way_to_decide() {
+fn init_templates_write_configs_with_stop_decisions() {
     for (template, has) in
         [("tdd", "Fix failing tests and run again"), ("security", "vulns_fixed"), ("checkpoint", "Halfway checkpoint")]
     {

@@ -93,7 +93,7 @@ fn rules_are_checked_before_the_hooks_are_asked_and_their_failures_go_with_the_n
 }
 
 #[test]
-fn the_presets_look_at_promises_at_rules_or_at_both() {
+fn the_presets_decide_by_promises_rules_or_both() {
     let run = |preset, says, passed: &[bool]| {
         let script = Script::new().stop_hooks([StopHook::preset(preset)]).agent(&[Answer::Says(says)]);
         let script = script.plan(|plan| plan.max_iterations = 1);
@@ -130,7 +130,7 @@ fn the_presets_look_at_promises_at_rules_or_at_both() {
 }
 
 #[test]
-fn the_first_hook_that_ends_it_decides_and_otherwise_the_last_one_that_is_asked() {
+fn the_first_hook_that_ends_the_loop_decides_and_otherwise_the_last_one() {
     let [go, stop, off] = [StopAction::Continue, StopAction::Complete, StopAction::Escalate];
     let always = StopHookCondition::default;
     let decided = |hooks: Vec<StopHook>| {
@@ -171,7 +171,7 @@ fn a_command_decides_by_what_it_answers() {
 }
 
 #[test]
-fn a_command_that_does_not_do_its_job_escalates() {
+fn a_broken_command_escalates() {
     let reason = |ran| {
         let script = Script::new().stop_hooks([]).stop_command("judge", [ran]).agent(&[WORKING]);
         let (hook, action, reason) = decisions(&script_run(script)).remove(0);
@@ -229,7 +229,7 @@ fn the_test_driven_loop_of_conditions_on_rules() {
 }
 
 #[test]
-fn a_group_completes_when_all_of_it_does_or_any() {
+fn a_group_completes_when_all_or_any_of_its_hooks_do() {
     let group = |judge| StopHook { name: "group".into(), judge, when: StopHookCondition::default(), enabled: true };
     let parts = || vec![StopHook::preset(StopPreset::Promise), StopHook::preset(StopPreset::Validation)];
     let decided = |judge, says, passed| {
@@ -269,7 +269,7 @@ fn commands_in_a_group_run_only_as_far_as_they_matter() {
 }
 
 #[test]
-fn an_escalation_blocks_the_task_and_goes_on_with_it_when_a_person_says_so() {
+fn an_escalation_blocks_the_task_until_the_user_continues_it() {
     let escalates = Answer::Says("I need a key. <promise>BLOCKED</promise>");
     let script = Script::new().agent(&[escalates, Answer::Says("<promise>COMPLETE</promise>")]);
     let script = script.attended(&[(GateKind::Escalation, GateChoice::Message)]);
@@ -297,7 +297,7 @@ fn an_escalation_blocks_the_task_and_goes_on_with_it_when_a_person_says_so() {
 }
 
 #[test]
-fn an_escalation_leaves_alone_what_others_work_on_elsewhere() {
+fn an_escalation_leaves_the_tasks_of_other_workers_alone() {
     let script = Script::new().agent(&[Answer::Says("I need a key. <promise>BLOCKED</promise>")]);
     let mut world = World::begin(script.attended(&[(GateKind::Escalation, GateChoice::Abort)]));
     world.settle();
@@ -321,7 +321,7 @@ fn an_escalation_leaves_alone_what_others_work_on_elsewhere() {
 }
 
 #[test]
-fn promises_that_contradict_each_other_are_told_and_the_strongest_counts() {
+fn contradicting_promises_are_reported_and_the_strongest_counts() {
     let both = Answer::Says("<promise>BLOCKED</promise> or <promise>COMPLETE</promise>");
     story(
         Script::new().agent(&[both]),
@@ -339,7 +339,7 @@ fn promises_that_contradict_each_other_are_told_and_the_strongest_counts() {
 }
 
 #[test]
-fn three_iterations_in_a_row_with_failed_rules_ask_a_person_and_a_look_counts() {
+fn three_iterations_in_a_row_with_failed_rules_escalate_and_the_users_answer_resets_the_count() {
     let script = Script::new().rule("tests", &[false]).agent(&[WORKING]).plan(|plan| plan.max_iterations = 8);
     let script =
         script.attended(&[(GateKind::Escalation, GateChoice::Continue), (GateKind::Escalation, GateChoice::Abort)]);
@@ -351,7 +351,7 @@ fn three_iterations_in_a_row_with_failed_rules_ask_a_person_and_a_look_counts() 
 }
 
 #[test]
-fn who_resumes_a_session_that_was_escalated_has_looked() {
+fn resuming_an_escalated_session_answers_the_escalation() {
     let script = Script::new().rule("tests", &[false]).agent(&[WORKING]).plan(|plan| plan.max_iterations = 8);
     let (mut world, id) = with_a_task(script.clone());
     world.command(SessionCommand::Task(TaskCommand::Start { id: id.clone(), context: None }));
@@ -375,7 +375,7 @@ fn a_guard_says_nothing_in_the_last_iteration() {
 }
 
 #[test]
-fn what_a_hook_gives_is_kept_whatever_is_decided_and_says_what_the_agent_is_at() {
+fn a_checkpoint_is_kept_whatever_the_decision_and_names_the_agents_task() {
     let halfway = StopResult {
         checkpoint_data: Some(json!({"executionPhase": "midpoint", "executionStep": 2})),
         ..StopResult::new(StopAction::Continue, "Halfway checkpoint")
@@ -446,7 +446,7 @@ fn a_hook_that_the_agent_registers_never_completes_what_the_config_continues() {
 }
 
 #[test]
-fn a_registered_hook_for_rules_that_do_not_exist_holds_nothing_back() {
+fn a_registered_hook_for_missing_rules_blocks_nothing() {
     let (mut world, id) = with_a_task(Script::new().agent([Answer::Says("<promise>COMPLETE</promise>")]));
     tool(&mut world, register(&id, StopPreset::Validation));
     assert_eq!(world.run().state.outcome(), Some(SessionOutcome::Complete));
@@ -463,7 +463,7 @@ fn an_agent_clears_only_the_hooks_that_it_registered_itself() {
 }
 
 #[test]
-fn a_session_that_the_agent_completes_by_a_tool_is_judged_like_a_promise() {
+fn completing_a_session_with_a_tool_is_judged_like_a_promise() {
     let (mut world, _) = with_a_task(Script::new().agent(&[WORKING]));
     tool(&mut world, SessionCommand::CompleteSession("all is done".into()));
     let decided = decisions(&world.run());
@@ -482,7 +482,7 @@ fn a_session_that_the_agent_completes_by_a_tool_is_judged_like_a_promise() {
 }
 
 #[test]
-fn what_was_promised_in_a_turn_that_failed_completes_no_later_iteration() {
+fn a_promise_in_a_failed_turn_completes_no_later_iteration() {
     let cut_off = [Answer::Fails("connection reset"), WORKING];
     let (mut world, _) = with_a_task(Script::new().agent(cut_off).plan(|plan| plan.max_iterations = 2));
     tool(&mut world, SessionCommand::CompleteSession("all is done".into()));
@@ -496,7 +496,7 @@ fn outside() -> Script {
 }
 
 #[test]
-fn a_session_that_leads_itself_is_completed_once() {
+fn a_self_driven_session_is_completed_once() {
     let mut world = World::begin(outside().hook(HookPoint::SessionEnd, "bye", [passes()]));
     world.settle();
     tool(&mut world, SessionCommand::CompleteSession("enough".into()));
@@ -512,7 +512,7 @@ fn a_session_that_leads_itself_is_completed_once() {
 }
 
 #[test]
-fn a_session_that_leads_itself_ends_when_the_hooks_that_run_have_ended() {
+fn a_self_driven_session_ends_when_its_running_hooks_have_ended() {
     let script =
         outside().hook(HookPoint::SessionStart, "hello", [passes()]).hook(HookPoint::SessionEnd, "bye", [passes()]);
     let mut world = World::begin(script.clone());
@@ -533,7 +533,7 @@ fn a_session_that_leads_itself_ends_when_the_hooks_that_run_have_ended() {
 }
 
 #[test]
-fn a_failure_after_a_task_is_only_told_where_the_agent_leads_itself() {
+fn a_failure_after_a_task_is_only_reported_in_a_self_driven_session() {
     let script = outside().hook_with(HookPoint::OnTaskComplete, "deploy", [exits(1, "", "no")], |spec| {
         spec.on_failure = Some(HookFailurePolicy::Escalate);
     });
@@ -569,7 +569,7 @@ fn judge(id: &str, said: &str) -> SessionCommand {
 }
 
 #[test]
-fn an_agent_leads_a_loop_of_its_own_over_a_task() {
+fn an_agent_runs_its_own_loop_over_a_task() {
     let script = Script::new().rule("tests", &[false, true]).agent(&[Answer::Says("<promise>COMPLETE</promise>")]);
     let (mut world, id) = with_a_task(script);
     tool(&mut world, register(&id, StopPreset::Default));
@@ -665,7 +665,7 @@ fn the_guards_watch_the_loops_of_the_agent_too() {
 }
 
 #[test]
-fn a_loop_that_escalates_blocks_its_task_and_holds_the_session_at_the_end_of_the_turn() {
+fn a_loop_that_escalates_blocks_its_task_and_opens_a_gate_at_the_end_of_the_turn() {
     let script = Script::new().agent(&[WORKING]).attended(&[(GateKind::Escalation, GateChoice::Abort)]);
     let (mut world, id) = with_a_task(script);
     tool(&mut world, register(&id, StopPreset::Promise));
@@ -724,7 +724,7 @@ fn a_loop_that_escalates_blocks_its_task_once_and_no_other() {
 }
 
 #[test]
-fn what_waits_for_a_person_is_not_completed() {
+fn a_loop_that_waits_for_the_user_is_not_completed() {
     let (mut world, id, known) = escalated_loop(Script::new().agent(&[WORKING]));
     let complete = SessionCommand::Loop(LoopCommand::Complete { id: known.clone(), promise: Promise::Complete });
     tool(&mut world, complete.clone());
@@ -737,7 +737,7 @@ fn what_waits_for_a_person_is_not_completed() {
 }
 
 #[test]
-fn no_other_judgement_gets_a_loop_past_its_person() {
+fn no_later_judgement_gets_an_escalated_loop_past_the_user() {
     let (mut world, id) = with_a_task(outside());
     tool(&mut world, register(&id, StopPreset::Promise));
     tool(&mut world, start(&id, 3));
@@ -759,7 +759,7 @@ fn no_other_judgement_gets_a_loop_past_its_person() {
 }
 
 #[test]
-fn a_loop_over_a_session_that_leads_itself_is_judged_again() {
+fn a_loop_over_a_self_driven_session_is_judged_again() {
     let mut world = World::begin(outside());
     world.settle();
     tool(&mut world, register("story", StopPreset::Promise));
@@ -772,7 +772,7 @@ fn a_loop_over_a_session_that_leads_itself_is_judged_again() {
 }
 
 #[test]
-fn a_loop_goes_on_when_a_person_has_looked() {
+fn a_loop_continues_after_the_users_answer() {
     for whole_session in [false, true] {
         let script = Script::new().agent(&[WORKING]).attended(&[(GateKind::Escalation, GateChoice::Continue)]);
         let (mut world, id) = with_a_task(script);
@@ -807,7 +807,7 @@ fn at_prompt(script: Script, reason: PromptReason) -> (World, String) {
 }
 
 #[test]
-fn a_loop_that_escalates_in_a_turn_that_nothing_judges_is_taken_up_all_the_same() {
+fn a_loop_that_escalates_in_an_unjudged_turn_still_opens_a_gate() {
     let failing = || Script::new().agent([Answer::Fails("reset"), DONE]);
     let held = || {
         let script = Script::new().piped(HookPoint::PostIteration, "lint", [prints("unused")]);
@@ -854,7 +854,7 @@ fn submits(world: &World) -> usize {
 }
 
 #[test]
-fn who_accepts_what_was_submitted_does_not_submit_it_again() {
+fn accepting_submitted_work_does_not_submit_it_again() {
     let accepts = [(GateKind::Escalation, GateChoice::Complete)];
     let (mut world, id) = at_prompt(repaired().attended(&accepts), PromptReason::Remediation);
     escalate(&mut world, &id);
@@ -868,7 +868,7 @@ fn who_accepts_what_was_submitted_does_not_submit_it_again() {
 }
 
 #[test]
-fn a_session_that_was_escalated_after_its_loop_goes_on_after_it() {
+fn a_session_escalated_after_its_loop_continues_after_the_loop() {
     let held = submitted([does("green")]).piped(HookPoint::PostIteration, "lint", [prints("unused")]);
     let held = held.plan(|plan| plan.gates.final_delivery = Some(FinalDeliveryPolicy::Auto));
     for (script, reason) in [(repaired(), PromptReason::Remediation), (held, PromptReason::FinalDelivery)] {
@@ -884,7 +884,7 @@ fn a_session_that_was_escalated_after_its_loop_goes_on_after_it() {
 }
 
 #[test]
-fn a_loop_has_as_many_iterations_as_it_was_given_and_a_task_one_loop() {
+fn a_loop_has_an_iteration_limit_and_a_task_has_one_loop() {
     let (mut world, id) = with_a_task(Script::new().agent(&[WORKING]));
     tool(&mut world, start(&id, 1));
     tool(&mut world, start(&id, 1));
@@ -897,7 +897,7 @@ fn a_loop_has_as_many_iterations_as_it_was_given_and_a_task_one_loop() {
 }
 
 #[test]
-fn a_judgement_that_was_cut_goes_on_where_it_was() {
+fn a_cut_judgement_continues_where_it_was() {
     let complete = r#"{"action":"complete","reason":"enough"}"#;
     let script = || {
         let script = Script::new().stop_hooks([]).rule("tests", &[true]).rule("lint", &[true]);
@@ -929,7 +929,7 @@ fn halfway(action: StopAction) -> StopHook {
 }
 
 #[test]
-fn a_session_is_resumed_with_a_checkpoint_if_that_is_wanted() {
+fn a_session_is_resumed_with_a_checkpoint_on_request() {
     let stopped = script_run(Script::new().stop_hooks([halfway(StopAction::Escalate)]).agent([WORKING]));
     let resume = |checkpoint| {
         let mut world = World::from_events(stopped.script.clone(), &stopped.events);
@@ -954,7 +954,7 @@ fn a_session_is_resumed_with_a_checkpoint_if_that_is_wanted() {
 }
 
 #[test]
-fn a_promise_is_made_across_the_pieces_in_which_it_comes() {
+fn a_promise_split_over_several_pieces_counts() {
     let mut world = World::begin(Script::new());
     world.settle();
     let (turn, _) = world.turn.clone().expect("a prompt");
@@ -966,7 +966,7 @@ fn a_promise_is_made_across_the_pieces_in_which_it_comes() {
 }
 
 #[test]
-fn a_promise_that_is_only_repeated_from_the_prompt_is_none() {
+fn a_promise_repeated_from_the_prompt_does_not_count() {
     let told = "Say <promise>COMPLETE</promise> when the tests pass.";
     let script = Script::new().agent([Answer::Says(told)]).plan(|plan| plan.max_iterations = 1);
     let mut world = World::begin(script);
@@ -975,7 +975,7 @@ fn a_promise_that_is_only_repeated_from_the_prompt_is_none() {
 }
 
 #[test]
-fn conditions_look_at_the_files_and_the_labels() {
+fn conditions_depend_on_files_and_labels() {
     let files = StopHookCondition { files: vec!["src/**/*.rs".into()], ..StopHookCondition::default() };
     let labels = StopHookCondition { labels: vec!["risky".into()], ..StopHookCondition::default() };
     let context = |file: &str, label: &str| AgentContext {
@@ -991,7 +991,7 @@ fn conditions_look_at_the_files_and_the_labels() {
 }
 
 #[test]
-fn a_session_that_was_killed_in_a_turn_is_told_of_the_checkpoint_too() {
+fn a_session_killed_in_a_turn_gets_the_checkpoint_too() {
     let mut world = World::begin(Script::new().stop_hooks([halfway(StopAction::Continue)]).agent([WORKING]));
     world.settle();
     world.finish_turn();

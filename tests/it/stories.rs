@@ -56,7 +56,7 @@ fn a_session_without_hooks_ends_when_the_agent_promises() {
 }
 
 #[test]
-fn output_held_for_a_turn_that_failed_goes_with_the_next_prompt() {
+fn pending_output_of_a_failed_turn_is_sent_with_the_next_prompt() {
     let script = Script::new().piped(HookPoint::PostIteration, "test", [prints("red"), passes()]).agent([
         WORKS,
         Answer::Fails("connection reset"),
@@ -196,7 +196,7 @@ fn three_failing_then_one_then_none() {
 }
 
 #[test]
-fn what_is_still_held_after_the_loop_is_delivered_before_session_end() {
+fn output_still_pending_after_the_loop_is_delivered_before_session_end() {
     let script = Script::new().piped(HookPoint::PostIteration, "test", [exits(101, "1 failed", "")]).hook(
         HookPoint::SessionEnd,
         "notify",
@@ -225,7 +225,7 @@ fn what_is_still_held_after_the_loop_is_delivered_before_session_end() {
 }
 
 #[test]
-fn a_person_approves_the_final_delivery() {
+fn the_user_approves_the_final_delivery() {
     let script = Script::new()
         .piped(HookPoint::PostIteration, "test", [prints("red")])
         .attended(&[(GateKind::FinalDelivery, GateChoice::Approve)]);
@@ -251,7 +251,7 @@ fn a_person_approves_the_final_delivery() {
 }
 
 #[test]
-fn a_person_skips_the_final_delivery() {
+fn the_user_skips_the_final_delivery() {
     let script = Script::new()
         .piped(HookPoint::PostIteration, "test", [prints("red")])
         .attended(&[(GateKind::FinalDelivery, GateChoice::Skip)]);
@@ -275,7 +275,7 @@ fn a_person_skips_the_final_delivery() {
 }
 
 #[test]
-fn a_delivery_that_must_be_asked_for_waits_when_nobody_is_there() {
+fn a_delivery_that_needs_approval_waits_when_unattended() {
     let script = Script::new()
         .piped(HookPoint::PostIteration, "test", [prints("red")])
         .plan(|plan| plan.gates.final_delivery = Some(FinalDeliveryPolicy::Ask));
@@ -285,7 +285,7 @@ fn a_delivery_that_must_be_asked_for_waits_when_nobody_is_there() {
 }
 
 #[test]
-fn every_delivery_can_be_asked_for() {
+fn every_delivery_can_need_approval() {
     let script = Script::new()
         .piped(HookPoint::SessionStart, "build", [prints("warning: unused")])
         .plan(|plan| plan.gates.delivery = DeliveryPolicy::Ask)
@@ -310,7 +310,7 @@ fn every_delivery_can_be_asked_for() {
 }
 
 #[test]
-fn piped_output_of_pre_iteration_stands_between_held_items_and_the_goal() {
+fn piped_output_of_pre_iteration_is_between_pending_items_and_the_goal() {
     let script = Script::new()
         .piped(HookPoint::SessionStart, "build", [prints("held")])
         .piped(HookPoint::PreIteration, "lint", [prints("lint says")])
@@ -365,7 +365,7 @@ fn a_failed_turn_runs_on_error_and_a_recovery_turn_and_counts() {
 }
 
 #[test]
-fn three_failed_turns_in_a_row_fail_the_session_when_nobody_is_there() {
+fn three_failed_turns_in_a_row_fail_an_unattended_session() {
     becomes(
         Script::new().agent([Answer::Fails("no network")]),
         expect![[r#"
@@ -400,7 +400,7 @@ fn waits_between_failed_iterations_grow() {
 }
 
 #[test]
-fn at_the_limit_a_person_grants_as_many_retries_again() {
+fn at_the_limit_the_user_grants_the_same_number_of_retries_again() {
     let script = Script::new()
         .hook(HookPoint::Stop, "tests", [blocks("a"), blocks("b"), passes()])
         .plan(|plan| plan.max_hook_retries = 1)
@@ -432,7 +432,7 @@ fn at_the_limit_a_person_grants_as_many_retries_again() {
 }
 
 #[test]
-fn at_the_limit_a_person_sends_a_message_and_the_count_starts_again() {
+fn at_the_limit_the_user_sends_a_message_and_the_count_is_reset() {
     let script = Script::new()
         .hook(HookPoint::Stop, "tests", [blocks("a"), blocks("b"), blocks("c"), passes()])
         .plan(|plan| plan.max_hook_retries = 1)
@@ -468,7 +468,7 @@ fn at_the_limit_a_person_sends_a_message_and_the_count_starts_again() {
 }
 
 #[test]
-fn at_the_limit_a_person_can_ignore_disable_or_abort() {
+fn at_the_limit_the_user_can_ignore_disable_or_abort() {
     let ends = [GateChoice::Ignore, GateChoice::Disable, GateChoice::Abort].map(|choice| {
         let script =
             Script::new().hook(HookPoint::Stop, "tests", [blocks("no")]).attended(&[(GateKind::RetryLimit, choice)]);
@@ -478,7 +478,7 @@ fn at_the_limit_a_person_can_ignore_disable_or_abort() {
 }
 
 #[test]
-fn with_nobody_there_the_limit_can_escalate_or_abort() {
+fn unattended_the_limit_can_escalate_or_abort() {
     let ends = [RetryLimitPolicy::Escalate, RetryLimitPolicy::Abort].map(|on_limit| {
         let script = Script::new().hook(HookPoint::Stop, "tests", [blocks("no")]).plan(|plan| plan.on_limit = on_limit);
         World::begin(script).run().state.outcome()
@@ -597,7 +597,7 @@ fn a_hook_broken_twice_in_a_row_opens_a_gate() {
 }
 
 #[test]
-fn a_failure_that_must_escalate_holds_the_session() {
+fn a_failure_that_must_escalate_opens_a_gate() {
     let script = Script::new().hook_with(HookPoint::SessionStart, "pull", [exits(1, "", "conflict")], |spec| {
         spec.on_failure = Some(HookFailurePolicy::Escalate);
     });
@@ -614,7 +614,7 @@ fn a_failure_that_must_escalate_holds_the_session() {
 }
 
 #[test]
-fn a_failure_after_a_task_that_must_escalate_holds_the_session_between_two_turns() {
+fn a_failure_after_a_task_that_must_escalate_opens_a_gate_between_two_turns() {
     let script = || {
         Script::new().agent([WORKS, DONE]).hook_with(
             HookPoint::OnTaskComplete,
@@ -684,7 +684,7 @@ fn a_hook_that_is_broken_for_two_tasks_in_a_row_is_asked_about_and_runs_again_fo
 }
 
 #[test]
-fn a_broken_hook_of_task_events_can_be_switched_off_and_with_nobody_there_the_session_goes_on() {
+fn a_broken_task_hook_can_be_switched_off_and_an_unattended_session_continues() {
     let world = completed(&["T1", "T2"], &[breaks()], &[(GateKind::BrokenHook, GateChoice::Disable)]);
     assert_eq!(world.state.outcome(), Some(SessionOutcome::Complete), "{}", world.story());
     assert_eq!(world.story().matches("gate 1 disable").count(), 1);
@@ -726,7 +726,7 @@ fn a_session_that_a_task_hook_escalated_after_the_loop_is_submitted_when_it_is_r
 }
 
 #[test]
-fn exit_2_is_what_the_hook_itself_says_and_no_failure() {
+fn exit_code_2_is_a_decision_of_the_hook_and_no_failure() {
     for on_failure in [HookFailurePolicy::Ignore, HookFailurePolicy::Escalate] {
         let script = Script::new().hook_with(HookPoint::Stop, "tests", [blocks("red"), passes()], |spec| {
             spec.on_failure = Some(on_failure);
@@ -847,7 +847,7 @@ fn a_stop_with_grace_lets_the_iteration_end_and_delivers() {
 }
 
 #[test]
-fn a_paused_session_sends_nothing_until_it_goes_on() {
+fn a_paused_session_sends_nothing_until_it_is_unpaused() {
     let mut world = World::begin(Script::new().agent([WORKS, DONE]));
     world.settle();
     world.command(SessionCommand::Pause);
@@ -858,7 +858,7 @@ fn a_paused_session_sends_nothing_until_it_goes_on() {
 }
 
 #[test]
-fn a_message_goes_when_the_turn_ends_and_before_the_stop_hooks() {
+fn a_message_is_sent_when_the_turn_ends_and_before_the_stop_hooks() {
     let mut world = World::begin(Script::new().hook(HookPoint::Stop, "tests", [passes()]).agent([WORKS, DONE]));
     world.settle();
     world.command(SessionCommand::Message("Use tabs.".into()));
@@ -968,7 +968,7 @@ fn a_stopped_session_can_be_resumed_with_the_next_iteration() {
 }
 
 #[test]
-fn an_unattended_session_that_waits_goes_on_when_a_person_is_there() {
+fn a_waiting_unattended_session_continues_when_it_is_attended() {
     let script = Script::new()
         .piped(HookPoint::PostIteration, "test", [prints("red")])
         .plan(|plan| plan.gates.final_delivery = Some(FinalDeliveryPolicy::Ask));
@@ -993,7 +993,7 @@ fn an_interrupted_final_delivery_is_all_that_is_left_to_resume() {
 }
 
 #[test]
-fn a_session_that_was_stopped_while_it_set_up_sets_up_again() {
+fn a_session_stopped_during_session_start_repeats_it() {
     let mut world = World::begin(Script::new().piped(HookPoint::SessionStart, "build", [prints("built")]));
     world.settle();
     world.command(SessionCommand::Stop(creel::engine::event::StopTiming::Now));
@@ -1020,7 +1020,7 @@ fn a_session_that_was_stopped_while_it_set_up_sets_up_again() {
 }
 
 #[test]
-fn what_stop_hooks_piped_is_held_when_the_turn_is_forced() {
+fn piped_output_of_stop_hooks_is_kept_pending_when_the_turn_is_forced() {
     let script = Script::new()
         .piped(HookPoint::Stop, "red", [exits(2, "RED", "")])
         .piped(HookPoint::Stop, "info", [prints("INFO")])
@@ -1063,7 +1063,7 @@ fn a_recovery_neither_adds_to_the_errors_nor_clears_them() {
 }
 
 #[test]
-fn a_hook_that_a_person_runs_is_only_shown() {
+fn the_output_of_a_hook_that_the_user_runs_is_only_shown() {
     let mut world =
         World::begin(Script::new().piped(HookPoint::Stop, "tests", [blocks("red"), passes()]).agent([DONE]));
     world.settle();
@@ -1086,7 +1086,7 @@ fn a_hook_that_a_person_runs_is_only_shown() {
 }
 
 #[test]
-fn a_hook_that_answers_events_or_decides_is_not_run_by_hand_whichever_way_it_is_named() {
+fn automation_and_stop_decision_hooks_are_not_run_by_hand_however_they_are_named() {
     let completed = creel::engine::tasks::record::TaskEventKind::TaskCompleted;
     let script = Script::new().automation("look", 1, &[completed], [passes()]).stop_command("judge", [passes()]);
     let mut world = World::begin(script);
@@ -1105,7 +1105,7 @@ fn a_hook_that_answers_events_or_decides_is_not_run_by_hand_whichever_way_it_is_
 }
 
 #[test]
-fn a_request_on_record_for_a_hook_that_cannot_be_run_by_hand_is_taken_off() {
+fn a_recorded_request_for_a_hook_that_cannot_be_run_by_hand_is_dropped() {
     let completed = creel::engine::tasks::record::TaskEventKind::TaskCompleted;
     let begun = World::begin(Script::new().automation("look", 1, &[completed], [passes()]));
     for (point, hook) in
@@ -1124,7 +1124,7 @@ fn a_request_on_record_for_a_hook_that_cannot_be_run_by_hand_is_taken_off() {
 }
 
 #[test]
-fn a_session_that_was_stopped_at_an_escalation_comes_back_to_it() {
+fn a_session_stopped_at_an_escalation_returns_to_it() {
     let script = Script::new()
         .agent([Answer::Says("<promise>ESCALATE</promise>")])
         .attended(&[(GateKind::Escalation, GateChoice::Complete)]);
@@ -1138,7 +1138,7 @@ fn a_session_that_was_stopped_at_an_escalation_comes_back_to_it() {
 }
 
 #[test]
-fn a_person_is_asked_about_one_request_after_another() {
+fn the_user_is_asked_about_one_request_after_another() {
     let script = Script::new()
         .agent([Answer::Asks(&["a.rs", "b.rs"]), DONE])
         .attended(&[(GateKind::Permission, GateChoice::AllowOnce), (GateKind::Permission, GateChoice::RejectOnce)]);
@@ -1168,7 +1168,7 @@ fn a_person_is_asked_about_one_request_after_another() {
 }
 
 #[test]
-fn what_is_allowed_for_good_is_not_asked_again_in_this_session() {
+fn an_always_allowed_request_is_not_asked_again_in_this_session() {
     let script = Script::new()
         .agent([Answer::Asks(&["a.rs"]), Answer::Asks(&["a.rs"]), Answer::Asks(&["b.rs"]), DONE])
         .attended(&[(GateKind::Permission, GateChoice::AllowAlways), (GateKind::Permission, GateChoice::RejectOnce)]);
@@ -1211,7 +1211,7 @@ fn what_is_allowed_for_good_is_not_asked_again_in_this_session() {
 }
 
 #[test]
-fn rules_answer_before_anybody_is_asked_and_the_first_that_fits_says() {
+fn rules_answer_before_the_user_and_the_first_match_decides() {
     let rule = |kinds: &[ToolKind], paths: &[&str], action| PermissionRule {
         kinds: kinds.to_vec(),
         paths: paths.iter().map(|path| (*path).to_owned()).collect(),
@@ -1232,14 +1232,14 @@ fn rules_answer_before_anybody_is_asked_and_the_first_that_fits_says() {
 }
 
 #[test]
-fn a_request_with_nobody_there_waits_for_a_person() {
+fn an_unattended_permission_request_waits_for_the_user() {
     let world = World::begin(Script::new().agent([Answer::Asks(&["a.rs"]), DONE])).run();
     assert_eq!(world.left, Some(ExitReason::NobodyThere));
     assert!(world.permitted.is_empty());
 }
 
 #[test]
-fn a_request_of_a_killed_session_is_gone_and_its_turn_is_sent_again() {
+fn the_permission_request_of_a_killed_session_is_dropped_and_its_turn_is_sent_again() {
     let script =
         Script::new().agent([Answer::Asks(&["a.rs"]), DONE]).attended(&[(GateKind::Permission, GateChoice::AllowOnce)]);
     let mut world = World::begin(script);
@@ -1273,7 +1273,7 @@ fn a_request_of_a_killed_session_is_gone_and_its_turn_is_sent_again() {
 }
 
 #[test]
-fn what_the_agent_had_when_the_session_was_killed_is_sent_again_as_it_was() {
+fn the_items_of_a_killed_turn_are_sent_again_unchanged() {
     let mut world = World::begin(Script::new().piped(HookPoint::SessionStart, "build", [prints("held")]).agent([DONE]));
     world.settle();
     world.finish_hook(0);
@@ -1302,7 +1302,7 @@ fn what_the_agent_had_when_the_session_was_killed_is_sent_again_as_it_was() {
 }
 
 #[test]
-fn a_cancelled_turn_answers_what_the_agent_asked() {
+fn a_cancelled_turn_answers_the_agents_permission_requests() {
     let script = Script::new()
         .agent([Answer::Asks(&["a.rs", "b.rs"]), DONE])
         .attended(&[(GateKind::Permission, GateChoice::AllowOnce)]);
@@ -1389,7 +1389,7 @@ fn a_refused_prompt_is_a_failed_turn_and_delivers_nothing() {
 }
 
 #[test]
-fn a_server_that_wants_to_be_left_alone_is_left_alone_also_by_the_recovery() {
+fn an_overloaded_server_is_left_alone_by_the_recovery_too() {
     let script = Script::new().piped(HookPoint::OnError, "note", [prints("slower")]).agent([
         Answer::Overloads(30_000),
         WORKS,
@@ -1418,7 +1418,7 @@ fn a_server_that_wants_to_be_left_alone_is_left_alone_also_by_the_recovery() {
 }
 
 #[test]
-fn a_budget_that_is_used_up_asks_and_is_granted_as_much_again() {
+fn an_exhausted_budget_opens_a_gate_and_the_same_amount_is_granted_again() {
     let script = Script::new()
         .agent([Answer::Spends(60), Answer::Spends(60), Answer::Spends(300), Answer::Spends(60), DONE])
         .plan(|plan| plan.budget.tokens = Some(100))
@@ -1466,14 +1466,14 @@ fn a_budget_that_is_used_up_asks_and_is_granted_as_much_again() {
 }
 
 #[test]
-fn a_budget_that_is_used_up_ends_a_session_with_nobody_there() {
+fn an_exhausted_budget_ends_an_unattended_session() {
     let script = Script::new().agent([Answer::Spends(60)]).plan(|plan| plan.budget.tokens = Some(100));
     let world = World::begin(script).run();
     assert_eq!((world.state.outcome(), world.state.iterations.current), (Some(SessionOutcome::Limit), 2));
 }
 
 #[test]
-fn a_session_that_its_budget_ended_is_resumed_with_as_much_again() {
+fn a_session_ended_by_its_budget_is_resumed_with_the_same_amount_again() {
     let spends = |max| {
         Script::new().agent([Answer::Spends(60)]).plan(|plan| {
             plan.budget.tokens = Some(100);
@@ -1508,7 +1508,7 @@ fn a_budget_also_ends_retries() {
 }
 
 #[test]
-fn a_message_whose_turn_is_cancelled_goes_again_when_the_session_goes_on_and_not_at_once() {
+fn a_message_whose_turn_is_cancelled_is_sent_again_when_the_session_continues_and_not_at_once() {
     let mut world = World::begin(Script::new().agent([WORKS, DONE]));
     world.settle();
     world.command(SessionCommand::Message("Use tabs.".into()));
@@ -1574,7 +1574,7 @@ fn an_interrupt_after_the_loop_waits_for_no_server_and_sends_no_recovery() {
 }
 
 #[test]
-fn what_is_caught_while_the_last_gate_is_open_is_asked_about_too() {
+fn output_captured_while_the_last_gate_is_open_needs_approval_too() {
     let script = Script::new()
         .piped(HookPoint::PostIteration, "test", [prints("red")])
         .piped(HookPoint::OnTaskComplete, "announce", [prints("T is done")])
@@ -1610,7 +1610,7 @@ fn what_is_caught_while_the_last_gate_is_open_is_asked_about_too() {
 }
 
 #[test]
-fn what_is_caught_while_a_delivery_is_asked_about_does_not_go_unseen() {
+fn output_captured_while_a_delivery_waits_for_approval_is_not_sent_unseen() {
     let script = Script::new()
         .piped(HookPoint::SessionStart, "build", [prints("held")])
         .piped(HookPoint::OnTaskComplete, "announce", [prints("T is done")])
@@ -1645,7 +1645,7 @@ fn what_is_caught_while_a_delivery_is_asked_about_does_not_go_unseen() {
 }
 
 #[test]
-fn a_turn_that_a_person_accepts_at_a_gate_is_done_and_what_its_hooks_caught_is_offered() {
+fn a_turn_that_the_user_accepts_at_a_gate_is_done_and_the_output_of_its_hooks_is_offered() {
     let script = Script::new()
         .piped(HookPoint::Stop, "notes", [prints("INFO")])
         .hook_with(HookPoint::Stop, "audit", [exits(1, "", "odd")], |spec| {
@@ -1698,7 +1698,7 @@ fn a_run_belongs_to_the_iteration_in_which_it_began() {
 }
 
 #[test]
-fn a_hook_that_says_no_where_nobody_decides_escalates_if_it_shall() {
+fn a_denial_at_a_point_without_a_decision_escalates_if_configured() {
     let denies = Ran {
         reply: Some(HookReply {
             decision: Some(HookDecision::Deny),
@@ -1735,7 +1735,7 @@ fn stops(reason: &str, decision: Option<HookDecision>) -> Ran {
 }
 
 #[test]
-fn a_stop_hook_that_says_continue_false_holds_the_session_and_sends_nothing_back() {
+fn a_stop_hook_that_says_continue_false_opens_a_gate_and_sends_nothing_back() {
     let script = Script::new()
         .piped(HookPoint::Stop, "guard", [stops("the disk is full", Some(HookDecision::Block)), passes()])
         .hook(HookPoint::Stop, "tests", [blocks("red"), passes()])
@@ -1779,7 +1779,7 @@ fn a_stop_hook_that_says_continue_false_holds_the_session_and_sends_nothing_back
 }
 
 #[test]
-fn a_hook_that_says_continue_false_holds_the_session_at_any_point() {
+fn a_hook_that_says_continue_false_stops_the_session_at_any_point() {
     for point in [HookPoint::SessionStart, HookPoint::PreIteration, HookPoint::PostIteration, HookPoint::OnTaskComplete]
     {
         let ended = World::begin(Script::new().hook(point, "guard", [stops("enough", None)]));
@@ -1818,7 +1818,7 @@ fn a_check_before_submitting_that_says_continue_false_starts_no_repair() {
 }
 
 #[test]
-fn a_decision_that_cannot_be_read_makes_a_hook_a_broken_one() {
+fn an_unreadable_decision_makes_a_hook_broken() {
     let unreadable = || Ran { reply: Some(HookReply::unreadable("its JSON reply is too long")), ..passes() };
     becomes(
         Script::new().hook(HookPoint::Stop, "review", [unreadable()]),
@@ -1837,7 +1837,7 @@ fn a_decision_that_cannot_be_read_makes_a_hook_a_broken_one() {
 }
 
 #[test]
-fn a_turn_that_was_cut_off_goes_to_the_conversation_that_the_agent_had_opened_in_it() {
+fn a_cut_turn_is_sent_to_the_conversation_that_the_agent_opened_in_it() {
     for context in [ContextPolicy::Fresh, ContextPolicy::Keep] {
         for opened in [true, false] {
             let mut world = World::begin(Script::new().plan(|plan| plan.context = context));

@@ -106,7 +106,7 @@ fn without_hooks_in_the_config_a_pull_request_is_opened() {
 }
 
 #[test]
-fn unless_the_config_says_so_nothing_leaves_the_machine() {
+fn nothing_leaves_the_machine_unless_the_config_says_so() {
     let site = Site::new("");
     assert_eq!(site.run(&[]).code, 0);
     assert_eq!((site.ran(), site.repo.on_remote("work")), (vec![], None));
@@ -156,7 +156,7 @@ turns:
 }
 
 #[test]
-fn what_the_agent_cannot_repair_waits_for_a_person_and_the_work_stays() {
+fn a_failed_repair_waits_for_the_user_and_the_work_stays() {
     let site = Site::new("submit: true\nhooks: { before_submit: [rebase_on_main, create_pr] }\n");
     site.write(
         "own.play",
@@ -191,7 +191,7 @@ task_types:
 ";
 
 #[test]
-fn work_of_a_type_goes_through_the_hooks_of_the_type() {
+fn typed_work_goes_through_the_hooks_of_its_type() {
     let site = Site::new(TYPES);
     assert_eq!(site.run(&["-t", "hotfix"]).code, 0);
     assert_eq!(site.ran(), ["there pass", "create_pr pass"]);
@@ -201,7 +201,7 @@ fn work_of_a_type_goes_through_the_hooks_of_the_type() {
 }
 
 #[test]
-fn who_may_not_work_on_a_type_is_refused_before_anything_runs() {
+fn an_agent_not_allowed_for_a_type_is_refused_before_anything_runs() {
     let site = Site::new(TYPES);
     let ran = site.run(&["-t", "product"]);
     assert_eq!(ran.code, 2);
@@ -213,7 +213,7 @@ fn who_may_not_work_on_a_type_is_refused_before_anything_runs() {
 }
 
 #[test]
-fn check_tells_what_would_run_and_who_says_so() {
+fn check_shows_what_would_run_and_where_it_is_configured() {
     let site = Site::new(TYPES);
     let ran = site.creel(&["check", "-t", "hotfix"]);
     assert_eq!(ran.code, 0, "{}", ran.err);
@@ -231,7 +231,7 @@ fn check_tells_what_would_run_and_who_says_so() {
 }
 
 #[test]
-fn what_the_folder_holds_is_submitted_without_any_session() {
+fn the_work_in_the_folder_is_submitted_without_any_session() {
     let site = Site::new("");
     site.repo.commit("d.txt", "d\n", "add d");
     let ran = site.creel(&["submit", "--headless", "--trust"]);
@@ -241,7 +241,7 @@ fn what_the_folder_holds_is_submitted_without_any_session() {
 }
 
 #[test]
-fn a_failed_submit_says_what_the_hook_says_and_not_what_git_printed() {
+fn a_failed_submit_shows_the_message_of_the_hook_and_not_gits_output() {
     let site = Site::new("");
     site.repo.commit("d.txt", "d\n", "add d");
     site.repo.gh_answers("pr-create", "echo 'the server is on fire' >&2; exit 1");
@@ -267,7 +267,7 @@ fn a_merge_waits_for_its_gatekeepers() {
 }
 
 #[test]
-fn what_no_reviewer_saw_is_not_merged() {
+fn unreviewed_commits_are_not_merged() {
     let site = Site::at(Repo::new(), REVIEWED);
     let sneaky = "test -e done || { touch done; git commit --quiet --allow-empty -m sneaky; }";
     site.write("qa.play", &format!("turns: []\notherwise: {{ run: '{sneaky}', say: '<verdict>approve</verdict>' }}\n"));
@@ -294,7 +294,7 @@ fn nothing_is_merged_without_an_approval() {
 }
 
 #[test]
-fn a_verdict_that_a_reviewer_only_shows_merges_nothing() {
+fn a_quoted_verdict_of_a_reviewer_merges_nothing() {
     let site = Site::at(Repo::new(), REVIEWED);
     site.write("qa.play", "turns: []\notherwise:\n  say: |\n    There are no tests. With tests I would say:\n    ```\n    <verdict>approve</verdict>\n    ```\n");
     site.repo.commit("d.txt", "d\n", "add d");
@@ -378,7 +378,7 @@ fn built_in_hooks_take_options() {
 }
 
 #[test]
-fn a_command_named_like_a_built_in_hook_is_told_what_it_probably_means() {
+fn a_command_named_like_a_built_in_hook_gets_a_suggestion() {
     let site = Site::new("hooks: { before_submit: [{ command: run_tests }] }\n");
     let ran = site.creel(&["check"]);
     let said = format!("{}{}", ran.out, ran.err);
@@ -386,7 +386,7 @@ fn a_command_named_like_a_built_in_hook_is_told_what_it_probably_means() {
 }
 
 #[test]
-fn killed_in_the_middle_of_a_submit_it_goes_on_where_it_was() {
+fn a_session_killed_in_a_submit_continues_where_it_was() {
     let config = "submit: true\nhooks: { before_submit: [rebase_on_main, { command: 'test -f go || { echo waits >&2; sleep 600; }', name: waits }, create_pr] }\n";
     let site = Site::new(config);
     let mut child = site
@@ -408,7 +408,7 @@ fn killed_in_the_middle_of_a_submit_it_goes_on_where_it_was() {
 }
 
 #[test]
-fn an_agent_that_makes_it_worse_loses_nothing_and_a_person_is_asked() {
+fn an_agent_that_makes_it_worse_loses_nothing_and_the_user_is_asked() {
     let site = Site::new("submit: true\nhooks: { before_submit: [rebase_on_main, run_tests, create_pr] }\n");
     site.write("Makefile", "test:\n\t@test -e fixed && test ! -e worse\n");
     site.repo.git(&["add", "Makefile"]);

@@ -62,7 +62,7 @@ fn is_held(project: &Project, ran: &Ran, file: &str) {
 }
 
 #[test]
-fn a_turn_that_changed_git_or_the_config_holds_the_session() {
+fn a_turn_that_changed_git_or_the_config_opens_a_gate() {
     let cases = [
         ("git config core.hooksPath /tmp/x", ".git/config"),
         ("mkdir -p .git/hooks; echo 'exit 0' > .git/hooks/pre-commit", ".git/hooks/pre-commit"),
@@ -80,7 +80,7 @@ fn a_turn_that_changed_git_or_the_config_holds_the_session() {
 }
 
 #[test]
-fn a_turn_that_failed_or_changed_the_journal_holds_the_session() {
+fn a_turn_that_failed_or_changed_the_journal_opens_a_gate() {
     let failing = scripted("", &json!([{ "run": "echo >> creel.yaml", "fail": "down" }]));
     let ran = failing.run();
     is_held(&failing, &ran, "creel.yaml");
@@ -301,7 +301,7 @@ fn a_change_in_a_turn_that_failed_is_not_forgotten() {
 }
 
 #[test]
-fn the_plan_shows_what_is_protected_and_a_pattern_that_fits_nothing_is_a_mistake() {
+fn the_plan_shows_protected_paths_and_a_pattern_without_a_match_is_a_mistake() {
     let project = scripted("protect: ['tests/**', './golden/*.txt']", &json!([]));
     let ran = project.creel(&["check"]);
     assert!(ran.out.contains("no turn may change tests/**, golden/*.txt"), "{}{}", ran.out, ran.err);
@@ -350,7 +350,7 @@ fn after_a_kill_what_did_not_change_raises_no_alarm() {
 }
 
 #[test]
-fn the_gate_is_seen_and_answered_over_nats_and_seen_over_mcp() {
+fn the_gate_is_shown_and_answered_over_nats_and_shown_over_mcp() {
     let server = NatsServer::start();
     let more = format!("nats: {{ url: '{}' }}", server.url());
     let project = scripted(&more, &json!([{ "run": "echo '# more' >> creel.yaml", "say": DONE }]));

@@ -244,7 +244,7 @@ proptest! {
     }
 
     #[test]
-    fn hooks_that_fail_change_nothing_for_the_others(
+    fn failing_hooks_do_not_affect_the_others(
         hooks in prop::collection::vec(a_hook(), 0..3),
         broken in prop::collection::vec(a_broken_hook(), 1..3),
         commands in prop::collection::vec(a_command(), 0..12),
@@ -260,7 +260,7 @@ proptest! {
     #![proptest_config(cases(40))]
 
     #[test]
-    fn killed_at_any_record_the_same_graph_results_and_nothing_is_done_twice(
+    fn a_session_killed_at_any_record_reaches_the_same_graph_and_does_nothing_twice(
         hooks in prop::collection::vec(a_hook(), 0..3),
         broken in prop::collection::vec(a_broken_hook(), 0..2),
         commands in prop::collection::vec(a_command(), 0..8),

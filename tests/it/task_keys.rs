@@ -58,7 +58,7 @@ fn hinted(screen: &mut Screen) -> String {
 }
 
 #[test]
-fn what_is_to_be_done_first_comes_first_and_a_tree_shows_what_came_from_what() {
+fn the_list_is_sorted_by_priority_and_the_tree_shows_parents() {
     let mut screen = on_tasks(&planned());
     expect![[r#"
         task_5
@@ -108,7 +108,7 @@ fn filters_go_around_and_a_tree_closes_its_gaps() {
 }
 
 #[test]
-fn every_task_has_one_row_however_they_depend_on_each_other() {
+fn every_task_has_one_row_whatever_the_dependencies() {
     let mut world = scenes::first_turn();
     for n in 1..=40 {
         let after = if n == 1 { String::new() } else { format!("\ndepends: task_{}", n - 1) };
@@ -127,7 +127,7 @@ fn every_task_has_one_row_however_they_depend_on_each_other() {
 }
 
 #[test]
-fn the_chosen_task_stays_chosen_and_its_place_if_it_goes() {
+fn the_selected_task_stays_selected_and_its_row_if_it_is_removed() {
     let mut world = planned();
     let mut screen = on_tasks(&world);
     screen.press("j");
@@ -234,7 +234,7 @@ fn a_task_with_a_deliverable_of_several_lines_is_changed() {
 }
 
 #[test]
-fn a_refused_change_reason_or_result_is_there_again() {
+fn a_refused_change_reason_or_result_is_shown_again() {
     for (keys, text) in [("e", " priority: 1"), ("B", "no disk"), ("d", "12 MB a second"), ("a", "Lex")] {
         let mut screen = on_tasks(&planned());
         screen.press(keys);
@@ -289,7 +289,7 @@ fn a_task_is_written_down_and_added() {
 }
 
 #[test]
-fn what_cannot_be_understood_is_not_lost() {
+fn a_text_with_mistakes_is_not_lost() {
     let mut screen = on_tasks(&scenes::first_turn());
     screen.press("a");
     screen.type_text("Write the lexer");
@@ -334,7 +334,7 @@ fn removing_asks_once_more() {
 }
 
 #[test]
-fn all_about_a_task_is_read_and_copied() {
+fn the_details_of_a_task_are_shown_and_copied() {
     let mut screen = on_tasks(&planned());
     screen.press("j");
     let [ScreenRequest::Copy(text)] = &screen.press("y")[..] else { panic!("it is copied") };
@@ -363,7 +363,7 @@ fn all_about_a_task_is_read_and_copied() {
 }
 
 #[test]
-fn a_task_for_others_says_so() {
+fn a_queued_task_says_so() {
     let mut world = scenes::first_turn();
     let agents = |names: &[&str]| Some(names.iter().map(|name| (*name).to_owned()).collect());
     let task = |goal: &str, queue| TaskCommand::Add(NewTask { goal: goal.into(), queue, ..NewTask::default() });
@@ -403,7 +403,7 @@ fn the_hints_name_only_what_can_be_done_with_the_task() {
 }
 
 #[test]
-fn tasks_of_the_past_are_looked_at_and_not_changed() {
+fn tasks_in_a_replay_are_shown_and_not_changed() {
     let world = planned();
     let mut past = Screen::replay(&world, SMALL, world.events.len());
     past.press("5");
@@ -426,7 +426,7 @@ fn the_palette_adds_a_task() {
 }
 
 #[test]
-fn how_the_hooks_did_is_shown() {
+fn hook_statistics_are_shown() {
     let mut screen = Screen::of(&scenes::ended(), SMALL);
     screen.press("2 s y");
     let [ScreenRequest::Copy(table)] = &screen.press("y")[..] else { panic!("it is copied") };

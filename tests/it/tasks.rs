@@ -106,7 +106,7 @@ fn the_work_of_an_agent_gets_a_review_that_is_its_child() {
 }
 
 #[test]
-fn a_review_of_what_is_most_urgent_is_most_urgent() {
+fn the_review_of_a_most_urgent_task_is_most_urgent() {
     let mut world = begun(Script::new().builtins());
     world.command(add(NewTask { priority: Some(0), ..research("a") }));
     world.command(done("a"));
@@ -114,7 +114,7 @@ fn a_review_of_what_is_most_urgent_is_most_urgent() {
 }
 
 #[test]
-fn a_task_is_ready_when_all_that_it_waits_for_is_completed() {
+fn a_task_is_ready_when_all_its_dependencies_are_completed() {
     let mut world = begun(Script::new().builtins());
     for command in
         [task("task_10", &[]), task("task_15", &[]), task("task_20", &["task_10", "task_15"]), start("task_15")]
@@ -136,7 +136,7 @@ fn a_task_is_ready_when_all_that_it_waits_for_is_completed() {
 }
 
 #[test]
-fn whoever_began_before_a_hook_said_that_it_is_ready_stays_at_it() {
+fn a_task_started_before_a_hook_makes_it_ready_stays_active() {
     let mut world = begun(Script::new().builtins().automation("slow", 90, &[TaskCompleted], [passes()]));
     for command in [task("a", &[]), task("b", &["a"]), done("a"), start("b")] {
         world.command(command);
@@ -147,7 +147,7 @@ fn whoever_began_before_a_hook_said_that_it_is_ready_stays_at_it() {
 }
 
 #[test]
-fn how_long_an_agent_took_is_noted() {
+fn the_duration_of_an_agents_task_is_recorded() {
     let mut world = begun(Script::new().builtins());
     world.now = UnixTime(1_768_644_000_000);
     world.command(add(research("task_agent_5")));
@@ -174,7 +174,7 @@ fn how_long_an_agent_took_is_noted() {
 }
 
 #[test]
-fn a_task_that_was_never_started_took_no_known_time() {
+fn a_task_that_was_never_started_has_no_duration() {
     let mut world = begun(Script::new().builtins());
     world.command(add(research("a")));
     world.command(done("a"));
@@ -182,7 +182,7 @@ fn a_task_that_was_never_started_took_no_known_time() {
 }
 
 #[test]
-fn words_of_a_goal_become_labels_where_that_is_switched_on() {
+fn words_of_a_goal_become_labels_if_enabled() {
     let mut world = begun(Script::new().builtins());
     let fix =
         || add(NewTask { goal: "Fix the crash; add TESTS.".into(), labels: vec!["bug".into()], ..NewTask::default() });
@@ -194,7 +194,7 @@ fn words_of_a_goal_become_labels_where_that_is_switched_on() {
 }
 
 #[test]
-fn what_cannot_be_done_is_refused_with_a_reason() {
+fn impossible_commands_are_refused_with_a_reason() {
     let mut world = begun(Script::new());
     let setup = [task("a", &[]), task("b", &["a"]), task("c", &["b"]), task("d", &[]), done("d")];
     for command in setup {
@@ -258,7 +258,7 @@ fn what_cannot_be_done_is_refused_with_a_reason() {
 }
 
 #[test]
-fn edges_come_and_go_and_readiness_with_them() {
+fn adding_and_removing_edges_changes_readiness() {
     let mut world = begun(Script::new());
     for command in [task("a", &[]), task("b", &[]), depend("b", "a")] {
         world.command(command);
@@ -278,7 +278,7 @@ fn edges_come_and_go_and_readiness_with_them() {
 }
 
 #[test]
-fn an_edge_that_a_task_is_created_with_is_told_like_one_that_is_added() {
+fn an_edge_of_a_new_task_is_recorded_like_an_added_one() {
     let script = Script::new().automation("look", 1, &[TaskEventKind::DependencyAdded], [passes()]);
     let mut world = begun(script);
     for command in [task("a", &[]), task("b", &[]), task("c", &["b", "a"]), depend("b", "a")] {
@@ -329,7 +329,7 @@ fn a_task_that_is_ready_because_a_dependency_was_removed_says_so() {
 }
 
 #[test]
-fn a_hook_logs_events_of_its_own_types() {
+fn a_hook_logs_custom_events() {
     let answer = r#"[
         {"type":"log","payload":{"type":"deploy_started","nodeId":"a","data":{"to":"prod"}}},
         {"type":"log","payload":{"type":"custom.deploy.ended"}},
@@ -360,7 +360,7 @@ fn a_hook_logs_events_of_its_own_types() {
 }
 
 #[test]
-fn a_task_says_what_became_of_it() {
+fn the_records_of_a_task_show_its_history() {
     let mut world = begun(Script::new());
     world.command(task("a", &[]));
     world.command(SessionCommand::Task(TaskCommand::Start { id: "a".into(), context: Some("see docs".into()) }));
@@ -469,7 +469,7 @@ fn an_action_that_fails_leaves_one_error_and_the_rest_is_done() {
 }
 
 #[test]
-fn a_hook_is_told_the_event_and_the_graph() {
+fn a_hook_gets_the_event_and_the_graph() {
     let mut world = begun(Script::new().automation("look", 1, &[TaskCompleted], [passes()]));
     for command in [task("a", &[]), task("b", &["a"]), start("a"), done("a")] {
         world.command(command);
@@ -504,7 +504,7 @@ fn a_chain_of_events_ends_after_eight() {
 }
 
 #[test]
-fn the_session_does_not_end_while_a_task_event_is_worked_on() {
+fn the_session_does_not_end_while_a_task_event_is_handled() {
     let make = r#"[{"type":"create_task","payload":{"goal":"late"}}]"#;
     let script = Script::new().automation("slow", 1, &[TaskCompleted], [prints(make)]);
     let mut world = begun(script);
@@ -517,7 +517,7 @@ fn the_session_does_not_end_while_a_task_event_is_worked_on() {
 }
 
 #[test]
-fn a_pause_and_a_gate_do_not_hold_automation() {
+fn a_pause_and_a_gate_do_not_stop_automation() {
     let mut world = begun(Script::new().builtins().attended(&[]));
     world.command(SessionCommand::Pause);
     world.command(add(research("a")));
@@ -526,7 +526,7 @@ fn a_pause_and_a_gate_do_not_hold_automation() {
 }
 
 #[test]
-fn an_interrupt_ends_commands_and_does_what_is_built_in() {
+fn an_interrupt_ends_commands_and_still_runs_built_in_hooks() {
     let script = Script::new().builtins().automation("slow", 0, &[TaskCompleted], [passes()]);
     let mut world = begun(script);
     for command in [task("a", &[]), task("b", &["a"]), done("a")] {
@@ -557,7 +557,7 @@ fn a_hook_can_be_switched_off_in_the_session() {
 }
 
 #[test]
-fn a_completion_of_another_program_is_told_to_hooks_and_is_no_task_of_ours() {
+fn a_completion_by_another_program_fires_hooks_and_adds_no_task() {
     let script = Script::new()
         .builtins()
         .hook(creel::engine::hooks::point::HookPoint::OnTaskComplete, "validate", [passes()])
@@ -573,7 +573,7 @@ fn a_completion_of_another_program_is_told_to_hooks_and_is_no_task_of_ours() {
 }
 
 #[test]
-fn a_name_that_is_found_is_not_that_of_another_programs_task() {
+fn a_generated_id_is_not_one_of_another_programs_task() {
     let mut world = begun(Script::new());
     world.command(completes("task_1", "parser"));
     world.command(add(NewTask { goal: "Lex".into(), ..NewTask::default() }));
@@ -596,7 +596,7 @@ fn records_of_an_earlier_version_still_load() {
 }
 
 #[test]
-fn a_record_of_a_task_is_read_back_as_it_was() {
+fn a_task_record_survives_a_round_trip() {
     let kinds = [TaskCreated, TaskEventKind::TaskStarted, TaskCompleted, TaskEventKind::TaskBlocked, TaskDeleted];
     let kinds =
         [&kinds[..], &[TaskEventKind::DependencyAdded, TaskEventKind::DependencyRemoved, DependencySatisfied]].concat();

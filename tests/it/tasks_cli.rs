@@ -54,7 +54,7 @@ fn goes_on_and_ends(project: &Project, session: Started) {
     assert_eq!(session.end().code, 0);
 }
 
-// Every verb
+// Every command
 
 #[test]
 fn a_task_is_added_started_blocked_changed_and_completed() {
@@ -89,7 +89,7 @@ fn a_task_is_added_started_blocked_changed_and_completed() {
 }
 
 #[test]
-fn edges_and_tasks_come_and_go() {
+fn edges_and_tasks_are_added_and_removed() {
     let (project, session) = working("");
     for id in ["a", "b", "c"] {
         project.adds(&["Do it", "--id", id]);
@@ -130,10 +130,10 @@ fn a_list_is_filtered_and_reads_as_a_table() {
     goes_on_and_ends(&project, session);
 }
 
-// What is refused
+// Refusals
 
 #[test]
-fn what_the_session_refuses_is_told_with_its_reason() {
+fn a_refusal_of_the_session_is_printed_with_its_reason() {
     let (project, session) = working("");
     for id in ["a", "b", "c"] {
         project.adds(&["Do it", "--id", id]);
@@ -180,7 +180,7 @@ fn an_agent_completes_its_task_inside_its_turn() {
 }
 
 #[test]
-fn hooks_hear_of_a_completion_once_however_often_it_is_told() {
+fn hooks_get_a_completion_once_however_often_it_is_sent() {
     let (project, session) = working(NOTES);
     project.adds(&["Write the parser", "--id", "parser"]);
     project.does(&["task", "done", "parser"]);
@@ -196,7 +196,7 @@ fn hooks_hear_of_a_completion_once_however_often_it_is_told() {
 }
 
 #[test]
-fn names_are_found_for_many_who_add_at_once_and_none_that_was_used() {
+fn concurrent_adds_get_unused_ids() {
     const CLIENTS: usize = 8;
     const EACH: usize = 10;
     let (project, session) = working("");
@@ -235,7 +235,7 @@ fn the_tasks_of_a_past_session_are_read_from_its_journal() {
 }
 
 #[test]
-fn a_new_session_takes_over_what_another_has_not_completed() {
+fn a_new_session_takes_over_the_open_tasks_of_another() {
     let (project, session) = working("");
     project.adds(&["Lex", "--id", "lexer"]);
     project.adds(&["Print", "--id", "printer", "-l", "rust", "-d", "printer.rs", "-p", "1", "--depends-on", "lexer"]);

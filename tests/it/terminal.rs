@@ -57,7 +57,7 @@ fn the_demo_can_be_watched_from_start_to_end_by_keyboard_on_a_wide_screen() {
 }
 
 #[test]
-fn the_demo_can_be_watched_from_start_to_end_by_keyboard_where_panes_take_turns() {
+fn the_demo_can_be_watched_from_start_to_end_by_keyboard_on_a_small_screen() {
     let project = Project::new();
     let mut terminal = Terminal::open(&project, &["demo"], SMALL);
     terminal.wait_for_text(" 1 Stream  2 Hooks  3 Pending  4 Retries  5 Tasks ");
@@ -75,7 +75,7 @@ fn the_demo_can_be_watched_from_start_to_end_by_keyboard_where_panes_take_turns(
 }
 
 #[test]
-fn in_the_demo_of_an_agent_that_asks_one_request_is_allowed_and_another_is_not() {
+fn in_the_permission_demo_one_request_is_allowed_and_another_is_not() {
     let project = Project::new();
     let mut terminal = Terminal::open(&project, &["demo", "permission", "--keep"], SMALL);
     await_gate(&terminal, "edit: Edit greeting.txt");
@@ -169,7 +169,7 @@ fn approving_some_sends_only_those() {
 }
 
 #[test]
-fn an_item_that_was_edited_is_sent_as_edited() {
+fn an_edited_item_is_sent_as_edited() {
     let (project, prompt) = deliver(&[], |terminal| {
         terminal.press("e");
         terminal.wait_for_text("ctrl-s done");
@@ -192,7 +192,7 @@ fn skipping_sends_nothing() {
 }
 
 #[test]
-fn the_persons_own_editor_has_the_terminal_while_it_runs() {
+fn the_users_editor_has_the_terminal_while_it_runs() {
     let tools = tempfile::tempdir().expect("a folder");
     let editor = tools.path().join("my editor");
     let text =
@@ -224,7 +224,7 @@ fn waiting_editor() -> (tempfile::TempDir, String) {
 }
 
 #[test]
-fn what_interrupts_the_persons_own_editor_does_not_end_the_session() {
+fn an_interrupt_in_the_users_editor_does_not_end_the_session() {
     let (_tools, editor) = waiting_editor();
     let (_, prompt) = deliver(&[("EDITOR", &editor)], |terminal| {
         terminal.press("E");
@@ -237,7 +237,7 @@ fn what_interrupts_the_persons_own_editor_does_not_end_the_session() {
 }
 
 #[test]
-fn a_signal_ends_the_persons_own_editor_and_the_session() {
+fn a_signal_ends_the_users_editor_and_the_session() {
     for signal in [Signal::TERM, Signal::HUP] {
         let (tools, editor) = waiting_editor();
         // Also with a shell in between: creel has not started the editor itself.
@@ -299,7 +299,7 @@ fn assert_answered(project: &Project, choice: &str) {
 }
 
 #[test]
-fn at_the_retry_limit_one_can_continue() {
+fn at_the_retry_limit_the_user_can_continue() {
     let (project, code) = at_the_limit(|terminal| terminal.press("enter"), "complete");
     assert_answered(&project, "continue");
     let reasons: Vec<String> = project.prompts().into_iter().map(|(reason, _)| reason).collect();
@@ -307,7 +307,7 @@ fn at_the_retry_limit_one_can_continue() {
 }
 
 #[test]
-fn at_the_retry_limit_one_can_send_a_message() {
+fn at_the_retry_limit_the_user_can_send_a_message() {
     let (project, code) = at_the_limit(
         |terminal| {
             terminal.press("right enter");
@@ -324,14 +324,14 @@ fn at_the_retry_limit_one_can_send_a_message() {
 }
 
 #[test]
-fn at_the_retry_limit_one_can_ignore_the_hook() {
+fn at_the_retry_limit_the_user_can_ignore_the_hook() {
     let (project, code) = at_the_limit(|terminal| terminal.press("right right enter"), "forced");
     assert_answered(&project, "ignore");
     assert_eq!((code, project.prompts().len()), (5, 2));
 }
 
 #[test]
-fn at_the_retry_limit_one_can_disable_the_hook() {
+fn at_the_retry_limit_the_user_can_disable_the_hook() {
     let (project, code) = at_the_limit(|terminal| terminal.press("right right right enter"), "complete");
     assert_answered(&project, "disable");
     assert_eq!(project.kind("hook_disabled")[0]["hook"], "check");
@@ -339,7 +339,7 @@ fn at_the_retry_limit_one_can_disable_the_hook() {
 }
 
 #[test]
-fn at_the_retry_limit_one_can_give_up_if_one_says_it_twice() {
+fn at_the_retry_limit_the_user_can_abort_after_confirming() {
     let (project, code) = at_the_limit(
         |terminal| {
             terminal.press("right right right right enter");
@@ -353,7 +353,7 @@ fn at_the_retry_limit_one_can_give_up_if_one_says_it_twice() {
 }
 
 #[test]
-fn keys_that_were_typed_when_the_gate_opened_do_not_answer_it() {
+fn keys_typed_while_the_gate_opens_do_not_answer_it() {
     let project = scripted(STUBBORN, UNTIL_GO);
     let mut terminal = Terminal::run(&project, WIDE);
     terminal.wait_for_status("the agent works");
@@ -397,7 +397,7 @@ fn a_message_waits_for_the_end_of_the_turn() {
 }
 
 #[test]
-fn a_paused_session_sends_nothing_until_it_goes_on() {
+fn a_paused_session_sends_nothing_until_it_is_unpaused() {
     let project = scripted("", &UNTIL_GO.replace("<promise>COMPLETE</promise>", "more"));
     let mut terminal = Terminal::run(&project, WIDE);
     terminal.wait_for_status("the agent works");
@@ -453,7 +453,7 @@ fn leaving_stops_the_session_and_leaves_nothing_running() {
     assert!(terminal.text().contains("session cancelled"), "{}", terminal.text());
 }
 
-// What is in sight
+// Scrolling and resizing
 
 /// The numbered lines in view.
 fn numbers(shown: &Shown) -> Vec<u32> {
@@ -463,7 +463,7 @@ fn numbers(shown: &Shown) -> Vec<u32> {
 }
 
 #[test]
-fn whoever_reads_back_is_not_disturbed_by_new_lines() {
+fn new_lines_do_not_move_a_scrolled_view() {
     let flood: String = (1..=2_000).map(|n| format!("      row {n:04}\n")).collect();
     let project = scripted("", &format!("  - delay: 2ms\n    say: |\n{flood}      <promise>COMPLETE</promise>\n"));
     let mut terminal = Terminal::run(&project, SMALL);
@@ -483,7 +483,7 @@ fn whoever_reads_back_is_not_disturbed_by_new_lines() {
 }
 
 #[test]
-fn after_a_storm_of_sizes_the_screen_is_right() {
+fn the_screen_is_right_after_many_resizes() {
     let project = scripted("", COMPLETE);
     let mut terminal = Terminal::run(&project, WIDE);
     terminal.wait_for_status(" complete ");
@@ -539,10 +539,10 @@ fn escape_sequences_of_agents_and_hooks_do_not_reach_the_terminal() {
     }
 }
 
-// Calling a person
+// Notifications
 
 #[test]
-fn a_gate_calls_the_user_unless_the_terminal_reports_its_focus() {
+fn a_gate_notifies_the_user_unless_the_terminal_has_the_focus() {
     // What a terminal sends when it gets or loses the focus. Some send neither.
     for (reports, is_called) in [("\u{1b}[I", false), ("\u{1b}[O", true), ("", true)] {
         let project = scripted(TWO_HELD, UNTIL_GO);
@@ -564,7 +564,7 @@ fn a_gate_calls_the_user_unless_the_terminal_reports_its_focus() {
 }
 
 #[test]
-fn a_gate_that_was_open_before_the_screen_calls_nobody() {
+fn a_gate_that_was_open_before_the_screen_sends_no_notification() {
     let project = scripted(TWO_HELD, COMPLETE);
     assert_eq!(project.creel(&["run", "--detach", "--trust", "-s", "s"]).code, 0);
     until("the gate", || !project.kind("gate_opened").is_empty());
@@ -589,7 +589,7 @@ fn inside_tmux_the_notification_is_wrapped_for_the_terminal_outside() {
 }
 
 #[test]
-fn a_text_is_copied_by_the_terminals_own_sequence() {
+fn a_text_is_copied_with_the_terminals_own_sequence() {
     let project = scripted(TWO_HELD, COMPLETE);
     let mut terminal = Terminal::run(&project, SMALL);
     await_gate(&terminal, "Final delivery");
@@ -605,7 +605,7 @@ fn a_text_is_copied_by_the_terminals_own_sequence() {
 }
 
 #[test]
-fn a_users_keys_count_and_a_conflict_is_told() {
+fn a_users_keys_apply_and_a_conflict_is_reported() {
     let project = scripted("", COMPLETE);
     let keys = |text: &str| {
         let folder = project.config_dir().join("creel");
@@ -632,7 +632,7 @@ fn a_users_keys_count_and_a_conflict_is_told() {
 // The terminal afterwards
 
 #[test]
-fn a_signal_stops_the_session_and_gives_the_terminal_back() {
+fn a_signal_stops_the_session_and_restores_the_terminal() {
     for signal in [Signal::TERM, Signal::HUP, Signal::INT] {
         let project = scripted("", UNTIL_GO);
         let mut terminal = Terminal::run(&project, WIDE);
@@ -654,7 +654,7 @@ fn process_state(pid: &str) -> Option<String> {
 }
 
 #[test]
-fn suspended_and_brought_back_the_screen_is_the_same() {
+fn the_screen_is_the_same_after_a_suspension() {
     let line = "x".repeat(74);
     let project = scripted("", &format!("  - say: \"{line}\\n<promise>COMPLETE</promise>\"\n"));
     let creel = project.command(&["run", "--trust", "-s", "s"]);
@@ -695,7 +695,7 @@ fn suspended_and_brought_back_the_screen_is_the_same() {
 }
 
 #[test]
-fn a_stop_signal_to_either_process_stops_both_and_the_shell_brings_the_screen_back() {
+fn a_stop_signal_to_either_process_stops_both_and_the_shell_continues_them() {
     for target in ["the parent", "the session", "both"] {
         let project = scripted("", UNTIL_GO);
         let creel = project.command(&[]);
@@ -738,7 +738,7 @@ fn a_stop_signal_to_either_process_stops_both_and_the_shell_brings_the_screen_ba
 
 #[cfg(debug_assertions)]
 #[test]
-fn after_a_panic_the_terminal_is_as_it_was_and_the_person_is_told_where_the_log_is() {
+fn after_a_panic_the_terminal_is_restored_and_the_message_names_the_log() {
     let project = scripted("", UNTIL_GO);
     let mut terminal = Terminal::run_with(&project, &[("CREEL_PANIC_FOR_TESTS", "here")]);
     let pid: i32 = eventually_in(&project.root().join("turn")).parse().expect("a number");
@@ -755,7 +755,7 @@ fn after_a_panic_the_terminal_is_as_it_was_and_the_person_is_told_where_the_log_
 
 #[cfg(debug_assertions)]
 #[test]
-fn a_panic_of_another_thread_leaves_the_screen_alone() {
+fn a_panic_in_another_thread_leaves_the_screen_alone() {
     let project = scripted("", COMPLETE);
     let mut terminal = Terminal::run_with(&project, &[("CREEL_PANIC_FOR_TESTS", "elsewhere")]);
     terminal.wait_for_status(" complete ");
@@ -808,7 +808,7 @@ fn a_past_session_can_be_watched_again() {
 }
 
 #[test]
-fn a_new_config_runs_nothing_before_a_person_has_agreed() {
+fn a_new_config_runs_nothing_before_the_user_has_agreed() {
     let project = scripted("hooks: { session_start: [{ command: 'touch ran' }] }", COMPLETE);
     let mut terminal = Terminal::open(&project, &["run", "-s", "s"], WIDE);
     terminal.wait_for_text("[y/N]");

@@ -212,7 +212,7 @@ fn turns_are_chosen_by_the_prompt() {
 }
 
 #[test]
-fn a_permission_is_asked_for_and_its_answer_matters() {
+fn a_permission_request_is_sent_and_its_answer_matters() {
     let dir = folder();
     let script = json!({"turns": [[
         {"ask": {"tool": {"toolCallId": "c", "title": "Write"}}},
@@ -234,7 +234,7 @@ fn a_permission_is_asked_for_and_its_answer_matters() {
 }
 
 #[test]
-fn questions_that_are_open_together_are_told_apart() {
+fn concurrent_questions_are_distinguished() {
     let dir = folder();
     let script = json!({"turns": [[
         {"ask": {"as": "one", "wait": false}},
@@ -267,7 +267,7 @@ fn a_cancelled_turn_ends_at_the_next_step() {
 }
 
 #[test]
-fn errors_take_the_place_of_answers_and_leave_no_session() {
+fn errors_replace_answers_and_leave_no_session() {
     let dir = folder();
     let denied = json!({"code": -32000, "message": "Authentication required"});
     let overloaded = json!({"code": -32603, "message": "Internal error", "data": {"details": "overloaded"}});
@@ -282,7 +282,7 @@ fn errors_take_the_place_of_answers_and_leave_no_session() {
 }
 
 #[test]
-fn what_it_does_not_know_is_refused_also_during_a_turn() {
+fn unknown_requests_are_refused_also_during_a_turn() {
     let dir = folder();
     let script = json!({"on": {"session/set_mode": []}, "turns": [[{"say": "a"}, {"wait_cancel": true}]]});
     let mut talk = Talk::in_session(dir.path(), &script);
@@ -378,7 +378,7 @@ fn bytes_are_what_the_script_says() {
 }
 
 #[test]
-fn answers_come_twice_or_to_nobody() {
+fn answers_are_sent_twice_or_with_an_unknown_id() {
     let dir = folder();
     let script = json!({"turns": [[{"answer_twice": true}], [{"answer_wrong_id": true}], [{"no_answer": true}], []]});
     let mut talk = Talk::in_session(dir.path(), &script);
@@ -423,7 +423,7 @@ fn a_state_file_outlives_the_process() {
 }
 
 #[test]
-fn whoever_hangs_still_notices_the_end_unless_deaf() {
+fn a_hanging_agent_still_notices_the_end_of_stdin_unless_deaf() {
     let dir = folder();
     let mut polite = Talk::start(dir.path(), &json!({"on_start": [{"hang": true}]}));
     polite.ask(1, "initialize", &json!({}));
@@ -440,7 +440,7 @@ fn whoever_hangs_still_notices_the_end_unless_deaf() {
 }
 
 #[test]
-fn background_processes_can_hold_the_output_or_leave_the_group() {
+fn background_processes_can_keep_the_output_open_or_leave_the_group() {
     let dir = folder();
     let script = json!({"turns": [[
         {"spawn": "echo $$ > draft; mv draft same; exec sleep 1000"},
@@ -462,7 +462,7 @@ fn background_processes_can_hold_the_output_or_leave_the_group() {
 }
 
 #[test]
-fn a_wrong_script_is_told_with_its_place() {
+fn a_mistake_in_a_script_is_reported_with_its_place() {
     let dir = folder();
     for (script, problem) in [
         (json!({"turn": []}), "the script has an unknown key `turn`"),

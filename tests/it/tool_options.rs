@@ -54,7 +54,7 @@ fn json_after(args: &[String], option: &str) -> Value {
 }
 
 #[test]
-fn claude_gets_the_tools_by_its_options_and_may_use_them() {
+fn claude_gets_the_tools_through_its_options_and_may_use_them() {
     let (args, _) = recorded("claude", "agent: claude\n");
     let server = json!({ "command": creel(), "args": ["mcp", "--session", "s"] });
     assert_eq!(json_after(&args, "--mcp-config"), json!({ "mcpServers": { "creel": server } }));
@@ -62,7 +62,7 @@ fn claude_gets_the_tools_by_its_options_and_may_use_them() {
 }
 
 #[test]
-fn codex_gets_the_tools_by_its_options_and_may_use_them() {
+fn codex_gets_the_tools_through_its_options_and_may_use_them() {
     let (args, _) = recorded("codex", "agent: codex\n");
     for part in [
         format!("mcp_servers.creel.command=\"{}\"", creel()),
@@ -97,7 +97,7 @@ fn options_are_added_only_where_they_belong() {
 }
 
 #[test]
-fn copilot_gets_the_tools_by_its_option_and_not_over_the_protocol() {
+fn copilot_gets_the_tools_through_its_option_and_not_over_the_protocol() {
     let project = Project::with("agent: copilot\n")
         .file("script.json", &json!({"turns": [[{"say": "<promise>COMPLETE</promise>"}]]}).to_string());
     install(&project, "copilot", &format!("{RECORDER}exec '{}' script.json log\n", acp_agent().display()));
@@ -114,7 +114,7 @@ fn copilot_gets_the_tools_by_its_option_and_not_over_the_protocol() {
 }
 
 #[test]
-fn an_agent_that_does_not_accept_the_tools_is_told_once_in_the_stream_and_in_the_list() {
+fn an_agent_that_does_not_accept_the_tools_is_reported_once_in_the_stream_and_in_the_list() {
     let project = Project::with("agent: aider\nmax_iterations: 2\nstop: { settled: continue }\n");
     install(&project, "aider", "echo 'aider 1.2.3'\n");
     let ran = run(&project);

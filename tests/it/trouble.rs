@@ -10,7 +10,7 @@ fn with_agent(command: &str, rest: &str) -> Project {
 }
 
 #[test]
-fn an_agent_that_creel_cannot_look_for_fails_its_turn_with_a_way_out() {
+fn an_agent_that_creel_cannot_check_beforehand_fails_its_turn_with_a_reason() {
     let project = with_agent("if true; then no-such-agent-here; fi", "");
     let ran = project.run();
     assert_eq!(ran.code, 1);
@@ -20,7 +20,7 @@ fn an_agent_that_creel_cannot_look_for_fails_its_turn_with_a_way_out() {
 }
 
 #[test]
-fn a_known_agent_that_is_not_on_the_path_is_told_before_anything_runs() {
+fn a_known_agent_that_is_not_on_the_path_is_reported_before_anything_runs() {
     let project = Project::with("prompt: GOAL\nagent: claude\n");
     let mut command = project.command(&["run", "--headless", "--trust"]);
     let ran = Ran::of(&command.env("PATH", "/nowhere").output().expect("creel starts"));
@@ -30,7 +30,7 @@ fn a_known_agent_that_is_not_on_the_path_is_told_before_anything_runs() {
 }
 
 #[test]
-fn an_agent_that_fails_tells_the_end_of_its_standard_error() {
+fn a_failing_agent_is_reported_with_the_end_of_its_standard_error() {
     let project = with_agent("echo partial; echo 'no config' >&2; exit 3", "");
     assert_eq!(project.run().code, 1);
     let error = project.kind("turn_failed")[0]["error"].to_string();
@@ -39,7 +39,7 @@ fn an_agent_that_fails_tells_the_end_of_its_standard_error() {
 }
 
 #[test]
-fn the_error_of_an_agent_counts_more_than_the_noise_on_its_standard_error() {
+fn an_agents_error_is_shown_before_the_noise_on_its_standard_error() {
     let noise = "echo 'npm warn deprecated glob@7' >&2; echo 'loading 3 plugins' >&2";
     let wrong = "Error: the model `tiny` does not exist";
     for said in [format!("echo '{wrong}'; {noise}"), format!("{noise}; echo '{wrong}' >&2; echo bye >&2")] {
@@ -63,7 +63,7 @@ fn a_turn_timeout_names_the_errors_of_the_server_that_the_agent_waited_for() {
 }
 
 #[test]
-fn an_agent_that_prints_a_gigabyte_is_bounded_and_its_promise_is_heard() {
+fn a_gigabyte_of_agent_output_is_bounded_and_its_promise_counts() {
     let project =
         with_agent("head -c 1000000000 /dev/zero | tr '\\0' 'x'; echo; echo '<promise>COMPLETE</promise>'", "");
     let ran = project.run();
@@ -74,7 +74,7 @@ fn an_agent_that_prints_a_gigabyte_is_bounded_and_its_promise_is_heard() {
 }
 
 #[test]
-fn an_agent_that_prints_invalid_utf8_is_heard() {
+fn invalid_utf8_from_an_agent_is_accepted() {
     let project = with_agent(r"printf 'a\377b <promise>COMPLETE</promise>'", "");
     assert_eq!(project.run().code, 0);
     assert_eq!(project.kind("agent_said")[0]["text"], "a\u{fffd}b <promise>COMPLETE</promise>");
@@ -90,7 +90,7 @@ fn an_agent_that_never_ends_is_ended_by_the_turn_timeout() {
 }
 
 #[test]
-fn a_full_disk_stops_the_session_with_words_and_keeps_what_was_recorded() {
+fn a_full_disk_stops_the_session_with_a_message_and_keeps_its_records() {
     let project = with_agent("head -c 3000 /dev/zero | tr '\\0' 'x'", "stop: { no_progress: 0 }\n").file(
         "limited.sh",
         // Files cannot grow beyond 16 blocks of 512 bytes: every write past that fails.
@@ -116,7 +116,7 @@ fn a_full_disk_stops_the_session_with_words_and_keeps_what_was_recorded() {
 }
 
 #[test]
-fn a_project_that_cannot_be_written_is_told_before_anything_runs() {
+fn a_read_only_project_is_reported_before_anything_runs() {
     let project = with_agent("touch ran", "").file(".creel", "a file where the folder should be");
     let ran = project.run();
     assert_eq!(ran.code, 1);
@@ -136,7 +136,7 @@ fn a_hook_that_deletes_the_project_ends_the_session_and_the_journal_is_saved() {
 }
 
 #[test]
-fn a_wrong_config_is_told_whole_and_nothing_has_run() {
+fn all_mistakes_of_a_config_are_reported_before_anything_runs() {
     let project = Project::with(
         "agnet: x\nhooks:\n  post_iterations: []\n  stop:\n    - command: ''\n    - command: 'echo {{eror}}'\n      timeout: -1\n",
     );
@@ -159,7 +159,7 @@ fn a_wrong_config_is_told_whole_and_nothing_has_run() {
 }
 
 #[test]
-fn there_must_be_something_to_ask() {
+fn a_prompt_is_required() {
     let project = Project::with("agents: { a: { command: cat } }\n");
     let ran = project.run();
     assert_eq!(ran.code, 2);

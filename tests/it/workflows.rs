@@ -86,7 +86,7 @@ fn goals(world: &World) -> Vec<&str> {
 }
 
 #[test]
-fn a_step_without_parts_is_passed_over() {
+fn an_empty_parallel_step_is_skipped() {
     let mut script = script(passes());
     let steps_of = &mut script.plan.workflows.get_mut("release").expect("it is there").steps;
     // No config allows that, but older journals can contain it.
@@ -101,7 +101,7 @@ fn a_step_without_parts_is_passed_over() {
 }
 
 #[test]
-fn steps_follow_each_other_and_tell_what_they_said() {
+fn steps_follow_each_other_and_pass_on_their_output() {
     let mut world = begun(prints("v1 $(touch pwned)\n"));
     finish_all(&mut world);
     let way =
@@ -117,7 +117,7 @@ fn steps_follow_each_other_and_tell_what_they_said() {
 }
 
 #[test]
-fn a_step_that_fails_takes_the_other_way() {
+fn a_failed_step_continues_with_its_failure_branch() {
     let mut world = begun(exits(2, "", "no rule\n"));
     finish_all(&mut world);
     assert_eq!(steps(&world), ["release began", "build false", "tell in the graph", "Done"]);
@@ -125,7 +125,7 @@ fn a_step_that_fails_takes_the_other_way() {
 }
 
 #[test]
-fn a_failure_that_nothing_follows_fails_the_workflow() {
+fn a_failure_without_a_branch_fails_the_workflow() {
     let mut script = script(passes());
     script.hooks.insert("release/lint".into(), vec![breaks()]);
     let mut world = World::begin(script);
@@ -153,7 +153,7 @@ fn values_reach_commands_as_variables() {
 }
 
 #[test]
-fn the_agent_goes_on_meanwhile_and_the_session_waits_for_the_steps() {
+fn the_agent_continues_meanwhile_and_the_session_waits_for_the_steps() {
     let mut world = begun(prints("v1"));
     world.finish_hook(0);
     world.finish_turn();
@@ -163,7 +163,7 @@ fn the_agent_goes_on_meanwhile_and_the_session_waits_for_the_steps() {
 }
 
 #[test]
-fn an_interrupt_ends_what_runs_and_starts_nothing() {
+fn an_interrupt_ends_running_steps_and_starts_none() {
     let mut world = begun(prints("v1"));
     world.finish_hook(0);
     let run = world.jobs[0].run;
@@ -175,7 +175,7 @@ fn an_interrupt_ends_what_runs_and_starts_nothing() {
 }
 
 #[test]
-fn a_workflow_that_there_is_not_is_an_action_that_failed() {
+fn a_missing_workflow_is_a_failed_action() {
     let none = r#"[{"type":"execute_workflow","payload":{"workflowId":"none"}},{"type":"execute_workflow"}]"#;
     let mut script = script(passes());
     script.hooks.insert("go".into(), vec![prints(none)]);
@@ -189,7 +189,7 @@ fn a_workflow_that_there_is_not_is_an_action_that_failed() {
 }
 
 #[test]
-fn killed_at_any_record_every_step_is_done_once() {
+fn every_step_is_done_once_wherever_the_session_is_killed() {
     for build in [prints("v1"), exits(2, "", "no rule")] {
         let mut uncut = begun(build.clone());
         finish_all(&mut uncut);

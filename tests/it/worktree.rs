@@ -64,7 +64,7 @@ fn modified(names: &[&str]) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn what_is_written_added_and_removed_is_told_and_nothing_else() {
+async fn only_written_added_and_removed_files_are_reported() {
     let dir = folder();
     let dir = dir.path();
     repository(dir);
@@ -89,7 +89,7 @@ async fn what_is_written_added_and_removed_is_told_and_nothing_else() {
 }
 
 #[tokio::test]
-async fn a_file_that_was_dirty_is_told_if_it_changed_again_or_back() {
+async fn a_dirty_file_is_reported_if_it_changed_again_or_back() {
     let dir = folder();
     let dir = dir.path();
     repository(dir);
@@ -107,7 +107,7 @@ async fn a_file_that_was_dirty_is_told_if_it_changed_again_or_back() {
 }
 
 #[tokio::test]
-async fn what_is_committed_is_told_with_the_commit_but_not_what_was_only_committed() {
+async fn changes_are_reported_with_their_commit_but_not_files_that_were_only_committed() {
     let dir = folder();
     let dir = dir.path();
     repository(dir);
@@ -140,7 +140,7 @@ fn nested_repository(dir: &Path) {
 }
 
 #[tokio::test]
-async fn work_in_a_nested_repository_is_seen() {
+async fn work_in_a_nested_repository_is_detected() {
     let dir = folder();
     let dir = dir.path();
     repository(dir);
@@ -171,7 +171,7 @@ async fn work_in_a_nested_repository_is_seen() {
 }
 
 #[tokio::test]
-async fn work_in_a_submodule_is_seen_whatever_its_settings() {
+async fn work_in_a_submodule_is_detected_whatever_its_settings() {
     let dir = folder();
     let (library, dir) = (dir.path().join("library"), dir.path().join("project"));
     for place in [&library, &dir] {
@@ -217,7 +217,7 @@ async fn a_nested_repository_runs_no_program_of_its_own() {
 }
 
 #[tokio::test]
-async fn a_nested_repository_that_git_cannot_read_is_looked_at_without_git() {
+async fn a_nested_repository_that_git_cannot_read_is_scanned_without_git() {
     let dir = folder();
     let dir = dir.path();
     repository(dir);
@@ -227,7 +227,7 @@ async fn a_nested_repository_that_git_cannot_read_is_looked_at_without_git() {
 }
 
 #[tokio::test]
-async fn the_first_commit_of_all_is_a_commit_too() {
+async fn the_first_commit_of_a_repository_is_detected() {
     let dir = folder();
     let dir = dir.path();
     git(dir, &["init", "-q"]);
@@ -246,7 +246,7 @@ async fn the_first_commit_of_all_is_a_commit_too() {
 }
 
 #[tokio::test]
-async fn names_are_relative_to_the_projects_folder_and_what_is_outside_does_not_count() {
+async fn names_are_relative_to_the_project_and_files_outside_do_not_count() {
     let whole = folder();
     let whole = whole.path();
     repository(whole);
@@ -298,7 +298,7 @@ async fn long_lists_are_cut_and_counted() {
 }
 
 #[tokio::test]
-async fn without_a_repository_the_files_themselves_tell() {
+async fn without_a_repository_the_files_are_compared() {
     let dir = folder();
     let dir = dir.path();
     write(dir, "a", "a");
@@ -320,7 +320,7 @@ async fn without_a_repository_the_files_themselves_tell() {
 }
 
 #[tokio::test]
-async fn a_repository_that_git_refuses_is_looked_at_without_it() {
+async fn a_repository_that_git_refuses_is_scanned_without_git() {
     let dir = folder();
     let dir = dir.path();
     write(dir, ".git", "this leads nowhere");
@@ -329,7 +329,7 @@ async fn a_repository_that_git_refuses_is_looked_at_without_it() {
 }
 
 #[tokio::test]
-async fn what_was_seen_in_two_ways_is_not_compared() {
+async fn snapshots_of_different_kinds_are_not_compared() {
     let dir = folder();
     let dir = dir.path();
     write(dir, "a", "a");
@@ -353,7 +353,7 @@ async fn looking_changes_nothing_in_the_repository() {
 }
 
 #[test]
-fn each_turn_tells_what_the_agent_changed_and_not_what_hooks_did() {
+fn each_turn_reports_the_agents_changes_and_not_those_of_hooks() {
     let config = "prompt: GOAL\nmax_iterations: 2\nagents: { demo: { script: scenario.yaml } }\n\
                   hooks: { post_iteration: [{ command: 'echo hook > by-hook' }] }\n";
     let turns = "turns:\n  - { say: one, run: 'echo x > by-agent' }\n  - say: two\n";

@@ -88,7 +88,7 @@ async fn a_repository_without_checks_can_be_merged() {
 }
 
 #[tokio::test]
-async fn what_people_said_about_it_is_heard() {
+async fn reviews_of_the_pull_request_are_respected() {
     let cases = [
         (serde_json::json!({ "state": "CLOSED" }), "was closed without merging"),
         (serde_json::json!({ "isDraft": true }), "is a draft"),
@@ -143,7 +143,7 @@ async fn a_repair_is_not_merged_past_a_check_that_fails_on_it() {
 }
 
 #[tokio::test]
-async fn a_repair_that_no_reviewer_of_the_forge_saw_is_pushed_and_not_merged() {
+async fn a_repair_without_a_review_on_the_forge_is_pushed_and_not_merged() {
     let (repo, repaired) = with_repair(&serde_json::json!({ "reviewDecision": "APPROVED" }), GREEN);
     let result = repo.run_with("merge_pr", after_a_repair()).await;
     assert!(failure(&result).0.contains("its reviewers have not seen the repair"), "{result:?}");
@@ -156,7 +156,7 @@ async fn a_repair_that_no_reviewer_of_the_forge_saw_is_pushed_and_not_merged() {
 }
 
 #[tokio::test]
-async fn what_was_committed_without_a_review_and_without_being_asked_for_is_not_pushed() {
+async fn unreviewed_and_unrequested_commits_are_not_pushed() {
     let (repo, _) = with_repair(&serde_json::json!({}), GREEN);
     let before = repo.on_remote("work");
     let result = repo.run("merge_pr").await;
@@ -166,7 +166,7 @@ async fn what_was_committed_without_a_review_and_without_being_asked_for_is_not_
 }
 
 #[tokio::test]
-async fn one_that_is_merged_already_is_not_merged_again() {
+async fn a_merged_pull_request_is_not_merged_again() {
     let repo = with_pull_request(&serde_json::json!({ "state": "MERGED" }), GREEN);
     assert_eq!(skipped(&repo.run("merge_pr").await), format!("{URL} is merged already"));
     nothing_merged(&repo);
@@ -223,7 +223,7 @@ async fn a_remote_on_another_forge_is_not_pushed_to() {
 }
 
 #[tokio::test]
-async fn a_gh_that_knows_another_host_only_does_not_hide_checks() {
+async fn a_gh_that_only_knows_another_host_does_not_hide_checks() {
     let repo = Repo::with_gh();
     let strange = "none of the git remotes configured for this repository point to a known GitHub host";
     repo.gh_answers("pr-list", &format!("echo '{strange}' >&2; exit 1"));
@@ -235,7 +235,7 @@ async fn a_gh_that_knows_another_host_only_does_not_hide_checks() {
 }
 
 #[tokio::test]
-async fn one_to_another_branch_that_ended_is_not_ours() {
+async fn a_merged_pull_request_to_another_branch_is_ignored() {
     let repo = with_pull_request(&serde_json::json!({ "state": "MERGED", "baseRefName": "next" }), GREEN);
     let result = repo.run("merge_pr").await;
     assert!(failure(&result).0.contains("submit first with `creel submit`"), "{result:?}");
@@ -267,7 +267,7 @@ async fn without_a_forge_the_work_is_merged_and_pushed() {
 }
 
 #[tokio::test]
-async fn a_gh_that_knows_no_forge_is_no_hindrance() {
+async fn a_gh_without_a_forge_does_not_prevent_the_merge() {
     let answers = [
         "echo 'none of the git remotes configured for this repository point to a known GitHub host' >&2; exit 1",
         "echo 'please run:  gh auth login' >&2; exit 4",
@@ -299,7 +299,7 @@ async fn on_a_forge_nothing_is_merged_without_a_pull_request() {
 }
 
 #[tokio::test]
-async fn a_forge_of_another_remote_does_not_hold_a_merge_into_a_folder() {
+async fn the_forge_of_another_remote_does_not_prevent_a_merge_into_a_folder() {
     let repo = Repo::with_gh();
     repo.git(&["remote", "add", "upstream", "https://github.com/a/b.git"]);
     repo.git(&["config", "branch.work.remote", "origin"]);
@@ -340,7 +340,7 @@ async fn a_push_that_is_refused_merges_nothing() {
 }
 
 #[tokio::test]
-async fn what_is_not_committed_is_not_merged_around() {
+async fn uncommitted_changes_prevent_the_merge() {
     let mut repo = Repo::new();
     repo.bare_path();
     repo.commit("b.txt", "b\n", "add b");
@@ -351,7 +351,7 @@ async fn what_is_not_committed_is_not_merged_around() {
 }
 
 #[tokio::test]
-async fn without_a_remote_the_branch_of_this_repository_moves() {
+async fn without_a_remote_the_local_base_branch_moves() {
     let repo = Repo::without_remote();
     let head = repo.commit("b.txt", "b\n", "add b");
     let (before, old) = (repo.before(), repo.here("main"));
@@ -364,7 +364,7 @@ async fn without_a_remote_the_branch_of_this_repository_moves() {
 }
 
 #[tokio::test]
-async fn a_checkout_of_the_base_branch_is_moved_along_only_where_nobody_works() {
+async fn a_checkout_of_the_base_branch_is_updated_only_if_it_has_no_changes() {
     let repo = Repo::without_remote();
     repo.commit("b.txt", "b\n", "add b");
     let other = repo.at("other");

@@ -49,7 +49,7 @@ async fn the_branch_is_pushed_and_a_pull_request_opened() {
 }
 
 #[tokio::test]
-async fn what_is_not_said_is_taken_from_the_task_and_the_commits() {
+async fn missing_options_come_from_the_task_and_the_commits() {
     let repo = Repo::with_gh();
     repo.commit("b.txt", "b\n", "add b");
     repo.commit("c.txt", "c\n", "add c");
@@ -60,7 +60,7 @@ async fn what_is_not_said_is_taken_from_the_task_and_the_commits() {
 }
 
 #[tokio::test]
-async fn a_pull_request_that_is_there_is_updated_and_not_doubled() {
+async fn an_existing_pull_request_is_updated_and_not_duplicated() {
     let repo = Repo::with_gh();
     repo.commit("b.txt", "b\n", "add b");
     open(&repo, "Read this first.\n\n<!-- creel: begin -->\nold\n<!-- creel: end -->\n");
@@ -79,7 +79,7 @@ async fn a_pull_request_that_is_there_is_updated_and_not_doubled() {
 }
 
 #[tokio::test]
-async fn one_that_somebody_opened_meanwhile_is_not_doubled_either() {
+async fn a_pull_request_opened_meanwhile_is_not_duplicated() {
     let repo = Repo::with_gh();
     repo.commit("b.txt", "b\n", "add b");
     open(&repo, "");
@@ -92,7 +92,7 @@ async fn one_that_somebody_opened_meanwhile_is_not_doubled_either() {
 }
 
 #[tokio::test]
-async fn one_to_another_branch_is_not_brought_up_to_date() {
+async fn a_pull_request_to_another_branch_is_not_updated() {
     let repo = Repo::with_gh();
     repo.commit("b.txt", "b\n", "add b");
     open(&repo, "");
@@ -106,7 +106,7 @@ async fn one_to_another_branch_is_not_brought_up_to_date() {
 }
 
 #[tokio::test]
-async fn hostile_texts_arrive_as_they_are() {
+async fn hostile_texts_arrive_unchanged() {
     let repo = Repo::with_gh();
     let branch = "$(touch${IFS}pwned)';\"&|\u{fc}";
     repo.git(&["switch", "--quiet", "-c", branch]);
@@ -126,7 +126,7 @@ async fn hostile_texts_arrive_as_they_are() {
 }
 
 #[tokio::test]
-async fn nothing_to_submit_is_told() {
+async fn nothing_to_submit_is_reported() {
     let repo = Repo::with_gh();
     assert!(skipped(&repo.run("create_pr").await).starts_with("nothing to submit: "));
     assert_eq!(work_to_submit(&repo.work, &SubmissionFacts::default()).await, Ok(SubmittableWork::Nothing));
@@ -137,7 +137,7 @@ async fn nothing_to_submit_is_told() {
 }
 
 #[tokio::test]
-async fn changes_that_are_not_committed_are_not_forgotten() {
+async fn uncommitted_changes_are_reported() {
     let repo = Repo::with_gh();
     fs::write(repo.work.join("new.txt"), "new\n").expect("a file");
     let work = |commits| Ok(SubmittableWork::There { commits, uncommitted: true });
@@ -170,7 +170,7 @@ async fn after_a_rebase_the_old_state_on_the_remote_is_replaced() {
 }
 
 #[tokio::test]
-async fn what_somebody_else_pushed_is_never_overwritten() {
+async fn commits_that_others_pushed_are_never_overwritten() {
     let repo = Repo::with_gh();
     repo.commit("b.txt", "b\n", "add b");
     success(&repo.run("create_pr").await);
@@ -187,7 +187,7 @@ async fn what_somebody_else_pushed_is_never_overwritten() {
 }
 
 #[tokio::test]
-async fn what_was_thrown_away_here_is_not_thrown_away_there() {
+async fn commits_discarded_here_are_not_discarded_on_the_remote() {
     let repo = Repo::with_gh();
     repo.commit("b.txt", "b\n", "add b");
     let pushed = repo.commit("c.txt", "c\n", "add c");
@@ -200,7 +200,7 @@ async fn what_was_thrown_away_here_is_not_thrown_away_there() {
 }
 
 #[tokio::test]
-async fn what_a_commit_says_of_a_rebase_makes_none() {
+async fn a_commit_message_about_a_rebase_is_not_a_rebase() {
     let repo = Repo::with_gh();
     repo.commit("b.txt", "b\n", "add b");
     let pushed = repo.commit("c.txt", "c\n", "add c");
@@ -219,7 +219,7 @@ async fn what_a_commit_says_of_a_rebase_makes_none() {
 }
 
 #[tokio::test]
-async fn a_rebase_by_pull_is_one() {
+async fn a_rebase_by_pull_counts_as_a_rebase() {
     let repo = Repo::with_gh();
     repo.commit("b.txt", "b\n", "add b");
     success(&repo.run("create_pr").await);
@@ -231,7 +231,7 @@ async fn a_rebase_by_pull_is_one() {
 }
 
 #[tokio::test]
-async fn what_no_reviewer_saw_is_not_pushed() {
+async fn unreviewed_commits_are_not_pushed() {
     let repo = Repo::with_gh();
     let seen = repo.commit("b.txt", "b\n", "add b");
     assert_eq!(repo.run(CHANGE).await.outcome.and_then(|outcome| outcome.read), Some(seen.clone()));
@@ -249,7 +249,7 @@ async fn what_no_reviewer_saw_is_not_pushed() {
 }
 
 #[tokio::test]
-async fn a_push_that_the_remote_refuses_is_told() {
+async fn a_push_that_the_remote_refuses_is_reported() {
     let repo = Repo::with_gh();
     repo.commit("b.txt", "b\n", "add b");
     hook_of(&repo.remote(), "pre-receive", "#!/bin/sh\necho the message needs a number >&2\nexit 1\n");
@@ -288,7 +288,7 @@ async fn without_gh_nothing_is_pushed() {
 }
 
 #[tokio::test]
-async fn a_gh_that_fails_is_told_with_what_to_do() {
+async fn a_failing_gh_is_reported_with_advice() {
     let repo = Repo::with_gh();
     repo.commit("b.txt", "b\n", "add b");
     let before = repo.before();
@@ -313,7 +313,7 @@ async fn a_gh_that_fails_is_told_with_what_to_do() {
 }
 
 #[tokio::test]
-async fn without_a_remote_it_is_told_how_to_add_one() {
+async fn without_a_remote_the_hook_says_how_to_add_one() {
     let repo = Repo::without_remote();
     repo.commit("b.txt", "b\n", "add b");
     let result = repo.run("create_pr").await;
@@ -321,7 +321,7 @@ async fn without_a_remote_it_is_told_how_to_add_one() {
 }
 
 #[tokio::test]
-async fn one_that_is_merged_already_is_let_be() {
+async fn a_merged_pull_request_is_left_alone() {
     let repo = Repo::with_gh();
     let head = repo.commit("b.txt", "b\n", "add b");
     let url = "https://forge.example/pull/5";

@@ -15,7 +15,7 @@ fn in_conflict() -> Repo {
 }
 
 #[tokio::test]
-async fn a_branch_that_is_behind_is_put_on_top() {
+async fn a_branch_that_is_behind_is_rebased() {
     let repo = Repo::new();
     repo.commit("b.txt", "b\n", "more");
     let newest = repo.elsewhere("main", "c.txt", "c\n");
@@ -32,7 +32,7 @@ async fn a_branch_that_is_behind_is_put_on_top() {
 }
 
 #[tokio::test]
-async fn a_branch_that_is_up_to_date_is_let_be() {
+async fn an_up_to_date_branch_is_left_alone() {
     let repo = Repo::new();
     repo.commit("b.txt", "b\n", "more");
     let before = repo.before();
@@ -42,7 +42,7 @@ async fn a_branch_that_is_up_to_date_is_let_be() {
 }
 
 #[tokio::test]
-async fn a_branch_without_commits_is_let_be() {
+async fn a_branch_without_commits_is_left_alone() {
     let repo = Repo::new();
     repo.elsewhere("main", "c.txt", "c\n");
     let before = repo.before();
@@ -51,7 +51,7 @@ async fn a_branch_without_commits_is_let_be() {
 }
 
 #[tokio::test]
-async fn a_conflict_is_undone_and_the_agent_hears_what_to_do() {
+async fn a_conflict_is_undone_and_the_agent_gets_instructions() {
     let repo = in_conflict();
     let before = repo.before();
     let result = repo.run("rebase_on_main").await;
@@ -74,7 +74,7 @@ async fn a_conflict_is_undone_and_the_agent_hears_what_to_do() {
 }
 
 #[tokio::test]
-async fn the_steps_that_the_agent_is_told_lead_to_the_end() {
+async fn the_instructions_to_the_agent_complete_the_rebase() {
     let repo = in_conflict();
     failure(&repo.run("rebase_on_main").await);
     repo.git(&["fetch", "--quiet", "origin", "main"]);
@@ -106,7 +106,7 @@ async fn hostile_names_are_data() {
 }
 
 #[tokio::test]
-async fn what_is_not_committed_is_never_rebased() {
+async fn uncommitted_changes_are_never_rebased() {
     let repo = Repo::new();
     repo.commit("b.txt", "b\n", "more");
     repo.elsewhere("main", "c.txt", "c\n");
@@ -121,7 +121,7 @@ async fn what_is_not_committed_is_never_rebased() {
 }
 
 #[tokio::test]
-async fn a_rebase_or_merge_that_a_person_began_is_not_touched() {
+async fn a_rebase_or_merge_of_the_user_is_not_touched() {
     for begun in [["rebase", "origin/main"], ["merge", "origin/main"]] {
         let repo = in_conflict();
         repo.git(&["fetch", "--quiet", "origin"]);
@@ -154,7 +154,7 @@ async fn the_base_branch_itself_is_refused() {
 }
 
 #[tokio::test]
-async fn a_single_commit_that_is_checked_out_is_refused() {
+async fn a_detached_head_is_refused() {
     let repo = Repo::new();
     repo.git(&["switch", "--quiet", "--detach"]);
     let result = repo.run("rebase_on_main").await;
@@ -162,7 +162,7 @@ async fn a_single_commit_that_is_checked_out_is_refused() {
 }
 
 #[tokio::test]
-async fn without_a_remote_the_branch_of_this_repository_counts() {
+async fn without_a_remote_the_local_base_branch_counts() {
     let repo = Repo::without_remote();
     repo.commit("b.txt", "b\n", "more");
     repo.git(&["switch", "--quiet", "main"]);
@@ -190,7 +190,7 @@ async fn a_remote_that_is_gone_changes_nothing() {
 }
 
 #[tokio::test]
-async fn a_hook_of_the_repository_that_refuses_is_heard() {
+async fn a_refusal_by_a_hook_of_the_repository_is_respected() {
     let repo = Repo::new();
     repo.commit("b.txt", "b\n", "more");
     repo.elsewhere("main", "c.txt", "c\n");
@@ -222,7 +222,7 @@ async fn the_base_branch_is_configured_or_found() {
 }
 
 #[tokio::test]
-async fn the_remote_says_what_its_base_branch_is_whatever_was_known_here() {
+async fn the_remote_determines_the_base_branch_whatever_was_known_locally() {
     for base in ["develop", "trunk"] {
         let repo = Repo::new();
         repo.git(&["remote", "set-head", "origin", "main"]);
@@ -236,7 +236,7 @@ async fn the_remote_says_what_its_base_branch_is_whatever_was_known_here() {
 }
 
 #[tokio::test]
-async fn a_remote_that_does_not_say_its_base_branch_leaves_the_one_that_is_known_here() {
+async fn without_an_answer_from_the_remote_the_locally_known_base_branch_counts() {
     // A remote whose HEAD names a branch that does not exist.
     let silent = |base: &str| {
         let repo = Repo::new();
@@ -268,7 +268,7 @@ async fn a_remote_that_does_not_say_its_base_branch_leaves_the_one_that_is_known
 }
 
 #[tokio::test]
-async fn a_configured_base_branch_is_not_asked_for() {
+async fn the_remote_is_not_asked_about_a_configured_base_branch() {
     let repo = Repo::new();
     repo.git_in(&repo.remote(), &["symbolic-ref", "HEAD", "refs/heads/nowhere"]);
     let with_base = SubmissionFacts { base_branch: Some("main".into()), ..SubmissionFacts::default() };
@@ -277,7 +277,7 @@ async fn a_configured_base_branch_is_not_asked_for() {
 }
 
 #[tokio::test]
-async fn a_folder_without_git_is_told() {
+async fn a_folder_without_git_is_reported() {
     let repo = Repo::new();
     std::fs::remove_dir_all(repo.work.join(".git")).expect("gone");
     let result = repo.run("rebase_on_main").await;
@@ -285,7 +285,7 @@ async fn a_folder_without_git_is_told() {
 }
 
 #[tokio::test]
-async fn a_remote_that_is_not_there_is_told() {
+async fn a_missing_remote_is_reported() {
     let repo = Repo::new();
     let submission = SubmissionFacts { remote: Some("--upload-pack=touch".into()), ..SubmissionFacts::default() };
     let result = repo.run_with("rebase_on_main", submission).await;
@@ -293,7 +293,7 @@ async fn a_remote_that_is_not_there_is_told() {
 }
 
 #[tokio::test]
-async fn of_several_remotes_the_one_that_the_branch_follows_is_meant() {
+async fn of_several_remotes_the_branchs_upstream_is_used() {
     let repo = Repo::new();
     repo.commit("b.txt", "b\n", "add b");
     // The work goes to `upstream`; `origin` is an empty repository.

@@ -95,7 +95,7 @@ fn has_come_to(repo: &Repo, moment: usize) -> bool {
 }
 
 #[tokio::test]
-async fn wherever_it_is_cut_off_nothing_is_lost() {
+async fn nothing_is_lost_wherever_a_rebase_is_interrupted() {
     for moment in [0, 1, 2, 3, 5, 8] {
         let repo = Repo::new();
         for n in 0..8 {
@@ -175,7 +175,7 @@ fn note_of(repo: &Repo) {
 }
 
 #[tokio::test]
-async fn a_rebase_that_a_person_began_since_is_let_be() {
+async fn a_later_rebase_of_the_user_is_left_alone() {
     let repo = Repo::new();
     repo.commit("a.txt", "mine\n", "mine");
     repo.elsewhere("main", "a.txt", "theirs\n");
@@ -189,7 +189,7 @@ async fn a_rebase_that_a_person_began_since_is_let_be() {
 }
 
 #[tokio::test]
-async fn a_rebase_that_came_to_its_end_stays() {
+async fn a_finished_rebase_stays() {
     let repo = Repo::new();
     repo.commit("b.txt", "b\n", "more");
     repo.elsewhere("main", "c.txt", "c\n");
@@ -202,7 +202,7 @@ async fn a_rebase_that_came_to_its_end_stays() {
 }
 
 #[tokio::test]
-async fn a_rebase_that_was_cut_off_at_once_is_undone() {
+async fn a_rebase_interrupted_at_its_start_is_undone() {
     let repo = Repo::new();
     repo.commit("b.txt", "b\n", "more");
     for (name, text) in [("whole.txt", "w\n"), ("begun.txt", "b\n"), ("own.txt", "theirs\n")] {

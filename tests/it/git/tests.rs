@@ -22,7 +22,7 @@ fn with(command: &str) -> SubmissionFacts {
 }
 
 #[tokio::test]
-async fn each_sort_of_project_is_tested_in_its_own_way() {
+async fn each_kind_of_project_has_its_test_command() {
     let projects: [(&[(&str, &str)], &str); 8] = [
         (&[("Cargo.toml", ""), ("Makefile", "test:\n")], "cargo test"),
         (&[("package.json", r#"{"scripts":{"test":"jest"}}"#)], "npm test"),
@@ -54,7 +54,7 @@ async fn each_sort_of_project_is_tested_in_its_own_way() {
 }
 
 #[tokio::test]
-async fn no_tests_are_no_failure_but_are_told() {
+async fn missing_tests_are_reported_and_no_failure() {
     let repo = Repo::without_remote();
     fs::write(repo.work.join("Makefile"), "TEST := test\nall:\n\ttest: x\n").expect("a file");
     assert!(skipped(&repo.run("run_tests").await).starts_with("no tests were found"));
@@ -64,7 +64,7 @@ async fn no_tests_are_no_failure_but_are_told() {
 }
 
 #[tokio::test]
-async fn what_runs_the_tests_may_be_missing() {
+async fn a_missing_test_program_is_reported() {
     let mut repo = Repo::without_remote();
     repo.bare_path();
     fs::write(repo.work.join("go.mod"), "").expect("a file");
@@ -75,7 +75,7 @@ async fn what_runs_the_tests_may_be_missing() {
 }
 
 #[tokio::test]
-async fn a_failure_goes_to_the_agent_with_the_end_of_what_was_printed() {
+async fn a_failure_goes_to_the_agent_with_the_end_of_the_output() {
     let repo = Repo::without_remote();
     let command = "seq 1 9000; printf '\\033[31mred: \\303\\274 broke\\033[0m\\n'; exit 7";
     let result = repo.run_with("run_tests", with(command)).await;
@@ -90,7 +90,7 @@ async fn a_failure_goes_to_the_agent_with_the_end_of_what_was_printed() {
 }
 
 #[tokio::test]
-async fn tests_that_hang_are_ended_and_the_agent_hears_of_it() {
+async fn hanging_tests_are_ended_and_reported_to_the_agent() {
     let repo = Repo::without_remote();
     let mut job = job("run_tests", with("echo test seven; echo $$ > pid; sleep 1000"));
     job.hook.timeout = TimeSpan::secs(1);
@@ -119,7 +119,7 @@ async fn output_is_shown_while_the_tests_run() {
 }
 
 #[tokio::test]
-async fn tests_hear_nothing_of_the_repository_of_an_outer_git_hook() {
+async fn tests_do_not_see_the_repository_of_an_outer_git_hook() {
     let repo = Repo::without_remote();
     let result = repo.run_with("run_tests", with("test -z \"$GIT_TERMINAL_PROMPT$GIT_EDITOR\"")).await;
     success(&result);

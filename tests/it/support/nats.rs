@@ -73,7 +73,7 @@ impl NatsServer {
         server
     }
 
-    /// A server without JetStream.
+    /// A server without `JetStream`.
     pub(crate) fn without_jetstream() -> Self {
         let mut server = Self::idle("");
         server.jetstream = false;
