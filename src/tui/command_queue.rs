@@ -44,8 +44,8 @@ pub(super) enum UndeliveredCommand {
 }
 
 impl UndeliveredCommand {
-    /// The message after the screen has closed, with the text that the user wrote, if any. A refused command without text
-    /// needs none: a session that ends refuses what a key asked for.
+    /// The message after the screen has closed, with the text that the user wrote, if any. A refused command without
+    /// text needs none: a session that ends refuses what a key asked for.
     pub(super) fn words(&self, sent: &mut SentDrafts) -> Option<String> {
         let mut what = |command| sent.take(command).map(|editor| editor.text());
         match self {
@@ -82,7 +82,7 @@ impl CommandQueue {
 
     /// Sends these commands one after the other, until one is refused.
     pub(super) fn ask(&self, commands: Vec<SessionCommand>) {
-        // Fails only for a past session, which accepts no commands.
+        // Fails for a past session, which accepts no commands.
         let _ = self.asked.send(commands);
     }
 

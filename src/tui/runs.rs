@@ -22,7 +22,7 @@ use crate::{
 
 /// How many runs are listed.
 const LISTED: usize = 500;
-/// In bytes. A longer escape sequence is shown without waiting for its end.
+/// In bytes. creel does not wait for the end of a longer escape sequence.
 const LONGEST_SEQUENCE: usize = 256;
 
 #[derive(Debug, Clone)]
