@@ -1,7 +1,7 @@
 //! The test agent: speaks the Agent Client Protocol as an agent, driven by a script.
 //!
-//! It does everything right by default, and everything wrong on demand. It uses no library of the protocol, so that it can
-//! misbehave in every way. This header is its manual.
+//! It does everything right by default, and everything wrong on demand. It uses no library of the protocol, so that it
+//! can misbehave in every way. This header is its manual.
 //!
 //! ```text
 //! acp-agent SCRIPT.json [LOG]
