@@ -3,7 +3,7 @@
 //! # Invariants
 //! - What was in flight is recorded as cut and done again: a turn as it was, a hook from its start. It makes no difference
 //!   whether creel was killed or a person stopped it at once.
-//! - A session that was paused when creel was killed is still paused.
+//! - A session that was paused when creel was killed is still paused, unless it is resumed unattended.
 //! - Counters, held output and open gates are what they were, except where the session had ended for want of a person:
 //!   who resumes it is that person, as if they had said `continue` at the gate.
 
@@ -62,7 +62,9 @@ impl SessionState {
             .chain(started)
             .fold(self.unasked(&ActorKind::Policy.into()), EngineOutput::and);
         // A user who resumes a session that has ended wants it to continue. A kill is no reason to end a pause.
-        let paused = self.steering.paused && self.outcome().is_none();
+        // Unattended, no user is there to end the pause.
+        let attended = presence == UserPresence::Attended;
+        let paused = self.steering.paused && self.outcome().is_none() && attended;
         let resumed =
             before.and(Event::Session(SessionEvent::Resumed { cut, presence, max_iterations, checkpoint, paused }));
         let granted = self.ended_by_its_budget().map(|why| warning(format!("{why}; as much again is granted")));

@@ -431,7 +431,7 @@ fn a_cancelled_turn_is_sent_again_in_its_iteration_when_the_session_continues() 
         world.command(SessionCommand::Unpause);
         world.run()
     };
-    let killed = World::from_events(script.clone(), &cancelled().events).resume();
+    let killed = World::from_events(script.clone().attended(&[]), &cancelled().events).resume();
     assert!(killed.state.steering.paused && killed.state.outcome().is_none(), "a kill does not end the pause");
     for world in [goes_on(cancelled()), goes_on(killed)] {
         assert_eq!((world.state.outcome(), world.state.iterations.current), (Some(SessionOutcome::Complete), 1));
@@ -515,6 +515,9 @@ fn a_pause_survives_a_kill_and_ends_with_the_session() {
     let mut world = World::begin(script());
     world.settle();
     world.command(SessionCommand::Pause);
+    let unattended = World::from_events(script(), &world.events).resume();
+    assert_eq!(unattended.state.outcome(), Some(SessionOutcome::Limit), "unattended, no user could end the pause");
+    let script = || script().attended(&[]);
     let killed = World::from_events(script(), &world.events).resume();
     assert!(killed.state.steering.paused && killed.turn.is_none(), "the turn that was cut off waits");
     let mut again = World::from_events(script(), &killed.events).resume();

@@ -229,7 +229,7 @@ fn a_session_that_was_paused_and_killed_is_still_paused() {
     session.wait_for("limit_reached");
     assert_eq!(project.creel(&["pause"]).code, 0);
     session.kill();
-    let mut resumed = Started::of(project.command(&["resume", "--json", "s"]));
+    let mut resumed = Started::of(project.command(&["resume", "--json", "--attended", "s"]));
     assert_eq!(resumed.wait_for("session_resumed")["paused"], true);
     let reset = project.kind("limit_reached")[0]["until"].as_str().and_then(|until| until.parse().ok());
     let reset: jiff::Timestamp = reset.expect("a time");
