@@ -108,7 +108,7 @@ pub struct ConfigArgs {
 /// Which server, for sessions on other machines.
 #[derive(Debug, Default, Args)]
 pub struct NatsArgs {
-    /// Look on other machines, by a NATS server; whoever logs in is in the URL (`${NAME}` is a variable of the
+    /// Look on other machines, by a NATS server; the user to log in is in the URL (`${NAME}` is a variable of the
     /// environment) or in the config.
     #[arg(long = "nats", value_name = "URL")]
     pub url: Option<String>,
@@ -189,7 +189,7 @@ pub struct OutputArgs {
     /// Print records, one a line; implies --headless.
     #[arg(long)]
     pub json: bool,
-    /// Without a screen, somebody answers all the same, from elsewhere.
+    /// Without a screen, a user still answers gates, from elsewhere.
     #[arg(long, hide = true)]
     pub attended: bool,
 }

@@ -34,7 +34,7 @@ pub enum TaskCliCommand {
     Update(TaskUpdateArgs),
     /// Let a task wait for another, or with --remove no longer.
     Depend(TaskDependArgs),
-    /// Remove a task; whoever waited for it no longer does.
+    /// Remove a task. Tasks that waited for it no longer do.
     Remove(TaskRemoveArgs),
 }
 
@@ -77,7 +77,7 @@ pub struct TaskAddArgs {
     /// With --session, or from within a session, it stays a task of that session, and goes into the queue when it is ready.
     #[arg(long)]
     pub queue: bool,
-    /// In the queue: who may work on it, beside what its type says; can be repeated.
+    /// In the queue: a worker that may do it, in addition to what its type says; can be repeated.
     #[arg(long = "agent", value_name = "NAME", requires = "queue")]
     pub agents: Vec<String>,
     /// Which session.
@@ -129,7 +129,7 @@ pub struct TaskShowArgs {
 pub struct TaskStartArgs {
     /// The task's name.
     pub id: String,
-    /// What whoever works on it should know.
+    /// What the agent that works on it should know.
     #[arg(long, value_name = "TEXT", conflicts_with = "queue")]
     pub context: Option<String>,
     /// Where it is.
@@ -169,7 +169,7 @@ pub struct TaskBlockArgs {
     pub id: String,
     /// Why, or `-` to read it from standard input.
     pub reason: String,
-    /// What somebody would have to know to go on; can be repeated.
+    /// What the agent must know to continue; can be repeated.
     #[arg(long = "needs", value_name = "KNOWLEDGE", conflicts_with = "queue")]
     pub needs: Vec<String>,
     /// Where it is.

@@ -109,9 +109,9 @@ struct TaskCountsOutput {
     created: usize,
     /// They can be started.
     ready: usize,
-    /// Somebody works on them.
+    /// An agent works on them.
     active: usize,
-    /// Somebody who worked on them cannot go on.
+    /// They are blocked.
     blocked: usize,
     /// They are done.
     completed: usize,

@@ -150,7 +150,7 @@ struct TaskStartInput {
     /// The task's id.
     #[serde(alias = "task_id")]
     task_id: String,
-    /// What those who look on should know: how you mean to do it, say.
+    /// What the user should know, for example how you plan to do it.
     #[serde(default)]
     context: Option<String>,
 }
@@ -179,7 +179,7 @@ struct TaskBlockInput {
     task_id: String,
     /// Why you cannot go on.
     reason: String,
-    /// What somebody would have to know to go on.
+    /// What an agent must know to continue.
     #[serde(default, alias = "required_knowledge")]
     required_knowledge: Vec<String>,
 }

@@ -35,11 +35,11 @@ pub struct TaskView {
     pub dependencies: Vec<String>,
     /// How many of these are not completed.
     pub open_dependencies: usize,
-    /// Who waits for it.
+    /// The tasks that wait for it.
     pub dependents: Vec<String>,
     /// The task that it came from.
     pub parent: Option<String>,
-    /// Who may work on it elsewhere, if it is handed to others by a queue; nobody means everybody.
+    /// The workers that may do it, if a queue hands it out; empty: any worker.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub queue: Option<Vec<String>>,
     /// What came of it.
@@ -48,7 +48,7 @@ pub struct TaskView {
     pub artifacts: Vec<String>,
     /// Why it is blocked.
     pub reason: Option<String>,
-    /// What somebody would have to know to go on.
+    /// What a worker must know to continue.
     pub required_knowledge: Vec<String>,
     /// When it was added.
     pub created_at: String,
