@@ -42,7 +42,7 @@ use super::{
         point::HookPoint,
         resolve::HookState,
     },
-    ids::{GateId, ItemId, PermissionId, TurnId},
+    ids::{GateId, ItemId, PermissionId, RunId, TurnId},
     policy::SessionPlan,
     stop::{StopState, settled::IterationSigns},
     submit::{PipelineKind, PipelineState},
@@ -348,6 +348,7 @@ impl SessionState {
             choices: details.choices.unwrap_or_else(|| about.choices().to_vec()),
             reason,
             hook: details.hook,
+            run: details.run,
             items: details.items,
             ask: details.ask,
         }))
@@ -398,6 +399,7 @@ impl SessionState {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct GateDetails {
     hook: Option<String>,
+    run: Option<RunId>,
     items: Vec<ItemId>,
     ask: Option<PermissionId>,
     /// The answers, where they are not the same for all gates of the kind.
@@ -407,6 +409,11 @@ pub(crate) struct GateDetails {
 impl GateDetails {
     pub(crate) fn hook(hook: &str) -> Self {
         Self { hook: Some(hook.to_owned()), ..Self::default() }
+    }
+
+    /// A hook whose run failed.
+    pub(crate) fn failed_run(hook: &str, run: RunId) -> Self {
+        Self { run: Some(run), ..Self::hook(hook) }
     }
 
     pub(crate) fn items(items: Vec<ItemId>) -> Self {

@@ -1,11 +1,12 @@
 //! Decisions that the session waits for.
 
+use serde::{Deserialize, Serialize};
+
 use crate::engine::{
     actor::Actor,
-    ids::{GateId, ItemId, PermissionId},
+    ids::{GateId, ItemId, PermissionId, RunId},
     session::gate::{GateChoice, GateKind},
 };
-use serde::{Deserialize, Serialize};
 
 /// Decisions that the session waits for.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -21,6 +22,9 @@ pub enum GateEvent {
         /// The hook that it is about.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         hook: Option<String>,
+        /// The failed run of that hook.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        run: Option<RunId>,
         /// The held items that it is about.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         items: Vec<ItemId>,

@@ -1,6 +1,6 @@
-//! Places where the session waits for a person.
+//! Decisions that the session waits for the user to make.
 //!
-//! Owns what a gate is, which answers it takes, and the answer that the policy gives when nobody is there. What an
+//! Owns what a gate is, which answers it accepts, and the answer that the policy gives in an unattended session. What an
 //! answer leads to is decided where the gate was opened.
 //!
 //! # Invariants
@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::engine::{
     event::{ActorKind, UserPresence},
-    ids::{GateId, ItemId, PermissionId},
+    ids::{GateId, ItemId, PermissionId, RunId},
     policy::{FinalDeliveryPolicy, RetryLimitPolicy, SessionPlan},
     time::UnixTime,
 };
@@ -104,6 +104,8 @@ pub struct Gate {
     pub reason: String,
     /// The hook that it is about.
     pub hook: Option<String>,
+    /// The failed run of that hook.
+    pub run: Option<RunId>,
     /// The held items that it is about.
     pub items: Vec<ItemId>,
     /// The agent's request that it is about.
@@ -130,7 +132,7 @@ pub(crate) enum UnansweredGate {
     Answer(GateChoice, ActorKind),
     /// It waits.
     Wait,
-    /// It waits, and nobody is there.
+    /// It waits, and the session is unattended.
     NobodyThere,
 }
 
@@ -273,7 +275,7 @@ impl Gate {
         }
     }
 
-    /// The answer that is known before anybody is asked.
+    /// The answer that is known without asking the user.
     pub(super) fn standing_answer(&self, plan: &SessionPlan, presence: UserPresence) -> Option<GateChoice> {
         let unattended = presence == UserPresence::Unattended;
         match self.about {
@@ -282,7 +284,7 @@ impl Gate {
                 (Some(FinalDeliveryPolicy::Skip), _) => Some(GateChoice::Skip),
                 (Some(FinalDeliveryPolicy::Ask), _) | (None, UserPresence::Attended) => None,
             },
-            // It is opened only where the config says `ask`: even with nobody there that means a person.
+            // These gates open only where the config says `ask`, which means the user even in an unattended session.
             GateKind::Delivery | GateKind::Permission | GateKind::UsageLimit => None,
             GateKind::RetryLimit
             | GateKind::Escalation
@@ -295,7 +297,7 @@ impl Gate {
         }
     }
 
-    /// What happens with nobody there, or nobody for too long.
+    /// The answer of an unattended session, and after `gates.timeout`.
     fn auto(&self, plan: &SessionPlan) -> GateChoice {
         match self.about {
             GateKind::FinalDelivery | GateKind::Delivery => GateChoice::Approve,

@@ -10,7 +10,7 @@ use crate::engine::{
         UserPresence,
     },
     hooks::{
-        dispatch::{DispatchCause, DispatchQuestion, HookDispatch, HookFeedback, is_broken_again},
+        dispatch::{DispatchCause, DispatchQuestion, FinishedRun, HookDispatch, HookFeedback, is_broken_again},
         point::HookPoint,
         resolve::{self, HookRef},
     },
@@ -36,9 +36,9 @@ impl SessionState {
                 return announced;
             }
         }
-        if let Some(hook) = self.broken_again(dispatch) {
+        if let Some(FinishedRun { hook, run, .. }) = self.broken_again(dispatch) {
             let reason = is_broken_again(dispatch.point, hook);
-            return self.open_gate(GateKind::BrokenHook, reason, GateDetails::hook(hook));
+            return self.open_gate(GateKind::BrokenHook, reason, GateDetails::failed_run(hook, *run));
         }
         match dispatch.next().filter(|_| !dispatch.stops_early(&|hook| self.is_off(hook))) {
             Some(hook) => self.start_hook(dispatch, hook),
@@ -107,13 +107,13 @@ impl SessionState {
     }
 
     /// The hook that just broke for at least the second time in a row, if a person is there to be asked about it.
-    fn broken_again<'a>(&self, dispatch: &'a HookDispatch) -> Option<&'a str> {
+    fn broken_again<'a>(&self, dispatch: &'a HookDispatch) -> Option<&'a FinishedRun> {
         let last = dispatch.done.last().filter(|done| done.judgement.broken)?;
         let hook = HookRef::new(dispatch.point, &last.hook);
         // The points of a pipeline have a gate of their own for whatever fails there.
         let elsewhere = dispatch.point == HookPoint::SessionEnd || PipelineKind::of(dispatch.point).is_some();
         let asks = self.presence == UserPresence::Attended && !elsewhere;
-        (self.hooks.is_broken_again(&hook) && asks && !self.is_off(&hook)).then_some(last.hook.as_str())
+        (self.hooks.is_broken_again(&hook) && asks && !self.is_off(&hook)).then_some(last)
     }
 
     /// All hooks of the point have run.
@@ -147,7 +147,8 @@ impl SessionState {
             .iter()
             .find(|done| done.judgement.escalates && !self.is_off(&HookRef::new(dispatch.point, &done.hook)))?;
         let reason = || failed.needs_a_person(dispatch.point);
-        (!asked).then(|| self.open_gate(GateKind::Escalation, reason(), GateDetails::hook(&failed.hook)))
+        (!asked)
+            .then(|| self.open_gate(GateKind::Escalation, reason(), GateDetails::failed_run(&failed.hook, failed.run)))
     }
 
     /// The next iteration, or the reason why there is none.

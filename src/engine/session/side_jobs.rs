@@ -24,6 +24,7 @@ use crate::engine::{
         resolve::{self, HookRef},
         verdict::{RunEnd, RunJudgement},
     },
+    ids::RunId,
     tasks::automation::DEEPEST,
 };
 
@@ -53,7 +54,9 @@ pub struct SideJobs {
 pub struct TaskHookFailure {
     /// Which.
     pub hook: String,
-    /// Why, as it is told. One answer is for all that have the same.
+    /// The run that failed.
+    pub run: RunId,
+    /// Why, for the user. One answer settles all failures of a hook for the same reason.
     pub reason: String,
     /// The task, if the hook could not do its job for it twice in a row: it can be run again.
     pub broken_for: Option<TaskFacts>,
@@ -73,6 +76,13 @@ pub enum SideJob {
     Again(TaskFacts, String),
     /// A hook that a person wants to run.
     ByHand(HookRef),
+}
+
+impl TaskHookFailure {
+    /// The gate that asks about it.
+    fn gate(&self) -> GateKind {
+        if self.broken_for.is_some() { GateKind::BrokenHook } else { GateKind::Escalation }
+    }
 }
 
 impl SideJobs {
@@ -112,24 +122,36 @@ impl SideJobs {
     pub(super) fn look(&mut self, broken_again: bool) {
         let Some(dispatch) = &self.dispatch else { return };
         let (DispatchCause::Task(task), Some(done)) = (&dispatch.cause, dispatch.done.last()) else { return };
-        let (hook, point) = (done.hook.clone(), dispatch.point);
+        let (hook, run, point) = (done.hook.clone(), done.run, dispatch.point);
         if done.judgement.escalates {
             let reason = done.needs_a_person(point);
-            self.troubles.push(TaskHookFailure { hook, reason, broken_for: None });
+            self.troubles.push(TaskHookFailure { hook, run, reason, broken_for: None });
         } else if broken_again {
             let reason = is_broken_again(point, &hook);
-            self.troubles.push(TaskHookFailure { hook, reason, broken_for: Some(task.clone()) });
+            self.troubles.push(TaskHookFailure { hook, run, reason, broken_for: Some(task.clone()) });
         }
     }
 
     /// A person was asked about troubles. Gives whether they were of this kind, and not the main line's.
-    pub(super) fn asked(&mut self, reason: &str, choice: GateChoice) -> bool {
-        let asked: Vec<TaskHookFailure> = self.troubles.extract_if(.., |trouble| trouble.reason == reason).collect();
-        let is_ours = !asked.is_empty();
+    pub(super) fn asked(&mut self, run: Option<RunId>, choice: GateChoice) -> bool {
+        let Some(failure) = self.failure_of(run).cloned() else { return false };
+        let is_same = |other: &mut TaskHookFailure| other.hook == failure.hook && other.reason == failure.reason;
+        let asked: Vec<TaskHookFailure> = self.troubles.extract_if(.., is_same).collect();
         let again = asked.into_iter().filter(|_| choice == GateChoice::Retry);
         let again = again.filter_map(|trouble| trouble.broken_for.map(|task| SideJob::Again(task, trouble.hook)));
         self.queue.extend(again);
-        is_ours
+        true
+    }
+
+    /// The failure of that run, if it is one of a task's hooks.
+    fn failure_of(&self, run: Option<RunId>) -> Option<&TaskHookFailure> {
+        self.troubles.iter().find(|failure| Some(failure.run) == run)
+    }
+
+    /// The run of the first failure that a gate about this hook can mean.
+    pub(super) fn next_failure_of(&self, hook: &str, about: GateKind) -> Option<RunId> {
+        let asks = |failure: &&TaskHookFailure| failure.hook == hook && failure.gate() == about;
+        self.troubles.iter().find(asks).map(|failure| failure.run)
     }
 
     /// Drops the hooks that a person wanted to run and that have not been started.
@@ -187,14 +209,14 @@ impl SessionState {
             trouble.broken_for.is_none() || is_still_broken()
         };
         let mut waiting = self.side.troubles.iter().filter(|trouble| !self.is_off(&hook_of(trouble)));
-        let TaskHookFailure { hook, reason, broken_for } = waiting.find(|trouble| matters(trouble))?;
-        let about = if broken_for.is_some() { GateKind::BrokenHook } else { GateKind::Escalation };
-        Some(self.open_gate(about, reason.clone(), GateDetails::hook(hook)))
+        let failure = waiting.find(|trouble| matters(trouble))?;
+        let details = GateDetails::failed_run(&failure.hook, failure.run);
+        Some(self.open_gate(failure.gate(), failure.reason.clone(), details))
     }
 
     /// Whether a gate is about a hook that runs beside the main line.
     pub(super) fn is_beside(&self, gate: &Gate) -> bool {
-        self.side.troubles.iter().any(|trouble| trouble.reason == gate.reason)
+        self.side.failure_of(gate.run).is_some()
     }
 
     /// Whether the hooks of completed tasks wait until the session is resumed. A session that ends for good runs them

@@ -16,11 +16,13 @@ use crate::engine::{
 impl SessionState {
     pub(super) fn apply_gate(&mut self, at: UnixTime, event: &GateEvent) {
         match event {
-            GateEvent::Opened { gate, about, reason, hook, items, ask, choices } => {
+            GateEvent::Opened { gate, about, reason, hook, run, items, ask, choices } => {
                 self.gates.last = *gate;
                 let (reason, hook, items, choices) = (reason.clone(), hook.clone(), items.clone(), choices.clone());
+                // Journals of earlier versions do not name the run.
+                let run = run.or_else(|| self.side.next_failure_of(hook.as_deref()?, *about));
                 let (id, about, ask) = (*gate, *about, *ask);
-                self.gates.open = Some(Gate { id, about, reason, hook, items, ask, choices, opened: at });
+                self.gates.open = Some(Gate { id, about, reason, hook, run, items, ask, choices, opened: at });
             }
             GateEvent::Answered { choice, by, .. } => self.gate_answered(at, *choice, by),
         }
@@ -32,7 +34,7 @@ impl SessionState {
         if of_a_loop {
             self.stop.blocked = self.stop.escalated.take().map(|(_, task, _)| task).into_iter().collect();
         }
-        let beside = self.side.asked(&gate.reason, choice);
+        let beside = self.side.asked(gate.run, choice);
         if gate.about == GateKind::Tampered {
             self.tampered_answered(choice);
         }
@@ -69,7 +71,7 @@ impl SessionState {
         }
         match gate.about {
             GateKind::FinalDelivery => {
-                // Not what was caught while the gate was open: nobody has seen that.
+                // Not the items added while the gate was open: the user has not seen those.
                 let approved = self.pending.waiting_ids().into_iter().filter(|id| gate.items.contains(id)).collect();
                 if let Some(ending) = &mut self.ending {
                     ending.approved = Some(approved);
