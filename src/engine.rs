@@ -1,13 +1,12 @@
-//! The engine decides; it does nothing itself.
+//! The rules of a session, as pure functions.
 //!
 //! ```text
 //! Input ─▶ decide(&State) ─▶ Event ─▶ journal ─▶ apply ─▶ State
 //!                        └─▶ Effect ─▶ runtime ─▶ answer, as the next Input
 //! ```
 //!
-//! An input is turned into the records of what happened. What has to happen next is asked for with
-//! [`Input::Proceed`], again and again until nothing is due: each step is small, and the state between any two of
-//! them is one from which a session can go on after a crash.
+//! The engine turns an input into the events that it causes. The runtime then sends [`Input::Proceed`] until nothing is
+//! due. Each step is small, and the session can resume after a crash from the state between any two steps.
 //!
 //! # Invariants
 //! - No I/O, no clock, no randomness: the same inputs give the same events and effects.
@@ -52,7 +51,6 @@ use session::{turn::CUT_OFF, warning};
 use tasks::record::HookErrorData;
 use time::UnixTime;
 
-/// What follows from an input.
 #[derive(Debug, Clone, Default, PartialEq)]
 #[must_use]
 pub struct EngineOutput {
@@ -60,7 +58,7 @@ pub struct EngineOutput {
     pub events: Vec<Event>,
     /// To be performed afterwards.
     pub effects: Vec<Effect>,
-    /// Why nothing follows, if something was asked for.
+    /// Why a command was refused.
     pub refusal: Option<String>,
 }
 
@@ -73,7 +71,7 @@ impl EngineOutput {
         Self { refusal: Some(why.into()), ..Self::default() }
     }
 
-    /// An answer that nobody waits for: said aloud, and nothing else.
+    /// A reply that the session no longer waits for: refused, without any other consequence.
     pub(crate) fn stale(ticket: impl Display) -> Self {
         Self::refuse(format!("nobody waits for an answer with ticket {ticket}"))
     }
@@ -88,13 +86,12 @@ impl EngineOutput {
         self
     }
 
-    /// Whether nothing follows.
     pub fn is_empty(&self) -> bool {
         self.events.is_empty() && self.effects.is_empty()
     }
 }
 
-/// Decides what follows from an input. Pure: the state is not changed, and the time is told.
+/// Decides what follows from an input. Pure: the state does not change, and the caller passes the time.
 pub fn decide(state: &SessionState, now: UnixTime, input: Input) -> EngineOutput {
     match input {
         Input::Proceed => state.proceed(now),
@@ -164,7 +161,7 @@ fn on_hook_finished(state: &SessionState, run: RunId, result: RunResult) -> Engi
     trouble.into_iter().chain(told).fold(step, EngineOutput::and)
 }
 
-/// What a broken hook leaves beside its record.
+/// The additional event for a hook that broke or escalates.
 fn trouble(dispatch: &HookDispatch, finished: &HookFinished, escalates: bool) -> Option<Event> {
     if !dispatch::view(finished).is_broken() || finished.end == RunEnd::Cut {
         return None;
@@ -193,7 +190,7 @@ fn trouble(dispatch: &HookDispatch, finished: &HookFinished, escalates: bool) ->
     }
 }
 
-/// The world is gone from under the session: nothing more can be asked of the agent.
+/// The project's folder or the disk is gone: the agent cannot work any more.
 fn on_doomed(state: &SessionState, reason: String) -> EngineOutput {
     if state.ending.is_some() || state.outcome().is_some() {
         return EngineOutput::record(warning(reason));

@@ -1,4 +1,4 @@
-//! What goes between creel and an agent: a prompt, what the agent does meanwhile, and how the turn ends.
+//! The exchange between creel and an agent: a prompt, the agent's updates, and the end of the turn.
 
 use std::collections::BTreeMap;
 
@@ -6,93 +6,75 @@ use serde::{Deserialize, Serialize};
 
 use super::{ids::PermissionId, time::TimeSpan};
 
-/// Whether a prompt opens a new conversation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ConversationMode {
-    /// The agent starts with nothing but this prompt.
     New,
-    /// The agent knows what was said before.
+    /// The agent has the conversation so far.
     Same,
 }
 
-/// Something that an agent did in the middle of a turn.
+/// An update that the agent sends during a turn.
 #[derive(Debug, Clone, PartialEq)]
 pub enum AgentUpdate {
-    /// Text of its answer, as it comes.
+    /// A piece of its answer's text.
     Said(String),
-    /// Text of its thinking, as it comes.
+    /// A piece of its thinking.
     Thought(String),
-    /// A tool call began.
     ToolCalled(ToolCall),
-    /// A tool call went on or ended.
     ToolUpdated(ToolCall),
-    /// What it means to do, whole; it replaces what it meant to do before.
+    /// The whole plan; it replaces the previous one.
     Planned(Vec<PlanEntry>),
-    /// How full its memory is, and what the conversation has cost so far.
+    /// The size of its context, and the cost of the conversation so far.
     Used(ContextUsage),
-    /// A conversation began or was taken up again, and can be found later by this name.
+    /// A conversation was opened or resumed. The text is its id, for resuming it later.
     Opened(String),
-    /// Something of its own affairs: its mode, its commands, or a kind that creel does not know.
+    /// Anything else that the agent reports: its mode, its commands, or a kind that creel does not know.
     Noted {
-        /// What kind.
         what: String,
-        /// What it said, for a person.
+        /// The text to show to the user.
         text: String,
     },
-    /// Something that a person should know.
     Warned(String),
 }
 
-/// A tool call and how far it is.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ToolCall {
-    /// Its name within the session.
+    /// The call's id, unique within the session.
     pub call: String,
-    /// What it does, for a person.
+    /// A description to show to the user.
     pub title: String,
-    /// How far it is.
     pub status: ToolStatus,
-    /// What sort of thing it does, where that is known.
+    /// None if the agent does not report one.
     #[serde(default, rename = "tool", skip_serializing_if = "Option::is_none")]
     pub kind: Option<ToolKind>,
-    /// The files that it is about.
+    /// The files that the call reads or changes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub locations: Vec<FileLocation>,
-    /// Its arguments, limited.
+    /// Its arguments, truncated.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub input: Option<String>,
-    /// What it changes, as a unified diff, limited.
+    /// Its change as a unified diff, truncated.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub diff: Option<String>,
-    /// What it printed, limited.
+    /// Its output, truncated.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output: Option<String>,
 }
 
-/// What sort of thing a tool does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ToolKind {
-    /// Reads files or data.
     Read,
-    /// Changes files.
     Edit,
-    /// Removes files or data.
     Delete,
-    /// Renames or moves files.
     Move,
-    /// Looks for something.
     Search,
-    /// Runs a command.
     Execute,
-    /// Thinks aloud.
     Think,
-    /// Gets something from elsewhere.
     Fetch,
-    /// Changes how the agent works.
+    /// Switches the agent's mode.
     SwitchMode,
-    /// Anything else.
     #[serde(other)]
     Other,
 }
@@ -115,48 +97,39 @@ impl ToolKind {
     }
 }
 
-/// A place in a file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileLocation {
-    /// The file, as the agent names it.
+    /// The path as the agent wrote it.
     pub path: String,
-    /// The line, from 1.
+    /// From 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub line: Option<u32>,
 }
 
-/// One thing that the agent means to do.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PlanEntry {
-    /// What.
     pub content: String,
-    /// How far it is.
     pub status: ToolStatus,
 }
 
-/// How full the agent's memory is.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct ContextUsage {
-    /// Tokens in it.
+    /// Tokens in the context.
     pub used: u64,
-    /// Tokens that fit into it.
+    /// Tokens that fit into the context.
     pub size: u64,
 }
 
-/// A permission request: something that an agent wants to do, or wants creel to do for it.
+/// A request for permission: for a tool call of the agent, or for something that creel does on its behalf.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AgentPermissionRequest {
-    /// The ticket.
     pub ask: PermissionId,
-    /// What it wants to do.
     #[serde(flatten)]
     pub tool: ToolCall,
-    /// The answers that it offers.
     pub options: Vec<PermissionOption>,
-    /// What the request is about.
     #[serde(default, skip_serializing_if = "PermissionSource::is_agent")]
     pub source: PermissionSource,
-    /// Whether creel kept only a part of its title, its input or its change: two such requests may look the same and differ.
+    /// Whether creel truncated the title, the input or the diff: two such requests can look the same and differ.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub shortened: bool,
 }
@@ -168,7 +141,6 @@ impl AgentPermissionRequest {
     }
 }
 
-/// What a permission request is about.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PermissionSource {
@@ -188,96 +160,84 @@ impl PermissionSource {
     }
 }
 
-/// An answer that an agent offers.
+/// An answer that the agent offers.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PermissionOption {
-    /// The agent's own name for it.
+    /// The agent's id for it.
     pub id: String,
-    /// What it says, for a person.
+    /// The label to show to the user.
     pub name: String,
-    /// What it means.
     pub kind: PermissionOptionKind,
 }
 
-/// What an answer to an agent means.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PermissionOptionKind {
-    /// Yes, this time.
     AllowOnce,
-    /// Yes, and do not ask again.
     AllowAlways,
-    /// No, not this time.
     RejectOnce,
-    /// No, and do not ask again.
     RejectAlways,
 }
 
-/// The answer that an agent gets.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PermissionAnswer {
-    /// One of its options, by its own name.
+    /// The id of the chosen option.
     Selected(String),
-    /// The turn is over; nobody will say.
+    /// The turn has ended, so the request gets no answer.
     Cancelled,
 }
 
-/// How far a tool call is.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ToolStatus {
-    /// Announced.
     #[default]
     Pending,
-    /// Running.
     InProgress,
-    /// Done.
     Completed,
-    /// Not done.
     Failed,
 }
 
-/// What became of the project's files in a turn.
+/// Changes to the project's files during a turn.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct WorktreeChanges {
-    /// The files that were changed, relative to the project's folder.
+    /// Relative to the project's folder.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub files_modified: Vec<String>,
-    /// How many more were: a record holds no list without end.
+    /// How many changed files `files_modified` leaves out, because the list is limited.
     #[serde(skip_serializing_if = "is_zero")]
     pub more_modified: usize,
-    /// The commit that is checked out, in a repository.
+    /// The commit that is checked out. None outside a repository.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub commit: Option<String>,
-    /// The files that are not committed.
+    /// Files with uncommitted changes.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub dirty: Vec<String>,
-    /// How many more are not.
+    /// How many such files `dirty` leaves out.
     #[serde(skip_serializing_if = "is_zero")]
     pub more_dirty: usize,
-    /// What the named files contain now; without those that creel could not read, or that are too large.
+    /// The contents of the listed files, except files that are too large or that creel could not read.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub contents: BTreeMap<String, FileContent>,
 }
 
-/// What a file contains after a turn that changed it.
+/// The content of a file after a turn that changed it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct FileContent {
     /// The beginning of the content's SHA-256 digest. None if the file was removed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub digest: Option<String>,
-    /// Whether the turn only added to the end of what creel saw there before, as in a log.
+    /// Whether the turn only appended to the content that creel had seen before, as in a log.
     #[serde(skip_serializing_if = "is_false")]
     pub appended: bool,
-    /// Whether the file was committed since creel looked last.
+    /// Whether the file was committed since creel last looked.
     #[serde(skip_serializing_if = "is_false")]
     pub committed: bool,
 }
 
 impl FileContent {
-    /// The content after this turn and a later one.
+    /// Combines the content after this turn with the content after a later one.
     #[must_use]
     pub fn then(&self, later: &Self) -> Self {
         Self {
@@ -302,7 +262,7 @@ const fn is_false(flag: &bool) -> bool {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ForbiddenChanges {
-    /// Files of creel, the config in use, git's config and hooks.
+    /// creel's own files, the config in use, and git's config and hooks.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub tampered: Vec<String>,
     /// Paths under `protect:`.
@@ -310,79 +270,71 @@ pub struct ForbiddenChanges {
     pub protected: Vec<String>,
 }
 
-/// How a turn ended that ended by itself.
+/// The end of a turn that did not fail.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TurnEnd {
-    /// Why the agent stopped.
     pub stop_reason: StopReason,
-    /// What the turn used.
     pub spent: TurnUsage,
-    /// What it left in the work tree, where that is known. Told by the runtime, not by the agent.
+    /// The changes in the work tree, if known. Reported by the runtime, not by the agent.
     pub work: Option<Box<WorktreeChanges>>,
-    /// What it must not have changed. Reported by the runtime, not by the agent.
+    /// Changes that the agent must not make. Reported by the runtime, not by the agent.
     pub forbidden: ForbiddenChanges,
 }
 
 impl TurnEnd {
-    /// An end that says nothing of what was used.
+    /// An end without usage figures.
     pub const fn new(stop_reason: StopReason) -> Self {
         let forbidden = ForbiddenChanges { tampered: Vec::new(), protected: Vec::new() };
         Self { stop_reason, spent: TurnUsage { tokens: None, cost: None }, work: None, forbidden }
     }
 }
 
-/// What a turn used, where the agent says.
+/// Usage of one turn, as far as the agent reports it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct TurnUsage {
-    /// All tokens, read and written.
+    /// All tokens, input and output.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tokens: Option<u64>,
-    /// Money, in the agent's currency, which is the US dollar for all that are known.
+    /// Cost in the agent's currency, which is the US dollar for all known agents.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cost: Option<f64>,
 }
 
-/// Why an agent stopped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum StopReason {
-    /// It had said what it wanted to say.
+    /// The agent finished its answer.
     EndTurn,
-    /// It ran into its token limit.
     MaxTokens,
-    /// It ran into its request limit.
     MaxTurnRequests,
-    /// It refused.
     Refusal,
-    /// A person or creel cancelled it.
+    /// The user or creel cancelled the turn.
     Cancelled,
 }
 
-/// Why a turn failed.
 #[derive(Debug, Clone, Default, PartialEq, thiserror::Error)]
 #[error("{message}")]
 pub struct TurnFailure {
-    /// What happened, why, and what to do.
+    /// The cause, and what the user can do.
     pub message: String,
-    /// How long the agent's server wants to be left alone.
+    /// How long the agent's server asks creel to wait before the next request.
     pub retry_after: Option<TimeSpan>,
-    /// The usage limit that it ran into.
+    /// The usage limit, if the turn reached one.
     pub limit: Option<UsageLimit>,
-    /// What the turn used before it failed.
+    /// Usage before the failure.
     pub spent: TurnUsage,
-    /// What it must not have changed.
+    /// Changes that the agent must not make.
     pub forbidden: Box<ForbiddenChanges>,
 }
 
-/// A subscription, a quota or a rate limit that was reached.
+/// A subscription limit, a quota or a rate limit.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct UsageLimit {
-    /// How long it is until the limit resets, where the agent or its server says so.
+    /// Time until the limit resets, if the agent or its server reports it.
     pub resets_in: Option<TimeSpan>,
 }
 
 impl TurnFailure {
-    /// A failure with these words.
     pub fn new(message: impl Into<String>) -> Self {
         Self { message: message.into(), ..Self::default() }
     }

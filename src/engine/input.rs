@@ -1,4 +1,4 @@
-//! What the engine is told: answers to its effects, and what people ask for.
+//! The inputs of the engine: the results of its effects, and the commands of users, programs and agents.
 
 use super::{
     conversation::{AgentPermissionRequest, AgentUpdate, TurnEnd, TurnFailure},
@@ -12,145 +12,117 @@ use super::{
 };
 use crate::engine::stop::agent_loop::LoopCommand;
 
-/// One thing that the engine is told.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Input {
-    /// Nothing new: go on as far as the state allows.
+    /// Nothing new: decide the next step that the state allows.
     Proceed,
-    /// A hook ended.
     HookFinished {
-        /// The ticket.
         run: RunId,
-        /// How.
         result: Box<RunResult>,
     },
-    /// A rule was checked.
     RuleChecked {
-        /// The ticket.
         run: RunId,
-        /// What came of it.
         result: Box<RuleCheckResult>,
     },
-    /// The agent did something in its turn.
+    /// The agent reported something during its turn.
     Agent {
-        /// The ticket.
         turn: TurnId,
-        /// What.
         update: AgentUpdate,
     },
-    /// The agent asks for leave to do something, and waits.
+    /// The agent waits for permission to do something.
     PermissionAsked {
-        /// The ticket of the turn.
         turn: TurnId,
-        /// What it asks.
         ask: Box<AgentPermissionRequest>,
     },
-    /// The turn ended by itself or was cancelled.
     TurnEnded {
-        /// The ticket.
         turn: TurnId,
-        /// How.
         end: TurnEnd,
     },
-    /// The turn failed.
     TurnFailed {
-        /// The ticket.
         turn: TurnId,
-        /// Why.
         failure: TurnFailure,
     },
-    /// A process of the session was started.
+    /// The runtime started a process of the session.
     ProcessStarted {
-        /// Its number, and its group's.
+        /// The process id, which is also the id of its process group.
         pid: i32,
-        /// When, in the kernel's units.
+        /// The start time, in the kernel's units.
         started: u64,
     },
-    /// Something in the world that a person should know of.
+    /// A warning for the user, from outside the engine.
     Warned(String),
-    /// The folder or the disk is gone: the session cannot go on.
+    /// The project's folder or the disk is gone: the session cannot continue.
     Doomed(String),
-    /// Somebody asks for something.
     Command {
-        /// Who.
         by: Actor,
-        /// What.
         command: SessionCommand,
     },
-    /// The session goes on after it was cut off or had ended.
+    /// The session continues after it was interrupted or had ended.
     Resume {
-        /// Whether somebody is there this time.
+        /// Whether a user can answer this time.
         presence: UserPresence,
-        /// A new limit for its iterations.
+        /// Replaces the session's iteration limit. None: the limit stays.
         max_iterations: Option<u32>,
-        /// The checkpoint that the agent is told of.
+        /// The checkpoint whose content the agent gets. None: no checkpoint was chosen.
         checkpoint: Option<u32>,
     },
-    /// The work of a session that has ended is to be submitted or merged.
+    /// The user wants to submit or merge the work of a session that has ended.
     Pipeline {
-        /// Which of the two.
         pipeline: PipelineKind,
-        /// Whether somebody is there this time.
+        /// Whether a user can answer this time.
         presence: UserPresence,
     },
 }
 
-/// What a person, a program or an agent can ask of a session. There is one meaning of each, whoever asks.
+/// A command to a session. It means the same for every actor.
 #[derive(Debug, Clone, PartialEq)]
 pub enum SessionCommand {
-    /// Send no further prompt for now.
+    /// Send no further prompt until [`Self::Unpause`].
     Pause,
-    /// Go on.
     Unpause,
-    /// End the session.
     Stop(StopTiming),
-    /// End this turn. The session pauses, unless there is a message to send instead. The iteration continues.
+    /// Cancel this turn. The session pauses, unless a queued message can be sent instead. The iteration continues.
     CancelTurn,
-    /// Say something to the agent.
+    /// Send a message to the agent.
     Message(String),
-    /// Keep an item from the agent.
+    /// Do not send an item to the agent.
     SkipItem(ItemId),
-    /// Take a skip back.
+    /// Undo a skip.
     RestoreItem(ItemId),
-    /// Change what an item says.
+    /// Replace an item's text.
     EditItem(ItemId, String),
-    /// Answer a gate.
     AnswerGate(GateAnswer),
-    /// Do not run a hook any more in this session; at all points, unless one is named.
+    /// Stop running a hook in this session; at all points, unless one is named.
     DisableHook(Option<HookPoint>, String),
-    /// Run it again.
+    /// Undo [`Self::DisableHook`].
     EnableHook(Option<HookPoint>, String),
-    /// Run a hook now, beside everything else. Its verdict changes nothing, and its output is only shown.
+    /// Run a hook now, independently of the session's phase. Its verdict changes nothing, and its output is only shown.
     RunHook(Option<HookPoint>, String),
-    /// End a hook that runs.
     CancelHook(RunId),
-    /// Something about a task.
     Task(TaskCommand),
-    /// Ask a stop hook as well, from now on.
+    /// Evaluate one more stop hook from now on.
     RegisterStopHook(StopHookRegistration),
-    /// Ask none of those any more that were registered for this task.
+    /// Remove all stop hooks that were registered for this task.
     ClearStopHooks(String),
-    /// Something about a loop that the agent leads.
+    /// A command about a loop that an agent drives itself.
     Loop(LoopCommand),
-    /// The agent says that the session is complete, and why; the stop hooks judge that.
+    /// The agent reports that the session is complete, with its reason; the stop hooks evaluate that.
     CompleteSession(String),
     /// Submit or merge the work, between two iterations.
     Pipeline(PipelineKind),
-    /// Send the turn that waits for a usage limit at once.
+    /// Send the turn that waits for a usage limit now.
     RetryNow,
-    /// Let another agent take the turn that waits for a usage limit: this one, or the next.
+    /// Give the turn that waits for a usage limit to another agent: the named one, or the next.
     SwitchAgent(Option<String>),
 }
 
-/// An answer to a gate.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GateAnswer {
-    /// Which gate.
     pub gate: GateId,
-    /// What was chosen.
     pub choice: GateChoice,
-    /// The message, where the choice is to send one; the agent's own name of an option, where it offers several alike.
+    /// The message, where the choice sends one; or the id of the agent's option, where it offers several of the same
+    /// kind.
     pub text: Option<String>,
-    /// The items that are approved; all, if unsaid.
+    /// The approved items. None: all.
     pub items: Option<Vec<ItemId>>,
 }

@@ -1,7 +1,7 @@
-//! What a session was told to do: the rules that it starts with and keeps.
+//! A session's plan: the validated config that it starts with.
 //!
-//! The plan is recorded with the session, so that a resumed or replayed session follows the rules it began with,
-//! whatever became of the config since.
+//! The plan is recorded with the session, so that a resumed or replayed session follows the rules it began with, even
+//! if the config has changed since.
 
 mod limits;
 mod rules;
@@ -22,91 +22,80 @@ pub use stop::{SettledPolicy, StopHook, StopHookCondition, StopHookKind, StopPla
 pub use submit::{BuiltinCall, BuiltinOptions, Gatekeeper, MERGE, SubmitPlan, not_allowed};
 pub use workflow::{StepAction, StepCondition, StepTransition, Workflow, WorkflowStep};
 
-/// Everything that the engine and the runtime need to know of the config.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct SessionPlan {
-    /// How many iterations there may be.
     pub max_iterations: u32,
-    /// What the agent is told about how to report the end.
     #[serde(default)]
     pub instructions: CompletionInstructions,
-    /// Whether each iteration is a new conversation.
     pub context: ContextPolicy,
-    /// How often blocked stops are sent back before a person is asked.
+    /// How many times in a row a blocked stop is sent back before the user is asked.
     pub max_hook_retries: u32,
-    /// What happens at the retry limit with nobody there.
+    /// What happens at the retry limit when unattended.
     pub on_limit: RetryLimitPolicy,
     /// How many failed turns in a row are tolerated.
     pub max_consecutive_errors: u32,
-    /// How long one turn may take; zero: as long as it likes.
+    /// Zero: no limit.
     pub turn_timeout: TimeSpan,
     /// How many bytes of a hook's output the agent gets.
     pub output_limit: usize,
-    /// How long to wait before a retry; at once if absent.
+    /// The wait before a retry. None: no wait.
     pub backoff: Option<BackoffPolicy>,
-    /// Which gates ask.
     pub gates: GatePolicies,
-    /// The hooks of each point, in the order in which they run.
+    /// In the order in which they run.
     pub hooks: BTreeMap<HookPoint, Vec<HookSpec>>,
-    /// What happens by itself when tasks change, in the order in which it runs.
+    /// In the order in which they run.
     #[serde(default)]
     pub automation: Vec<AutomationHook>,
-    /// Steps that automation hooks can start, by name.
+    /// Workflows that automation hooks can start, by name.
     #[serde(default)]
     pub workflows: BTreeMap<String, Workflow>,
-    /// What decides whether the session is complete.
     pub stop: StopPlan,
-    /// What the agent may do without being asked about, or may not: the first that fits says.
+    /// Rules for the agent's permission requests. The first match decides.
     #[serde(default)]
     pub permissions: Vec<PermissionRule>,
-    /// Commands of the user that agents and hooks may give as well.
+    /// The user's commands that agents and hooks can give as well.
     #[serde(default)]
     pub agent_may: Vec<UserCommand>,
-    /// Patterns of paths that no turn may change.
+    /// Patterns of paths that no turn is allowed to change.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub protect: Vec<String>,
     /// The files that the config was read from.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub config_files: Vec<String>,
-    /// What the session may use before a person is asked.
     #[serde(default)]
     pub budget: Budget,
-    /// What follows when an agent reaches a usage limit.
     #[serde(default)]
     pub limits: LimitsPlan,
     /// The agent's name in the config.
     pub agent: String,
-    /// How to run the agent.
     pub agent_spec: AgentSpec,
     /// The type of the session's task.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub task_type: Option<String>,
-    /// Who may work on tasks of a type, where not everybody may.
+    /// The allowed agents of a task type. All agents can work on types that are not listed.
     #[serde(default)]
     pub task_types: BTreeMap<String, Vec<String>>,
-    /// How the work is submitted and merged.
     #[serde(default)]
     pub submit: SubmitPlan,
-    /// Who reviews changes, by the names that hooks call them by.
+    /// The reviewing agents, by the names that hooks use.
     #[serde(default)]
     pub gatekeepers: BTreeMap<String, Gatekeeper>,
 }
 
-/// What the agent is told at the end of iteration prompts.
+/// Instructions at the end of iteration prompts: how the agent reports completion.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CompletionInstructions {
     /// creel's completion note, unless the goal mentions promises itself.
     Auto,
-    /// Nothing. Sessions that began before there was a note go on without one.
+    /// No note. Sessions that began before the note existed continue without one.
     #[default]
     None,
-    /// These words.
     Text(String),
 }
 
 impl CompletionInstructions {
-    /// What the config says: `auto`, `none`, or the words themselves.
+    /// Parses the config's value: `auto`, `none`, or the text itself.
     pub fn of(text: &str) -> Self {
         match text.trim() {
             "auto" => Self::Auto,
@@ -116,7 +105,6 @@ impl CompletionInstructions {
     }
 }
 
-/// Whether each iteration is a new conversation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ContextPolicy {
@@ -127,121 +115,105 @@ pub enum ContextPolicy {
     Keep,
 }
 
-/// What happens at the retry limit with nobody there.
+/// What happens at the retry limit when unattended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RetryLimitPolicy {
     /// Accept the turn as it is, with a warning.
     #[default]
     Complete,
-    /// End the session as escalated.
     Escalate,
-    /// End the session as aborted.
     Abort,
 }
 
-/// Waiting before a retry: `base * factor^n`, at most `max`, give or take the jitter.
+/// The wait before a retry: `base * factor^n`, at most `max`, plus or minus the jitter.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct BackoffPolicy {
-    /// The first wait.
     pub base: TimeSpan,
-    /// What each further wait is multiplied by.
     pub factor: f64,
-    /// No wait is longer.
     pub max: TimeSpan,
-    /// The share of the wait that is left to chance, 0 to 1.
+    /// The random share of the wait, 0 to 1.
     pub jitter: f64,
 }
 
-/// Which gates ask a person.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct GatePolicies {
-    /// Before what is left is delivered; unsaid: ask, or `auto` with nobody there.
+    /// Before the final delivery. None: ask, or `auto` when unattended.
     pub final_delivery: Option<FinalDeliveryPolicy>,
-    /// Before each iteration's prompt that carries held output.
+    /// Before each iteration's prompt that carries pending items.
     pub delivery: DeliveryPolicy,
-    /// Before an agent may use a tool.
+    /// Before an agent uses a tool.
     pub permissions: PermissionPolicy,
-    /// After how long the `auto` answer is taken; zero: wait.
+    /// How long a gate waits before it gets the `auto` answer. Zero: no limit.
     pub timeout: TimeSpan,
 }
 
-/// What happens to held output when the loop is over.
+/// What happens to pending items when the loop has ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FinalDeliveryPolicy {
-    /// A person looks at it first.
     Ask,
-    /// It is delivered.
+    /// Send them.
     Auto,
-    /// It stays where it is.
+    /// Leave them unsent.
     Skip,
 }
 
-/// What happens to held output before an iteration's prompt.
+/// What happens to pending items before an iteration's prompt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum DeliveryPolicy {
-    /// A person looks at it first.
     Ask,
-    /// It goes with the prompt.
+    /// Send them with the prompt.
     #[default]
     Auto,
 }
 
-/// What an agent may do.
+/// The answer to permission requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PermissionPolicy {
-    /// A person is asked.
     #[default]
     Ask,
-    /// Everything.
     Allow,
-    /// Nothing that it has to ask for.
     Deny,
 }
 
-/// What is said beforehand about some of the things that an agent asks for.
+/// The answer to some of the agent's permission requests, given in advance.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PermissionRule {
-    /// The sorts of tools that it is about; all, if unsaid.
+    /// The kinds of tools that it applies to. Empty: all.
     pub kinds: Vec<ToolKind>,
-    /// Patterns for the files that it is about, relative to the project; if unsaid, files do not matter.
+    /// Patterns of files that it applies to, relative to the project. Empty: files do not matter.
     pub paths: Vec<String>,
-    /// What is said.
     pub action: PermissionPolicy,
 }
 
-/// What a session may use before a person is asked; what is unsaid is not limited.
+/// What a session can use before the user is asked. None: no limit.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct Budget {
     /// Tokens, as the agent reports them.
     pub tokens: Option<u64>,
-    /// Money, as the agent reports it.
+    /// Cost, as the agent reports it.
     pub cost: Option<f64>,
-    /// Time in which the agent works.
+    /// Time during which the agent works.
     pub time: Option<TimeSpan>,
 }
 
-/// One configured hook.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct HookSpec {
-    /// What it is called; unique at its point.
+    /// Unique at its hook point.
     pub name: String,
-    /// What it does.
     pub action: HookAction,
-    /// How long it may take.
     pub timeout: TimeSpan,
-    /// Whether its output goes to the agent.
+    /// Whether its output is sent to the agent.
     pub pipe_output: bool,
     /// Lower runs first.
     pub priority: i64,
-    /// Whether it runs at all.
     pub enabled: bool,
-    /// What a failure means; unsaid: what the point says.
+    /// Overrides the rule of its hook point for failures.
     pub on_failure: Option<HookFailurePolicy>,
-    /// How it sends the agent back. Only stop hooks do.
+    /// Used by stop hooks only.
     #[serde(flatten)]
     pub retry: RetryOptions,
 }
@@ -253,27 +225,23 @@ pub struct RetryOptions {
     /// How many times, before the user is asked. None: as often as the session allows.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub retries: Option<u32>,
-    /// The template of what the agent reads. None: `[Hook feedback]: ` and the reason.
+    /// The template of the feedback to the agent. None: `[Hook feedback]: ` and the reason.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub feedback: Option<String>,
 }
 
-/// A hook that is told of events of tasks, and answers with actions.
+/// A hook that receives task events and answers with actions.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct AutomationHook {
-    /// The events that it subscribes to.
     pub events: Vec<TaskEventKind>,
-    /// What runs, and when among others.
     pub spec: HookSpec,
 }
 
-/// What a hook does when it runs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum HookAction {
     /// `sh -c` with the template filled in.
     Command(String),
-    /// Something that creel brings along.
     Builtin(BuiltinCall),
     /// Each named agent reviews the change.
     Gatekeeper(Vec<String>),
@@ -283,23 +251,20 @@ pub enum HookAction {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum HookFailurePolicy {
-    /// Nothing.
     Ignore,
     /// As if it had blocked.
     Block,
-    /// A person decides.
+    /// The user decides.
     Escalate,
 }
 
-/// How to run an agent.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum AgentSpec {
     /// A program that speaks the Agent Client Protocol on its standard streams.
     Acp {
-        /// The command line.
         command: String,
-        /// The mode in which it works, by the agent's own name for it; as it likes, if unsaid.
+        /// The mode to select, by the agent's own name for it. None: the agent's default.
         #[serde(default)]
         mode: Option<String>,
         /// Whether creel reads and writes files for it.
@@ -308,29 +273,26 @@ pub enum AgentSpec {
         /// Whether creel runs commands for it.
         #[serde(default)]
         terminals: ServicePolicy,
-        /// What is known of it.
         #[serde(default)]
         known: AgentFacts,
     },
-    /// One process a turn.
+    /// One process per turn.
     Command {
         /// The command line of a conversation's first turn.
         command: String,
         /// The command line of its later turns, if it differs.
         continue_command: Option<String>,
-        /// What its output looks like.
         #[serde(default)]
         format: OutputFormat,
-        /// Whether it gets a terminal of its own.
+        /// Whether it runs in a terminal of its own.
         #[serde(default)]
         tty: bool,
-        /// What is known of it.
         #[serde(default)]
         known: AgentFacts,
     },
-    /// None: an agent that somebody runs by hand leads itself, and reaches the session by its tools.
+    /// creel runs no agent: the user runs one by hand, and it uses the session's tools.
     Outside,
-    /// Turns read from a file; the text is kept, so that a resumed session follows the same script.
+    /// Turns read from a file. The text is recorded, so that a resumed session follows the same script.
     Scripted {
         /// The script itself, as YAML.
         script: String,
@@ -338,7 +300,7 @@ pub enum AgentSpec {
 }
 
 impl AgentSpec {
-    /// A program that speaks the protocol, and nothing more is said of it.
+    /// An ACP agent with default settings.
     pub fn acp(command: impl Into<String>) -> Self {
         Self::Acp {
             command: command.into(),
@@ -362,7 +324,7 @@ impl AgentSpec {
 }
 
 impl AgentSpec {
-    /// The command line that it runs, if it runs one.
+    /// None if creel runs no command for it.
     pub fn command_line(&self) -> Option<&str> {
         match self {
             Self::Acp { command, .. } | Self::Command { command, .. } => Some(command),
@@ -370,7 +332,6 @@ impl AgentSpec {
         }
     }
 
-    /// Whether it gets the session's tools.
     pub fn tool_access(&self) -> ToolAccess {
         let Some(known) = self.facts() else { return ToolAccess::Off };
         match (&known.tools, self) {
@@ -381,7 +342,7 @@ impl AgentSpec {
         }
     }
 
-    /// What is known of it; a script needs nothing to be known.
+    /// None for agents that are not programs.
     pub fn facts(&self) -> Option<&AgentFacts> {
         match self {
             Self::Acp { known, .. } | Self::Command { known, .. } => Some(known),
@@ -390,7 +351,7 @@ impl AgentSpec {
     }
 }
 
-/// What is known of an agent beside how to run it.
+/// What creel knows of an agent apart from how to run it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct AgentFacts {
@@ -400,55 +361,53 @@ pub struct AgentFacts {
     /// How to log in.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub login: Option<String>,
-    /// What an answer looks like that is really an error: a regular expression.
+    /// A regular expression for answers that are really errors.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error_pattern: Option<String>,
-    /// The words by which its usage limits are known: a regular expression.
+    /// A regular expression for messages about its usage limits.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub limit_pattern: Option<String>,
-    /// What its count of tokens at the end of a turn is about; the turn, if unsaid.
+    /// What its token count at the end of a turn covers. None: the turn.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub usage: Option<UsageScope>,
-    /// Whether it is given the session's tools; it is, if unsaid.
+    /// Whether it gets the session's tools. None: yes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mcp: Option<bool>,
-    /// Whether the completion note has to list the names of the session's tools, because the agent does not show them to
-    /// its model by itself.
+    /// Whether the completion note has to list the names of the session's tools, because the agent does not show them
+    /// to its model by itself.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub list_tools: Option<bool>,
-    /// How it gets the session's tools; as its kind does, if unsaid.
+    /// How it gets the session's tools. None: the default of its kind.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tools: Option<ToolPassing>,
 }
 
-/// How an agent gets the session's tools, where its kind has no way of its own.
+/// How an agent gets the session's tools, where its kind has no standard way.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ToolPassing {
     /// It does not accept them.
     Refused,
-    /// By options of its own, which are added to its command line.
+    /// Options that creel appends to its command line.
     Options(String),
 }
 
 /// Whether an agent gets the session's tools.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ToolAccess {
-    /// It does.
     Given,
     /// It has to read a variable and start the server itself.
     InVariable,
     /// It does not accept them.
     Refused,
-    /// It needs none, or the config keeps them from it.
+    /// It needs none, or the config withholds them.
     Off,
 }
 
-/// What a count of tokens is about.
+/// What a token count covers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum UsageScope {
-    /// The turn.
     Turn,
     /// The conversation so far.
     Conversation,
@@ -460,7 +419,7 @@ impl AgentFacts {
         self.list_tools == Some(true) && self.mcp != Some(false) && self.tools != Some(ToolPassing::Refused)
     }
 
-    /// These facts, and for what they leave out, others.
+    /// Fills in missing facts from `others`.
     #[must_use]
     pub fn or(self, others: Self) -> Self {
         Self {
@@ -476,7 +435,7 @@ impl AgentFacts {
     }
 }
 
-/// Whether creel does something for an agent that asks for it.
+/// Whether creel serves an agent's requests.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ServicePolicy {
@@ -487,7 +446,6 @@ pub enum ServicePolicy {
     Decline,
 }
 
-/// What the output of a command agent looks like.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum OutputFormat {

@@ -1,15 +1,14 @@
-//! The queue that many machines work from: what may become of a task in it.
+//! The rules of the task queue that workers on many machines share.
 //!
-//! Owns the rules: who may begin, who says what came of it, when it is begun again. What is to be done is an [`task_spec`]; what a
-//! session and the queue have to tell each other of a task of the session is a [`handover`]; which tasks a worker takes is its
-//! [`worker_rules`].
-//! Does not keep tasks and does not hand them out: a board and a line do, wherever those are.
+//! Owns which worker can start a task, which result counts, and when a task is started again. [`task_spec`] describes a
+//! task, [`handover`] keeps a session and the queue in step about a task of the session, and [`worker_rules`] decides
+//! which tasks a worker accepts. Does not store or distribute tasks.
 //!
 //! # Invariants
-//! - A task is begun only when nothing that it waits for is open.
-//! - Whoever has a task says what came of it, and nobody else does: one whose worker was taken for dead belongs to the
-//!   next worker, and what the first one says then counts for nothing.
-//! - A task that takes its worker down again and again is not handed out for ever.
+//! - A task is started only when none of its dependencies is open.
+//! - Only the worker that has a task can report its result. A task whose worker was presumed dead belongs to the next
+//!   worker, and a late result of the first one is ignored.
+//! - A task that keeps crashing its worker is not started for ever.
 
 pub mod handover;
 pub mod task_spec;
@@ -22,113 +21,94 @@ use serde::{Deserialize, Serialize};
 use super::{SessionState, event::SessionOutcome, stop::promise::Promise, tasks::task::TaskState, time::UnixTime};
 use crate::engine::queue::task_spec::TaskSpec;
 
-/// How often somebody begins with a task: it may be the task that workers die of.
+/// How many times a task is started, in case the task itself crashes the workers.
 pub const ATTEMPTS: u32 = 5;
-/// How much of what the agent said in the end is kept as the result, and how much of a reason.
+/// How many bytes of the agent's last message, or of a reason, are kept.
 const RESULT: usize = 4 << 10;
 
-/// A task, and where it is.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct QueuedTask {
-    /// What is to be done.
     #[serde(flatten)]
     pub order: TaskSpec,
-    /// When it was added.
     pub created_at: String,
-    /// How often it was put into the queue: a person can do it again.
+    /// From 1. A person can put the task into the queue again.
     pub run: u32,
-    /// How often somebody began with it since then.
+    /// How many times workers started it in this run.
     pub attempt: u32,
-    /// Where it is.
     #[serde(flatten)]
     pub standing: QueuedTaskState,
 }
 
-/// Where a task is.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "state", rename_all = "snake_case", rename_all_fields = "camelCase")]
 pub enum QueuedTaskState {
-    /// It waits for others.
+    /// It waits for its dependencies.
     Created,
-    /// Somebody can begin.
     Ready,
-    /// Somebody works on it.
     Active {
-        /// Who.
         by: TaskAssignee,
-        /// Since when.
         started_at: String,
     },
-    /// Nobody goes on without a person.
+    /// It stays blocked until a person puts it into the queue again or removes it.
     Blocked {
-        /// Why.
         reason: String,
-        /// Who worked on it.
+        /// The worker that had it, if any.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         by: Option<TaskAssignee>,
     },
-    /// It is done.
     Completed {
-        /// What came of it.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         result: Option<String>,
-        /// Who worked on it.
+        /// The worker that had it, if any.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         by: Option<TaskAssignee>,
-        /// When.
         completed_at: String,
     },
-    /// It is not to be done any more. The name stays taken.
+    /// Deleted by a person or its session. The name stays taken.
     Removed,
 }
 
-/// Who works on a task.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TaskAssignee {
-    /// The worker, one of all that ever were.
+    /// The worker's id; no other worker has ever had it.
     pub worker: String,
-    /// Its machine.
     pub host: String,
     /// The session in which the work is done.
     pub session: String,
 }
 
-/// What becomes of a task that a worker was handed.
+/// What happens when a worker claims a task.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ClaimOutcome {
-    /// The worker begins.
+    /// The worker starts.
     Begin(QueuedTask),
-    /// Nobody begins any more: it took too many workers down.
+    /// The task is blocked: it has crashed too many workers.
     GivenUp(QueuedTask),
-    /// There is nothing to do: it is over, or was handed out too early.
+    /// Nothing to do: the task is over, or was distributed too early.
     Nothing,
 }
 
-/// What came of a session that worked on a task.
+/// The result of a session that worked on a task.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum TaskOutcome {
-    /// The work is done.
     Done(Option<String>),
-    /// A person has to see to it.
+    /// A person has to look at it.
     Stuck(String),
 }
 
-/// What a person can ask for.
+/// A request about a task, by a person or by the session that owns the task.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum QueueRequest {
-    /// Work on it again.
+    /// Put it into the queue again.
     Again,
-    /// It is done.
     Complete(Option<String>),
-    /// Nobody shall begin.
     Block(String),
-    /// It is not to be done any more.
     Remove,
 }
 
 impl QueuedTaskState {
-    /// The same, as a task of a session has it. None, if there is no such task any more.
+    /// The corresponding state of a task in a session. None if the task was removed.
     pub const fn state(&self) -> Option<TaskState> {
         match self {
             Self::Created => Some(TaskState::Created),
@@ -140,7 +120,7 @@ impl QueuedTaskState {
         }
     }
 
-    /// Who works on it, or did.
+    /// The worker that has the task, or had it.
     pub const fn by(&self) -> Option<&TaskAssignee> {
         match self {
             Self::Active { by, .. } => Some(by),
@@ -151,29 +131,29 @@ impl QueuedTaskState {
 }
 
 impl QueuedTask {
-    /// A new task.
     pub fn new(order: TaskSpec, at: UnixTime) -> Self {
         Self { order, created_at: at.rfc3339(), run: 1, attempt: 0, standing: QueuedTaskState::Created }
     }
 
-    /// What a session that works on it is known by, among all tasks that ever were, also of other queues.
+    /// An id for this run of the task that is unique across all queues. It identifies the session that works on the
+    /// task.
     pub fn mark(&self) -> String {
         let owner = self.order.session.as_ref().map_or("-", |owner| owner.id.as_str());
         format!("{owner}.{}/{}/{}", self.order.id, self.created_at, self.run)
     }
 
-    /// Whether whoever waits for it still has to.
+    /// Whether tasks that depend on it still have to wait.
     pub const fn is_open(&self) -> bool {
         !matches!(self.standing, QueuedTaskState::Completed { .. } | QueuedTaskState::Removed)
     }
 
-    /// The same task as one that can be begun, if nothing that it waits for is open any more.
+    /// The task as ready, if it waits and none of its dependencies is open any more.
     pub fn readied(&self, is_open: impl Fn(&str) -> bool) -> Option<Self> {
         let waits = self.order.dependencies.iter().any(|on| is_open(on));
         (self.standing == QueuedTaskState::Created && !waits).then(|| self.with(QueuedTaskState::Ready))
     }
 
-    /// Whether somebody is to work on it now, or will be when others have done theirs.
+    /// Whether it is ready, or becomes ready when other tasks are done.
     pub fn is_ahead<'a>(&'a self, known: impl Fn(&str) -> Option<&'a Self>) -> bool {
         match self.standing {
             QueuedTaskState::Ready | QueuedTaskState::Active { .. } => true,
@@ -182,8 +162,8 @@ impl QueuedTask {
         }
     }
 
-    /// Whether it waits for nothing but what others work on, however far around: then it will be ready when they are done. One
-    /// that has nothing in its way is about to be.
+    /// Whether each task that it waits for, directly or not, is being worked on or will be. Then it becomes ready when
+    /// they are done. A task without open dependencies is about to become ready.
     fn is_coming<'a>(&'a self, known: impl Fn(&str) -> Option<&'a Self>) -> bool {
         let (mut next, mut seen) = (vec![self], BTreeSet::new());
         while let Some(task) = next.pop() {
@@ -198,8 +178,7 @@ impl QueuedTask {
         true
     }
 
-    /// What becomes of it in the hands of a worker. To be handed one that is active means that its worker gave no sign of
-    /// life for too long.
+    /// What happens when a worker claims the task. If the task is active, its previous worker was silent for too long.
     pub fn claimed(&self, by: TaskAssignee, at: UnixTime) -> ClaimOutcome {
         match &self.standing {
             QueuedTaskState::Created
@@ -217,7 +196,7 @@ impl QueuedTask {
         }
     }
 
-    /// Whether nobody is to be handed it, as things are.
+    /// Whether no worker should get it in its current state.
     pub const fn is_settled(&self) -> bool {
         matches!(
             self.standing,
@@ -225,12 +204,11 @@ impl QueuedTask {
         )
     }
 
-    /// Whether that worker has it.
     pub fn is_in_hands_of(&self, worker: &str) -> bool {
         matches!(&self.standing, QueuedTaskState::Active { by, .. } if by.worker == worker)
     }
 
-    /// What a worker says came of it. Nothing, if it is not in its hands any more.
+    /// Records the result that a worker reports. None if the worker no longer has the task.
     pub fn ended(&self, worker: &str, upshot: TaskOutcome, at: UnixTime) -> Option<Self> {
         let by = self.standing.by().filter(|_| self.is_in_hands_of(worker)).cloned()?;
         Some(self.with(match upshot {
@@ -241,13 +219,12 @@ impl QueuedTask {
         }))
     }
 
-    /// A worker that leaves gives it back; that it began does not count.
+    /// Returns the task of a worker that shuts down; the attempt does not count.
     pub fn given_back(&self, worker: &str) -> Option<Self> {
         let ready = self.with(QueuedTaskState::Ready);
         self.is_in_hands_of(worker).then(|| Self { attempt: self.attempt.saturating_sub(1), ..ready })
     }
 
-    /// What a person asks for.
     pub fn asked(&self, ask: QueueRequest, at: UnixTime) -> Result<Self, String> {
         let id = &self.order.id;
         match (&self.standing, ask) {
@@ -273,7 +250,7 @@ impl QueuedTask {
             (QueuedTaskState::Active { by, .. }, QueueRequest::Again) => {
                 Err(format!("{id} is active already, on {}", by.host))
             }
-            // What it waits for was done before; but that may have been undone since.
+            // Its dependencies were completed once, but may have been reopened since.
             (QueuedTaskState::Blocked { .. } | QueuedTaskState::Completed { .. }, QueueRequest::Again) => {
                 Ok(Self { run: self.run + 1, attempt: 0, ..self.with(QueuedTaskState::Created) })
             }
@@ -297,7 +274,7 @@ impl TaskOutcome {
         let rules = failed_rules(session);
         match outcome {
             SessionOutcome::Complete => Self::Done(end_of(&session.turns.said)),
-            // Somebody else would build on what no check has passed.
+            // Other tasks would build on work that has not passed its checks.
             SessionOutcome::Forced => {
                 let check = session.iterations.forced_past.as_deref().unwrap_or(reason);
                 Self::Stuck(format!("its checks did not pass: {check}{rules}"))
@@ -313,7 +290,7 @@ impl TaskOutcome {
     }
 }
 
-/// The rules that did not pass, each with what it said, as the end of a sentence.
+/// The failed rules with their messages, as the end of a sentence.
 fn failed_rules(session: &SessionState) -> String {
     let failed = session.stop.failed_rules.iter();
     failed.map(|rule| format!("; the rule `{}` failed: {}", rule.rule_name, rule.message.trim())).collect()
@@ -325,7 +302,7 @@ fn start_of(reason: &str) -> String {
     reason[..until.unwrap_or(0)].to_owned()
 }
 
-/// The end of what was said, where the result stands, without the promise.
+/// The end of the agent's message, where the result usually is, without the promise.
 fn end_of(said: &str) -> Option<String> {
     let said = said.replace(&Promise::Complete.tag(), "");
     let said = said.trim();

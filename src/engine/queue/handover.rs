@@ -1,10 +1,10 @@
-//! A task of a session that others do: what the session and the queue have to tell each other.
+//! Keeps a session and the queue in step about a task of the session that a worker does.
 //!
-//! The session knows when the task can be begun, the queue knows who works on it. Either may change at any time, also
-//! while nobody listens.
+//! The session knows when the task is ready, the queue knows which worker has it. Either can change at any time, also
+//! while they are disconnected.
 //!
 //! # Invariants
-//! - When both know the same, nothing is due; what is due brings them nearer to that.
+//! - When both agree, no action is due; every action brings them closer to agreement.
 
 use super::{QueueRequest, QueuedTask, QueuedTaskState};
 use crate::engine::tasks::{
@@ -12,47 +12,37 @@ use crate::engine::tasks::{
     task::TaskState,
 };
 
-/// Why nobody works on a task that waits for others of its session.
+/// Why a queued task is blocked while it waits for other tasks of its session.
 const WAITS: &str = "it waits for other tasks of its session";
 
-/// The task, as its session knows it.
+/// The task in the session's graph.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LocalTask<'a> {
-    /// Its name.
     pub id: &'a str,
-    /// Where it is.
     pub state: TaskState,
-    /// What came of it.
     pub result: Option<&'a str>,
-    /// Why it is blocked.
     pub reason: Option<&'a str>,
 }
 
-/// Who has something new to say.
+/// Which side has changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HandoverTrigger {
-    /// The session.
     OfSession,
-    /// The queue.
     OfQueue,
-    /// Nobody knows: either may have changed while they did not hear of each other.
+    /// Unknown: either side may have changed while they were disconnected.
     AfterSilence,
 }
 
-/// What has to be done.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum HandoverAction {
-    /// Nothing.
     Nothing,
-    /// Put the task into the queue.
     Put,
-    /// Ask something of the queue.
     Ask(QueueRequest),
-    /// Tell the session.
+    /// Send a command to the session.
     Tell(TaskCommand),
 }
 
-/// What has to be done about a task.
+/// The next action for a task.
 pub fn due(ours: Option<LocalTask<'_>>, queued: Option<&QueuedTask>, news: HandoverTrigger) -> HandoverAction {
     let Some(ours) = ours else {
         return if queued.is_some_and(QueuedTask::is_open) {
@@ -75,10 +65,10 @@ pub fn due(ours: Option<LocalTask<'_>>, queued: Option<&QueuedTask>, news: Hando
     }
 }
 
-/// Nobody may work on it, as far as the session knows.
+/// The session's task is not ready: no worker should start it.
 fn held(ours: LocalTask<'_>, standing: &QueuedTaskState, news: HandoverTrigger) -> HandoverAction {
     match (standing, news) {
-        // It was put into the queue again.
+        // A person put it into the queue again.
         (
             QueuedTaskState::Created | QueuedTaskState::Ready | QueuedTaskState::Active { .. },
             HandoverTrigger::OfQueue,
@@ -93,18 +83,18 @@ fn held(ours: LocalTask<'_>, standing: &QueuedTaskState, news: HandoverTrigger) 
     }
 }
 
-/// Somebody may begin.
+/// The session's task is ready: a worker can start it.
 fn ready(ours: LocalTask<'_>, standing: &QueuedTaskState, news: HandoverTrigger) -> HandoverAction {
     match (standing, news) {
-        // The bucket keeps only the last state: a quick worker may have completed a task before the session heard of its
-        // start. The completion follows when the session knows of the start.
+        // The bucket keeps only the last state: a quick worker may have completed a task before the session heard of
+        // its start. The completion follows when the session knows of the start.
         (QueuedTaskState::Active { by, .. }, _)
         | (QueuedTaskState::Completed { by: Some(by), .. }, HandoverTrigger::OfQueue | HandoverTrigger::AfterSilence) =>
         {
             let context = format!("in session {} on {}", by.session, by.host);
             HandoverAction::Tell(TaskCommand::TakenUp { id: ours.id.to_owned(), context })
         }
-        // It was made ready again.
+        // The session made it ready again.
         (QueuedTaskState::Blocked { .. }, HandoverTrigger::OfSession) => HandoverAction::Ask(QueueRequest::Again),
         (
             QueuedTaskState::Created
@@ -117,7 +107,7 @@ fn ready(ours: LocalTask<'_>, standing: &QueuedTaskState, news: HandoverTrigger)
     }
 }
 
-/// Somebody works on it.
+/// In the session, a worker is doing the task.
 fn active(ours: LocalTask<'_>, standing: &QueuedTaskState, news: HandoverTrigger) -> HandoverAction {
     let block = |reason: &str| {
         let (id, reason) = (ours.id.to_owned(), reason.to_owned());
@@ -131,7 +121,7 @@ fn active(ours: LocalTask<'_>, standing: &QueuedTaskState, news: HandoverTrigger
             block("it was taken out of the queue")
         }
         (QueuedTaskState::Completed { result, .. }, _) => completed(ours, result.as_ref()),
-        // A worker that left gave it back: the next one goes on with it.
+        // A worker that shut down returned the task: the next worker continues it.
         (QueuedTaskState::Created | QueuedTaskState::Ready | QueuedTaskState::Active { .. }, _)
         | (QueuedTaskState::Blocked { .. } | QueuedTaskState::Removed, HandoverTrigger::OfSession) => {
             HandoverAction::Nothing

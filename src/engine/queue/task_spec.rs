@@ -1,7 +1,7 @@
-//! What is to be done by whoever takes it from the queue.
+//! The description of a queued task.
 //!
 //! # Invariants
-//! - Its names are plain: they become parts of subjects, of files and of command lines.
+//! - Its names are plain: they become parts of subjects, of file names and of command lines.
 
 use std::collections::BTreeSet;
 
@@ -16,48 +16,40 @@ use crate::engine::{
     },
 };
 
-/// The longest order, as it is written: with what comes of it, it still fits into a message of a server.
+/// The largest description in bytes, as JSON. Together with the result it must fit into one message of the server.
 const LARGEST: usize = 512 << 10;
-/// The longest list of agents: it is part of a file's name on a server.
+/// The longest list of agents: it becomes part of a file name on the server.
 const AGENTS: usize = 120;
-/// The longest name of a session, with room for a number behind it: sessions of one name are told apart by it.
+/// The longest session name. It leaves room for a number at the end, which distinguishes sessions of the same name.
 const LONGEST: usize = 60;
-/// How much of its owner's name a session bears at least, so that the name never begins with a `-`.
+/// How many characters of the owner's name a session name keeps at least, so that it never begins with a `-`.
 const OWNER: usize = 4;
 
-/// Something to do.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct TaskSpec {
-    /// Its name.
     #[serde(alias = "task_id", alias = "taskId")]
     pub id: String,
-    /// What is to be reached.
     #[serde(alias = "content")]
     pub goal: String,
-    /// What is to be there in the end.
     pub deliverables: Vec<String>,
-    /// Words to find it by.
     pub labels: Vec<String>,
     /// 0 is the highest, 4 the lowest.
     pub priority: u8,
-    /// Of which type it is.
     #[serde(rename = "type")]
     pub kind: Option<String>,
-    /// What has to be completed before it.
+    /// Tasks that must be completed first.
     pub dependencies: BTreeSet<String>,
-    /// Who may work on it; nobody means everybody.
+    /// The agents that can work on it. Empty: all.
     pub agents: BTreeSet<String>,
-    /// The session that it is a task of.
+    /// The session that the task belongs to, if any.
     pub session: Option<OwnerSession>,
 }
 
-/// A session that has a task in the queue.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OwnerSession {
-    /// Its name.
     pub name: String,
-    /// Its id, which no other session has.
+    /// Unique among all sessions.
     pub id: String,
 }
 
@@ -78,7 +70,7 @@ impl Default for TaskSpec {
 }
 
 impl TaskSpec {
-    /// The order itself, if it can be one.
+    /// Returns the description unchanged if it is valid.
     pub fn checked(self) -> Result<Self, String> {
         let Self { id, goal, priority, kind, dependencies, agents, session, .. } = &self;
         let named = |name: &str, what: &str| {
@@ -105,7 +97,7 @@ impl TaskSpec {
         Ok(self)
     }
 
-    /// The name of the session in which it is worked on for the nth time.
+    /// The name of the session for this run of the task.
     pub fn session(&self, run: u32) -> String {
         let owner = self.session.as_ref().map_or("task", |owner| owner.name.as_str());
         let again = if run > 1 { format!("-{run}") } else { String::new() };
@@ -115,7 +107,7 @@ impl TaskSpec {
         format!("{owner}-{id}{again}")
     }
 
-    /// What the agent is asked to do, with what came of those that it waited for.
+    /// The agent's prompt, with the results of the tasks that it depended on.
     pub fn prompt(&self, before: &[QueuedTask]) -> String {
         let mut text = self.goal.trim().to_owned();
         if !self.deliverables.is_empty() {

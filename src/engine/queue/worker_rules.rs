@@ -1,40 +1,39 @@
-//! What a worker takes on, what it finds already begun, and when it is of no more use.
+//! Which tasks a worker accepts, which existing sessions it continues, and when it has to stop.
 //!
-//! Does not know what can be run where the worker is: it is told.
+//! Does not know which agents are installed: the caller passes that in.
 //!
 //! # Invariants
-//! - A task is taken only by an agent that may work on it, where it was added and here.
-//! - What was begun here is gone on with, and what was ended here is not done again.
+//! - An agent accepts a task only if both the task's description and the worker's own config allow it.
+//! - A session that was begun here is continued, and one that ended here is not repeated.
 
 use std::collections::BTreeSet;
 
 use super::{QueuedTask, TaskOutcome};
 use crate::engine::{SessionState, event::SessionOutcome};
 
-/// How many failed sessions in a row are the worker's own fault.
+/// After this many failed sessions in a row, the worker itself is assumed to be broken.
 pub const FAILURES: u32 = 3;
 
-/// What a worker was asked to take.
 #[derive(Debug, Clone, Copy)]
 pub struct WorkerFilter<'a> {
-    /// The types that were named; none means all.
+    /// The requested types. Empty: all.
     pub types: &'a [String],
-    /// The agent that was named; none means whoever may.
+    /// The requested agent. None: any agent that is allowed.
     pub agent: Option<&'a str>,
 }
 
-/// Who can work on a type of tasks where the worker is.
+/// The agents that can work on a type of task on this machine.
 #[derive(Debug, Clone, Copy)]
 pub struct AvailableAgents<'a, C> {
-    /// Who does it here, if nobody says anything else.
+    /// The default agent for the type.
     pub usual: Option<&'a str>,
-    /// Whether somebody can.
+    /// Whether an agent can run here.
     pub can: C,
 }
 
 impl WorkerFilter<'_> {
-    /// Who works on tasks of a type that these may work on, where no names mean everybody; nobody, if they are not for this
-    /// worker.
+    /// Which agent works on tasks of this type. `may` lists the allowed agents; empty allows all. None: the task is not
+    /// for this worker.
     pub fn agent_for<C: Fn(&str) -> bool>(
         self,
         kind: Option<&str>,
@@ -51,19 +50,18 @@ impl WorkerFilter<'_> {
     }
 }
 
-/// What a session that is found under the name of a task's says about the task.
+/// An existing session under the name that a task's session would get.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ExistingSession {
-    /// Nothing: it is another task's.
+    /// It belongs to another task.
     Foreign,
-    /// It is to be gone on with.
+    /// It has to be continued.
     Unfinished,
-    /// It is over.
     Over(TaskOutcome),
 }
 
 impl ExistingSession {
-    /// Names are given twice, by other servers or by a queue that was lost; the mark is not.
+    /// Names can repeat, with another server or after a queue was lost; the mark cannot.
     pub fn of(session: &SessionState, task: &QueuedTask) -> Self {
         if session.began.order.as_ref() != Some(&task.mark()) {
             return Self::Foreign;
@@ -76,7 +74,7 @@ impl ExistingSession {
 }
 
 impl SessionOutcome {
-    /// Whether the session came to its end by itself. One that was stopped was stopped because its worker left.
+    /// Whether the session ended by itself. A stopped session was stopped because its worker shut down.
     pub const fn is_by_itself(self) -> bool {
         match self {
             Self::Cancelled => false,
@@ -85,18 +83,17 @@ impl SessionOutcome {
     }
 }
 
-/// How many sessions of a worker failed, one after another.
+/// How many sessions of a worker failed in a row.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct FailureStreak(u32);
 
 impl FailureStreak {
-    /// After one more session.
     #[must_use]
     pub fn after(self, outcome: Option<SessionOutcome>) -> Self {
         if outcome == Some(SessionOutcome::Failed) { Self(self.0 + 1) } else { Self(0) }
     }
 
-    /// Whether it is rather the worker than the tasks.
+    /// Whether the failures are more likely the worker's fault than the tasks'.
     pub const fn is_too_long(self) -> bool {
         self.0 >= FAILURES
     }

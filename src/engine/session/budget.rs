@@ -1,9 +1,10 @@
-//! What a session has used, and what it may use.
+//! A session's usage and its budget.
 //!
 //! # Invariants
-//! - Checked before every prompt, never in the middle of a turn: that is what the turn's own time limit is for.
-//! - `stop` at the gate sends nothing more: what is held stays in the journal, and a loop that had ended keeps its outcome.
-//! - A person who says `continue`, or resumes a session that its budget ended, grants as much again.
+//! - The budget is checked before every prompt, never during a turn: the turn has its own time limit.
+//! - After `stop` at the gate nothing more is sent: pending items stay in the journal, and a loop that had ended keeps
+//!   its outcome.
+//! - `continue` at the gate, or resuming a session that its budget ended, grants the same budget again.
 
 use super::{
     GateDetails, Phase, SessionState,
@@ -18,34 +19,30 @@ use crate::engine::{
     time::{TimeSpan, UnixTime},
 };
 
-/// What a conversation has used.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct ConversationUsage {
-    /// Tokens.
     pub tokens: u64,
-    /// Money.
     pub cost: f64,
 }
 
-/// What was used so far.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct BudgetUsage {
     /// All tokens that the agent reported.
     pub tokens: u64,
-    /// All money that the agent reported.
+    /// All costs that the agent reported.
     pub cost: f64,
-    /// What of this was used in the conversation that the agent is in.
+    /// The part that was used in the agent's current conversation.
     pub conversation: ConversationUsage,
-    /// Time in which the agent worked.
+    /// Time during which the agent worked.
     pub time: TimeSpan,
-    /// When the turn that is in flight began.
+    /// When the current turn began.
     pub turn_began: UnixTime,
-    /// How often a person granted as much again.
+    /// How many times the budget was granted again.
     pub granted: u32,
 }
 
 impl BudgetUsage {
-    /// A turn is over.
+    /// Adds the usage of a turn that ended.
     pub(super) fn book(&mut self, at: UnixTime, spent: TurnUsage) {
         let (tokens, cost) = (spent.tokens.unwrap_or(0), spent.cost.unwrap_or(0.0).max(0.0));
         self.tokens = self.tokens.saturating_add(tokens);
@@ -57,7 +54,7 @@ impl BudgetUsage {
 }
 
 impl BudgetUsage {
-    /// As much again as there was at first, from where the session is now.
+    /// Grants the initial budget again, counted from the current usage.
     pub(in crate::engine) fn grant(&mut self, budget: &Budget) {
         let times = |used: u64, limit: Option<u64>| limit.filter(|limit| *limit > 0).map_or(0, |limit| used / limit);
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "saturates, and is never negative")]
@@ -69,7 +66,7 @@ impl BudgetUsage {
 }
 
 impl SessionState {
-    /// What is used up, in words.
+    /// Which limit is used up, in words.
     pub fn used_up(&self) -> Option<String> {
         let budget = &self.plan().budget;
         let times = u64::from(self.account.granted) + 1;
@@ -86,7 +83,7 @@ impl SessionState {
             })
     }
 
-    /// The gate, if something is used up.
+    /// Opens the gate if a limit is used up.
     pub(super) fn over_budget(&self) -> Option<EngineOutput> {
         self.used_up().map(|reason| self.open_gate(GateKind::Budget, reason, GateDetails::default()))
     }

@@ -1,6 +1,7 @@
-//! What people ask for: pause, stop, messages, changes to held output, answers to gates.
+//! Commands to a session: pause, stop, messages, changes to pending items, answers to gates.
 //!
-//! Owns the meaning of each [`SessionCommand`]. One that cannot be carried out is refused with a reason, and changes nothing.
+//! Owns the meaning of each [`SessionCommand`]. A command that cannot be carried out is refused with a reason and
+//! changes nothing.
 
 use super::{
     Phase, SessionState,
@@ -24,27 +25,22 @@ use crate::engine::{
     time::UnixTime,
 };
 
-/// What people asked for.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct ControlState {
-    /// No prompt is sent while this holds.
+    /// While true, no prompt is sent.
     pub paused: bool,
-    /// The turn that a person cancelled, if the session is paused for that.
+    /// The turn whose cancellation paused the session.
     pub cancelled: Option<TurnId>,
-    /// The session is to end.
+    /// When the session should stop. None: it continues.
     pub stop: Option<StopTiming>,
     /// Messages that the agent has not answered, oldest first.
     pub messages: Vec<QueuedMessage>,
-    /// When agents and hooks queued their last message.
     pub queued_in: LastMessageTurns,
 }
 
-/// A message to the agent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct QueuedMessage {
-    /// The actor that sent it.
     pub by: ActorKind,
-    /// Its text.
     pub text: String,
 }
 
@@ -54,14 +50,14 @@ impl ControlState {
         self.messages.iter().skip(known).any(|message| !message.by.is_supervised())
     }
 
-    /// Whether a person sent one of the first `carried` messages. Older records do not say how many messages a prompt
-    /// carries: those count as a person's.
+    /// Whether a person sent one of the first `carried` messages. Older records do not count the messages of a prompt:
+    /// those count as a person's.
     pub(super) fn person_speaks_in(&self, carried: usize) -> bool {
         carried == 0 || self.messages.iter().take(carried).any(|message| !message.by.is_supervised())
     }
 }
 
-/// When agents and hooks queued their last message: each may queue one per turn.
+/// When agents and hooks queued their last message: each can queue one per turn.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct LastMessageTurns {
     agent: Option<TurnId>,
@@ -69,7 +65,6 @@ pub struct LastMessageTurns {
 }
 
 impl LastMessageTurns {
-    /// Notes a message.
     pub(in crate::engine) fn note(&mut self, by: ActorKind, turn: TurnId) {
         match by {
             ActorKind::Agent => self.agent = Some(turn),
@@ -98,7 +93,7 @@ impl LastMessageTurns {
 }
 
 impl SessionState {
-    /// Why the session's own agent or hook may not give this command, if it may not.
+    /// Why the session's own agent or hook is not allowed to give this command. None if it is.
     fn keeps_from(&self, actor: &Actor, command: &SessionCommand) -> Option<String> {
         let wanted = command.of_the_user().filter(|_| actor.by.is_supervised())?;
         let first_message = wanted == UserCommand::Message && !self.steering.queued_in.has(actor.by, self.turns.last);
@@ -196,7 +191,6 @@ impl SessionState {
         }
     }
 
-    /// The runs in flight.
     pub fn running(&self) -> impl Iterator<Item = RunId> {
         let run = |dispatch: &HookDispatch| dispatch.running.as_ref().map(|running| running.run);
         let beside = self.dispatches_beside().filter_map(run);
@@ -211,13 +205,13 @@ impl SessionState {
             return EngineOutput::refuse("the session is stopping already");
         }
         let step = EngineOutput::record(Event::Steering(SteeringEvent::StopRequested { by: by.clone(), how }));
-        // A paused session would never come to the end of its iteration.
+        // A paused session would never reach the end of its iteration.
         let step = if self.steering.paused {
             step.and(Event::Steering(SteeringEvent::Unpaused { by: by.clone() }))
         } else {
             step
         };
-        // Hooks of `session_end` are let finish: they are what an interrupted session is left to do.
+        // Hooks of `session_end` are not cancelled: they are the last work of an interrupted session.
         if how == StopTiming::AfterIteration || self.is_ending() {
             return step;
         }
@@ -226,8 +220,8 @@ impl SessionState {
         turn.into_iter().chain(hooks).fold(step, EngineOutput::then)
     }
 
-    /// A person who cancels a turn wants to write to the agent or to look first, so the session pauses instead of
-    /// sending the same prompt again. A message that is already queued is sent at once.
+    /// After cancelling a turn, the user wants to look or to send a message first, so the session pauses instead of
+    /// sending the same prompt again. A message that is already queued is sent immediately.
     pub(super) fn hold_cancelled(&self, by: &Actor, prompt: &PromptSent, step: EngineOutput) -> EngineOutput {
         let in_the_loop = self.ending.is_none() && !self.pipelines.is_open();
         let nothing_said = !self.steering.person_spoke_after(prompt.messages);
@@ -239,8 +233,8 @@ impl SessionState {
         }
     }
 
-    /// Whether the messages go to the agent in a turn of their own. Messages of the agent itself or of a hook use up
-    /// iterations there; otherwise they could keep the session going for ever.
+    /// Whether the messages are sent in a turn of their own. Messages of the agent itself or of a hook use up
+    /// iterations there; otherwise they could keep the session running for ever.
     pub(super) fn message_is_due(&self) -> bool {
         let said = !self.steering.messages.is_empty();
         said && (self.steering.person_spoke_after(0) || self.iterations.used() < self.max_iterations())
@@ -257,7 +251,7 @@ impl SessionState {
             return EngineOutput::refuse("the session is ending; the agent will not be asked again");
         }
         let step = EngineOutput::record(Event::Steering(SteeringEvent::MessageQueued { by: by.clone(), text }));
-        // A session that is paused for a cancelled turn waits for nothing else.
+        // A session that is paused for a cancelled turn waits only for this message.
         let awaited = self.steering.paused && self.steering.cancelled.is_some();
         if awaited { step.and(Event::Steering(SteeringEvent::Unpaused { by: by.clone() })) } else { step }
     }
@@ -293,12 +287,12 @@ impl SessionState {
         if step.is_empty() { EngineOutput::refuse(format!("there is no hook `{hook}`")) } else { step }
     }
 
-    /// Whether a person can run this hook.
+    /// Whether the user can run this hook by hand.
     pub fn runs_by_hand(&self, hook: &HookRef) -> bool {
         self.runs_beside(hook.point, &hook.hook) && self.refuses_by_hand(Some(hook.point), &hook.hook).is_none()
     }
 
-    /// Why a person cannot run a hook that there is, if they cannot.
+    /// Why the user cannot run this hook by hand. None if they can.
     fn refuses_by_hand(&self, at: Option<HookPoint>, hook: &str) -> Option<String> {
         let meant = |point: HookPoint| at.is_none_or(|at| at == point);
         if hook == PROTECT && self.plan().hook(HookPoint::Stop, hook).is_none() {
@@ -310,7 +304,7 @@ impl SessionState {
         if meant(HookPoint::Automation) && self.plan().automation_hook(hook).is_some() {
             return Some(format!("`{hook}` answers events of tasks; it cannot be run without one"));
         }
-        // A review is more than a run: it needs the agents, which are with the pipeline.
+        // A review needs its agents, which only a pipeline runs.
         let review = |spec: &HookSpec| matches!(spec.action, HookAction::Gatekeeper(_));
         let mut found = HookPoint::ALL.into_iter().filter(|point| meant(*point));
         let reviews = found.any(|point| self.plan().hook(point, hook).is_some_and(review));
@@ -355,14 +349,15 @@ impl SessionState {
         } else {
             None
         };
-        // Whatever the answer entails is recorded before the answer: cut in between, the gate is still open.
+        // The answer's consequences are recorded before the answer: after an interruption in between, the gate is still
+        // open.
         let before = message.into_iter().chain(self.skips(gate, choice, items.as_deref(), by));
         let step = before.fold(EngineOutput::default(), EngineOutput::and);
         let answered = self.answered(gate, choice, by, option.as_deref());
         EngineOutput { events: step.events.into_iter().chain(answered.events).collect(), ..answered }
     }
 
-    /// The items that an answer keeps from the agent.
+    /// The items that an answer skips.
     fn skips<'a>(
         &'a self,
         gate: &'a Gate,
@@ -380,7 +375,7 @@ impl SessionState {
             .map(move |item| Event::Pending(PendingEvent::Skipped { item, by: by.clone() }))
     }
 
-    /// An answer, by whomever, with what it entails.
+    /// Closes a gate with an answer and its consequences, for every actor.
     pub(super) fn answered(&self, gate: &Gate, choice: GateChoice, by: &Actor, option: Option<&str>) -> EngineOutput {
         if gate.about == GateKind::Permission {
             return self.permitted(gate, choice, by, option);
@@ -423,7 +418,7 @@ impl SessionState {
         before.and(answered)
     }
 
-    /// Disables the hook that a gate is about, at the point where the gate found it.
+    /// Disables the hook that a gate is about, at the gate's hook point.
     fn disabled_at(&self, gate: &Gate, by: &Actor) -> EngineOutput {
         let (Some(hook), by) = (gate.hook.clone(), by.clone()) else { return EngineOutput::default() };
         if self.is_beside(gate) {

@@ -1,9 +1,9 @@
-//! Prompts and answers: what a prompt says, and what the end of a turn means.
+//! Prompts and answers: what a prompt contains, and what follows when a turn ends.
 //!
 //! # Invariants
-//! - A prompt is recorded before it is sent, whole.
-//! - No prompt is sent while the budget is used up, whatever its reason.
-//! - A turn that was cut is sent again as it was.
+//! - A prompt is recorded in full before it is sent.
+//! - No prompt is sent while the budget is used up, for whatever reason.
+//! - A turn that was interrupted is sent again unchanged.
 //! - Every tool call ends with its turn at the latest.
 
 use std::collections::BTreeMap;
@@ -24,55 +24,53 @@ use crate::engine::{
     unquoted_text::open_fence,
 };
 
-/// How much of the agent's last message is kept: promises stand at its end.
+/// How many bytes of the agent's last message are kept, counted from its end, where promises are.
 const KEPT_MESSAGE: usize = 64 << 10;
 
-/// The prompts and answers of a session.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct TurnState {
-    /// The last number given.
+    /// The highest turn id so far.
     pub last: TurnId,
-    /// Whether the session's own agent was told something: those who review have conversations of their own.
+    /// Whether the session's own agent has received a prompt. Gatekeepers have conversations of their own.
     pub is_begun: bool,
     /// The last prompt.
     pub prompt: String,
-    /// The end of what the agent said in its last turn. A tool call separates what was said before it from the rest.
+    /// The end of the agent's last message. A tool call starts a new message.
     pub said: String,
-    /// Whether the agent began a tool call since it said something.
+    /// Whether the agent began a tool call since its last text.
     pub acted_since: bool,
-    /// What became of the project's files in its last turn, where that is known.
+    /// Changes to the project's files in the last turn, if known.
     pub work: Option<Box<WorktreeChanges>>,
-    /// What the stop decision wants to go with the next prompt.
+    /// Text that the stop decision adds to the next prompt.
     pub next_prompt: Option<String>,
     /// Why the last failed turn failed.
     pub last_error: Option<String>,
-    /// The tool calls of the turn in flight that have not ended, by name.
+    /// The unfinished tool calls of the current turn, by id.
     pub open_calls: BTreeMap<String, ToolCall>,
-    /// How full the agent's memory is, where it says.
+    /// None if the agent does not report it.
     pub context: Option<ContextUsage>,
-    /// The agent's own name for the conversation.
+    /// The agent's id for the conversation.
     pub conversation: Option<String>,
-    /// The turn in which the agent opened or resumed it.
+    /// The turn in which the agent opened or resumed the conversation.
     pub opened_in: Option<TurnId>,
 }
 
-/// A prompt that is due.
+/// The next prompt to send.
 #[derive(Debug, Clone, PartialEq)]
 pub enum DuePrompt {
     /// A stop hook blocked.
     Feedback(String),
-    /// A person said something.
+    /// The user, the agent or a hook sent a message.
     Message,
     /// A check of a submit or a merge failed.
     Remediation(String),
-    /// The turn was cut off.
+    /// The turn was interrupted.
     Again(Box<PromptSent>),
-    /// A person cancelled the turn: it is sent to the agent again, unless the person sends a message instead.
+    /// A person cancelled the turn. It is sent again, unless the person sends a message instead.
     Cancelled(Box<PromptSent>),
 }
 
 impl TurnState {
-    /// The agent has begun a tool call, or reported the progress of one.
     pub(super) fn follow(&mut self, tool: &ToolCall) {
         match tool.status {
             ToolStatus::Pending | ToolStatus::InProgress => {
@@ -84,7 +82,7 @@ impl TurnState {
         }
     }
 
-    /// The agent has begun a tool call: what it says next is another message.
+    /// Ends the current message: text after a tool call is a new one.
     pub(super) fn act(&mut self, tool: &ToolCall) {
         self.acted_since = !self.said.is_empty();
         self.follow(tool);
@@ -97,14 +95,14 @@ impl TurnState {
             self.said.push_str("\n\n");
         }
         self.said.push_str(text);
-        // Cut only when twice too long, so that a stream of small pieces costs no copying each.
+        // Truncate only at twice the size, so that a stream of small pieces does not copy the text each time.
         if self.said.len() > 2 * KEPT_MESSAGE {
             self.forget_the_beginning();
         }
     }
 
-    /// Cuts where a line begins, unless the line is very long, and keeps the fence of a code block that is cut: without it what
-    /// is code would be taken for words, and words for code.
+    /// Cuts at the start of a line, unless the line is very long, and keeps the fence of a code block that is cut.
+    /// Without the fence code would be read as text, and text as code.
     fn forget_the_beginning(&mut self) {
         let most = self.said.floor_char_boundary(self.said.len() - KEPT_MESSAGE);
         let least = self.said.floor_char_boundary(most.saturating_sub(KEPT_MESSAGE / 2));
@@ -144,7 +142,7 @@ impl SessionState {
         }
     }
 
-    /// What would be sent if the next iteration began now, hooks aside.
+    /// The next iteration's prompt if it were sent now, without the output of its hooks.
     pub fn preview(&self) -> String {
         self.compose(&self.pending.waiting_ids(), None, self.iteration_conversation())
     }
@@ -164,7 +162,7 @@ impl SessionState {
         }
     }
 
-    /// Held items, then what `pre_iteration` printed, then what people said, then the goal, then the completion note.
+    /// In this order: pending items, output of `pre_iteration`, messages, the goal, the completion note.
     fn compose(&self, items: &[ItemId], piped: Option<String>, conversation: ConversationMode) -> String {
         let held = items.iter().filter_map(|id| self.pending.get(*id)).map(|item| item.text.clone());
         held.chain(piped)
@@ -185,7 +183,7 @@ impl SessionState {
         self.send_with_messages(PromptReason::Message, feedback)
     }
 
-    /// A person's message beside the feedback starts a new count of retries. A message of the agent or a hook does not.
+    /// A message of a person next to the feedback resets the retry counter. A message of the agent or a hook does not.
     fn feedback_prompt(&self, feedback: &str) -> EngineOutput {
         let spoke = self.steering.person_spoke_after(0);
         self.send_with_messages(if spoke { PromptReason::Message } else { PromptReason::Feedback }, Some(feedback))
@@ -208,7 +206,7 @@ impl SessionState {
         self.send(self.prompt(PromptReason::Recovery, text))
     }
 
-    /// Messages to a session that is complete are not part of it: their answers have to be checked.
+    /// Messages to a complete session are left out: their answers have to be checked.
     pub(super) fn final_prompt(&self, items: Vec<ItemId>) -> EngineOutput {
         let complete = self.ending.as_ref().is_some_and(|ending| ending.outcome == SessionOutcome::Complete);
         let messages = if complete { 0 } else { self.steering.messages.len() };
@@ -239,16 +237,16 @@ impl SessionState {
         }
     }
 
-    /// The prompt of a turn that was cut off. If the agent had opened a conversation in that turn, it continues it, so that
-    /// it keeps what it had done there.
+    /// The prompt of a turn that was interrupted. If the agent had opened a conversation in that turn, the prompt
+    /// continues it, so that the agent keeps its work so far.
     fn again(&self, cut: &PromptSent) -> PromptSent {
         let was_opened = cut.agent.is_none() && self.turns.opened_in == Some(cut.turn);
         let conversation = if was_opened { ConversationMode::Same } else { cut.conversation };
         let takes_over = cut.agent.is_none() && !self.turns.is_begun;
         let conversation = if takes_over { ConversationMode::New } else { conversation };
-        // The iteration is open again since the prompt was sent first.
+        // The first prompt has already reopened the iteration.
         let mut prompt = PromptSent { turn: self.next_turn(), conversation, reopens: false, ..cut.clone() };
-        // An agent that takes over in the middle of a conversation has not had the note.
+        // An agent that takes over in the middle of a conversation has not received the note.
         let note = self.completion_note(conversation).filter(|_| takes_over && cut.reason == PromptReason::Iteration);
         if let Some(note) = note.filter(|note| !prompt.text.ends_with(note.as_str())) {
             prompt.text = format!("{}\n\n{note}", prompt.text);
@@ -256,12 +254,12 @@ impl SessionState {
         prompt
     }
 
-    /// The conversation goes on, if there is one.
+    /// Continues the conversation, if there is one.
     fn ongoing(&self) -> ConversationMode {
         if self.turns.is_begun { ConversationMode::Same } else { ConversationMode::New }
     }
 
-    /// The only way to the agent, so that no prompt can be sent past an exhausted budget.
+    /// The only way to send a prompt, so that none can bypass an exhausted budget.
     pub(in crate::engine) fn send(&self, prompt: PromptSent) -> EngineOutput {
         if let Some(gate) = self.over_budget() {
             return gate;
@@ -311,7 +309,7 @@ impl SessionState {
         };
         let closed = self.close_calls(status, why).fold(self.unasked(&super::POLICY), EngineOutput::and);
         let step = closed.and(Event::Turn(TurnEvent::Ended { iteration, turn, stop_reason, spent, work, forbidden }));
-        // A review that was cut short is none, and says so itself.
+        // The review itself reports that it was cut short.
         match cut_short(stop_reason).filter(|_| !self.gatekeeper_works()) {
             Some(why) => step.and(super::warning(why)),
             None => step,
@@ -331,7 +329,7 @@ impl SessionState {
         limit.into_iter().flatten().fold(closed.and(failed), EngineOutput::and)
     }
 
-    /// The end of every tool call of the turn in flight that has none: no call outlives its turn.
+    /// Ends every open tool call of the current turn: no call outlives its turn.
     pub(in crate::engine) fn close_calls(&self, status: ToolStatus, why: &'static str) -> impl Iterator<Item = Event> {
         let calls = self.turn_in_flight().map(|prompt| (prompt.iteration, prompt.turn, &self.turns.open_calls));
         calls.into_iter().flat_map(move |(iteration, turn, calls)| {
@@ -346,18 +344,18 @@ impl SessionState {
         })
     }
 
-    /// The iteration of the turn, if it is the one in flight.
+    /// The iteration of the turn, if it is the current one.
     pub(super) fn awaited(&self, turn: TurnId) -> Option<u32> {
         let Phase::Turn(prompt) = &self.phase else { return None };
         (prompt.turn == turn).then_some(prompt.iteration)
     }
 }
 
-/// What is shown as the output of a tool call that ended with its turn.
+/// Shown as the output of a tool call that ended with its turn.
 pub(in crate::engine) const CUT_OFF: &str = "cut off with the turn";
 const UNTOLD: &str = "the agent ended its turn without saying how this ended";
 
-/// What a person has to know of a turn that ended before the agent was done.
+/// A warning for a turn that ended before the agent was done.
 fn cut_short(stop_reason: StopReason) -> Option<&'static str> {
     match stop_reason {
         StopReason::EndTurn | StopReason::Cancelled | StopReason::Refusal => None,
@@ -372,7 +370,7 @@ fn cut_short(stop_reason: StopReason) -> Option<&'static str> {
     }
 }
 
-/// What a refusal means: the agent forgets the prompt, so nothing of it counts as delivered.
+/// After a refusal the agent forgets the prompt, so none of its items count as delivered.
 pub(super) const REFUSED: &str = "the agent refused to answer this prompt: see what it said, and ask in other words";
 
 #[cfg(test)]

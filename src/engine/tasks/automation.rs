@@ -1,16 +1,16 @@
-//! What happens by itself when a task changes: the queue of raised events, and the one that is being worked on.
+//! Automation hooks: the queue of task events, and the event that is being processed.
 //!
-//! For each event its hooks run one after another, by priority; what they want is recorded as they answer
-//! (`automation_decided`, or `hook_error` for one that did not do its job). Then the actions of all of them are carried
-//! out in order. Events that they raise are queued behind, one level deeper.
+//! The hooks of an event run one after another, by priority. creel records the actions of each hook as it answers
+//! (`automation_decided`, or `hook_error` for a hook that failed). Then it carries out the actions of all hooks in
+//! order. Events that these actions raise are appended to the queue, one level deeper.
 //!
-//! All of this goes on beside the agent, whether the session is paused or held at a gate.
+//! Automation runs independently of the agent, also while the session is paused or waits at a gate.
 //!
 //! # Invariants
-//! - What a hook decided is recorded before anything of it is done, and each action's record takes it off the list: cut
-//!   anywhere, what is left is done, and nothing is done twice.
-//! - A hook that fails leaves one `hook_error` and changes nothing for the others.
-//! - The session neither delivers nor ends while something is left to do here.
+//! - A hook's decision is recorded before any of its actions, and each action's record removes it from the list: after
+//!   an interruption the remaining actions are carried out, and none is carried out twice.
+//! - A hook that fails produces one `hook_error` and does not affect the other hooks.
+//! - The session neither delivers nor ends while automation work is left.
 
 use std::collections::VecDeque;
 
@@ -35,66 +35,54 @@ use crate::engine::{
     time::UnixTime,
 };
 
-/// Events further than this below the one that began it are left alone.
+/// Events that are more levels below the first event than this are ignored.
 pub const DEEPEST: u32 = 8;
 
-/// What happens by itself.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct AutomationState {
-    /// The events that were not looked at yet.
+    /// Events that have not been processed yet.
     pub queue: VecDeque<RaisedEvent>,
-    /// The event that is being worked on.
     pub current: Option<AutomationJob>,
-    /// The records that follow from changes of the graph.
+    /// Records that follow from changes of the graph.
     pub follow_ups: VecDeque<FollowUp>,
-    /// The last number given to an event.
+    /// The highest event id so far.
     last: TaskEventId,
 }
 
-/// An event that hooks are told of.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RaisedEvent {
-    /// Its name.
     pub id: TaskEventId,
-    /// When it happened.
     pub at: UnixTime,
-    /// How many actions led to it, one from the other.
+    /// How many actions, each triggered by the previous one, led to this event.
     pub depth: u32,
-    /// What happened.
     pub event: Box<TaskEvent>,
 }
 
-/// The work on one event.
+/// The processing of one event.
 #[derive(Debug, Clone, PartialEq)]
 pub struct AutomationJob {
-    /// The event.
     pub raised: RaisedEvent,
     /// The hooks that have not answered, in order.
     pub hooks: VecDeque<String>,
-    /// The one that runs; it has not answered.
+    /// Its hook has not answered.
     pub running: Option<ActiveRun>,
-    /// What the others want to be done, in order.
+    /// The actions of the hooks that have answered, in order.
     pub actions: VecDeque<QueuedAction>,
-    /// How many actions there were.
+    /// How many actions the hooks requested in total.
     count: u32,
 }
 
-/// An action that waits.
 #[derive(Debug, Clone, PartialEq)]
 pub struct QueuedAction {
-    /// Its name.
     pub cause: ActionRef,
-    /// What is to be done.
     pub action: AutomationAction,
 }
 
 impl AutomationState {
-    /// Whether something is left to do.
     pub fn is_busy(&self) -> bool {
         self.current.is_some() || !self.queue.is_empty() || !self.follow_ups.is_empty()
     }
 
-    /// The run in flight.
     pub fn running(&self) -> Option<&ActiveRun> {
         self.current.as_ref()?.running.as_ref()
     }
@@ -156,7 +144,7 @@ impl AutomationState {
         self.settle();
     }
 
-    /// Takes hooks out that have not been started.
+    /// Removes hooks that have not been started.
     pub(crate) fn drop_hooks(&mut self, dropped: impl Fn(&str) -> bool) {
         if let Some(job) = &mut self.current {
             let running = job.running.clone();
@@ -166,7 +154,7 @@ impl AutomationState {
         self.settle();
     }
 
-    /// An event with nothing left to do is over.
+    /// Ends the event when no hooks and no actions are left.
     fn settle(&mut self) {
         let over = |job: &AutomationJob| job.hooks.is_empty() && job.running.is_none() && job.actions.is_empty();
         if self.current.as_ref().is_some_and(over) {
@@ -176,14 +164,13 @@ impl AutomationState {
 }
 
 impl SessionPlan {
-    /// The automation hook of that name.
     pub fn automation_hook(&self, name: &str) -> Option<&AutomationHook> {
         self.automation.iter().find(|hook| hook.spec.name == name)
     }
 }
 
 impl AutomationHook {
-    /// Whether it may have something to say about such events.
+    /// Whether the hook reacts to such events.
     fn hears(&self, kind: TaskEventKind) -> bool {
         let speaks = match &self.spec.action {
             HookAction::Builtin(call) => {
@@ -196,7 +183,7 @@ impl AutomationHook {
 }
 
 impl SessionState {
-    /// The hooks that may have something to say about such events, in order; ties as they are written.
+    /// The hooks that react to such events, by priority; ties keep the config's order.
     pub(super) fn hearing(&self, kind: TaskEventKind) -> Vec<&AutomationHook> {
         let hears =
             |hook: &&AutomationHook| hook.hears(kind) && self.hooks.is_enabled(HookPoint::Automation, &hook.spec);
@@ -225,7 +212,7 @@ impl SessionState {
         next.map_or_else(EngineOutput::default, |wanted| EngineOutput::record(carry_out(wanted)))
     }
 
-    /// Recorded also when nobody has anything to say: the record takes the event off the queue.
+    /// Recorded even if no hook reacts: the record removes the event from the queue.
     fn begin(&self, raised: &RaisedEvent) -> EngineOutput {
         let news = raised.event.news();
         let event = raised.id;
@@ -250,12 +237,12 @@ impl SessionState {
         match &hook.spec.action {
             HookAction::Builtin(call) => BuiltinAutomation::named(&call.name)
                 .is_none_or(|builtin| !builtin.actions(news, &self.tasks.graph).is_empty()),
-            // What an interrupt leaves undone: it ends what runs, and starts nothing.
+            // An interrupt cancels running commands and starts no new ones.
             HookAction::Command(_) | HookAction::Gatekeeper(_) => !self.interrupted(),
         }
     }
 
-    /// What an interrupt leaves undone: the commands. What is built in and what was decided takes no time.
+    /// Discards commands after an interrupt. Built-in hooks and recorded decisions stay: they need no time.
     pub(crate) fn drop_automation_commands(&mut self) {
         let automation = &self.began.plan.automation;
         let is_command = |name: &str| {
@@ -316,7 +303,8 @@ impl SessionState {
         .then(Effect::RunHook(Box::new(effect)))
     }
 
-    /// A hook answered, or did not. What it wants is recorded before its end: cut in between, it is not asked again.
+    /// Handles the end of a hook's run. Its decision is recorded before its end, so after an interruption in between it
+    /// is not run again.
     pub(crate) fn on_automation_finished(&self, run: RunId, result: RunResult) -> EngineOutput {
         let Some((job, running)) =
             self.tasks.automation.current.as_ref().and_then(|job| Some((job, job.running.as_ref()?)))
@@ -345,16 +333,16 @@ impl SessionState {
         EngineOutput::record(answer).and(Event::Hook(HookEvent::Finished(Box::new(finished))))
     }
 
-    /// The run in flight, as one that was cut by the death of creel.
+    /// The current run as cut, because creel itself died.
     pub(crate) fn cut_automation_run(&self) -> Option<HookFinished> {
         let job = self.tasks.automation.current.as_ref()?;
         Some(cut(job, job.running.as_ref()?))
     }
 }
 
-/// A run without an end of its own.
+/// A run whose end creel did not see.
 fn cut(job: &AutomationJob, running: &ActiveRun) -> HookFinished {
-    // It may have answered already, with only its end not recorded.
+    // The hook may have answered already, with only its end not recorded.
     let again = job.hooks.front() == Some(&running.hook);
     HookFinished { again, ..HookFinished::cut(HookPoint::Automation, running) }
 }

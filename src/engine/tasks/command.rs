@@ -1,9 +1,9 @@
-//! What can be asked of the graph, by people, programs, agents and hooks alike.
+//! Commands to the task graph, by users, programs, agents and hooks.
 //!
 //! Owns the meaning of each [`TaskCommand`]: which record it becomes, or why it cannot be done.
 //!
 //! # Invariants
-//! - A command becomes one record or is refused; it never does a part of what it says.
+//! - A command becomes one record or is refused; it is never carried out partly.
 
 use std::collections::BTreeSet;
 
@@ -24,38 +24,32 @@ use crate::engine::{
     session::SessionState,
 };
 
-/// Something that is asked of the graph.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TaskCommand {
-    /// There is something to do.
     Add(NewTask),
-    /// Somebody begins with it.
+    /// Start working on a task.
     Start { id: String, context: Option<String> },
-    /// Somebody has taken it from the queue. Only the queue says that.
+    /// A worker claimed the task from the queue. Only the queue sends this.
     #[serde(skip)]
     TakenUp { id: String, context: String },
-    /// It is done. A name that the graph does not know is a task of another program.
+    /// Mark a task as done. An id that the graph does not know is a task of another program.
     Complete(TaskCompletion),
-    /// Somebody cannot go on with it.
+    /// Mark a task as blocked.
     Block { id: String, reason: String, required_knowledge: Vec<String> },
-    /// Something about it is different.
     Update { id: String, changes: TaskChanges },
-    /// It can be started, though it could not be before.
     MakeReady { id: String },
-    /// It waits for another.
+    /// Make a task wait for another.
     Depend { id: String, on: String },
-    /// It no longer does.
     Undepend { id: String, on: String },
-    /// There never was such a thing to do.
+    /// Delete the task with its edges.
     Remove { id: String },
 }
 
-/// A task to be added.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct NewTask {
-    /// Its name; one is found if none is given.
+    /// None: creel generates one.
     #[serde(alias = "taskId")]
     pub id: Option<String>,
     pub goal: String,
@@ -71,18 +65,17 @@ pub struct NewTask {
     pub queue: Option<BTreeSet<String>>,
 }
 
-/// A task that is done.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct TaskCompletion {
     pub id: String,
-    /// What it was about; its goal, if nothing is said.
+    /// None: the task's goal.
     pub content: Option<String>,
     pub result: Option<String>,
     pub artifacts: Vec<String>,
 }
 
-/// What shall be different about a task.
+/// Changes to a task; a field that is not set stays the same.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct TaskChanges {
@@ -94,9 +87,7 @@ pub struct TaskChanges {
     pub kind: Option<String>,
     #[serde(alias = "parentTaskId", alias = "parentId")]
     pub parent: Option<String>,
-    /// To be added to those that it has.
     pub add_labels: Vec<String>,
-    /// To be taken from those that it has.
     pub remove_labels: Vec<String>,
 }
 
@@ -108,7 +99,7 @@ impl SessionState {
         }
     }
 
-    /// The record of what is asked, or why it cannot be done.
+    /// The record for a command, or the reason why creel refuses it.
     pub(crate) fn task_event(&self, command: TaskCommand, origin: ChangeOrigin) -> Result<Event, String> {
         let graph = &self.tasks.graph;
         match command {
@@ -223,13 +214,13 @@ impl SessionState {
         Ok(Event::Task(TaskEvent::Created(Box::new(TaskRecord { task: id, data, origin }))))
     }
 
-    /// Who may work on a task elsewhere: who was named, or else whoever its type says.
+    /// Which agents can work on a task in the queue: the named ones, or else those of its type.
     fn who_may(&self, named: BTreeSet<String>, kind: Option<&str>) -> BTreeSet<String> {
         let of_type = kind.filter(|_| named.is_empty()).and_then(|kind| self.plan().task_types.get(kind));
         of_type.map_or(named, |agents| agents.iter().cloned().collect())
     }
 
-    /// The next name that neither a task of ours nor one of another program had.
+    /// The next id that neither a task of this graph nor a task of another program has used.
     fn free_task_name(&self) -> String {
         let taken = |id: &String| self.side.completed.contains(id);
         self.tasks.graph.names().find(|id| !taken(id)).expect("numbers do not end before tasks do")
@@ -265,7 +256,7 @@ fn can_start(task: &Task) -> Result<(), String> {
     waits_for_none(task)
 }
 
-/// Who has begun stays at it: a hook may have decided before that.
+/// A task in progress stays in progress: a hook may have decided before it was started.
 fn can_be_ready(task: &Task) -> Result<(), String> {
     if matches!(task.state, TaskState::Ready | TaskState::Active) {
         return Err(format!("{} is {} already", task.id, task.state.name()));
@@ -312,7 +303,7 @@ fn changed(graph: &TaskGraph, task: &Task, changes: TaskChanges) -> Result<TaskU
     if data == TaskUpdated::default() { Err(format!("nothing about {} is to be changed", task.id)) } else { Ok(data) }
 }
 
-/// The labels as they are to be, if anything is said about them.
+/// The new labels. None if the changes do not mention labels.
 fn relabelled(task: &Task, changes: &TaskChanges) -> Option<Vec<String>> {
     let TaskChanges { labels, add_labels, remove_labels, .. } = changes;
     if labels.is_none() && add_labels.is_empty() && remove_labels.is_empty() {
@@ -334,12 +325,10 @@ fn can_come_from(graph: &TaskGraph, task: &Task, parent: &str) -> Result<(), Str
     Ok(())
 }
 
-/// Whether something can be a goal.
 pub(crate) fn a_goal(goal: &str) -> Result<(), String> {
     if goal.trim().is_empty() { Err("a task needs a goal".into()) } else { Ok(()) }
 }
 
-/// Whether a number can be a priority.
 pub(crate) fn a_priority(given: u8) -> Result<(), String> {
     if given <= LOWEST {
         Ok(())
@@ -348,7 +337,7 @@ pub(crate) fn a_priority(given: u8) -> Result<(), String> {
     }
 }
 
-/// Whether a task, or a session, can have that name: a subject, a header and a path can hold it.
+/// Whether a task or a session can have that name. It must be valid in a subject, a header and a path.
 pub(crate) fn is_name(id: &str) -> bool {
     let plain = id.chars().all(|c| c.is_ascii_alphanumeric() || c == '-' || c == '_');
     plain && (1..=64).contains(&id.len())

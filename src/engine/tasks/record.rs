@@ -1,6 +1,6 @@
-//! What a record says of a task: its `data`, who did it, and which action of a hook it carries out.
+//! The contents of task records: the `data`, the actor, and the hook action that a record carries out.
 //!
-//! Inside `data` keys are in `camelCase`, as the tools have them that creel shares these events with.
+//! Keys inside `data` are in `camelCase`, as in the tools that creel shares these events with.
 
 use std::collections::BTreeSet;
 
@@ -14,70 +14,55 @@ use crate::engine::{
     time::UnixTime,
 };
 
-/// Something that happened to a task.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct TaskRecord<D> {
-    /// Which.
     pub task: String,
-    /// What.
     pub data: D,
-    /// Where it came from.
     #[serde(flatten)]
     pub origin: ChangeOrigin,
 }
 
-/// Where a change came from.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ChangeOrigin {
-    /// Who.
     #[serde(flatten)]
     pub by: Option<Actor>,
-    /// The action that it carries out.
+    /// The hook action that the change carries out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cause: Option<ActionRef>,
-    /// The step of a workflow that it carries out.
+    /// The workflow step that the change carries out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub step: Option<WorkflowStepRef>,
 }
 
-/// A step of a workflow that runs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WorkflowStepRef {
-    /// Which run of which workflow.
     pub flow: WorkflowRunId,
-    /// The step.
     pub step: String,
 }
 
-/// An action of a hook.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ActionRef {
-    /// The event that the hook was told of.
+    /// The event that the hook received.
     pub event: TaskEventId,
-    /// The hook.
     pub hook: String,
     /// Which of the event's actions, from 1.
     pub action: u32,
 }
 
 impl ChangeOrigin {
-    /// Somebody asked for it.
     pub const fn by(by: Actor) -> Self {
         Self { by: Some(by), cause: None, step: None }
     }
 
-    /// A hook asked for it.
     pub fn action(action: ActionRef) -> Self {
         Self { by: Some(ActorKind::Policy.into()), cause: Some(action), step: None }
     }
 
-    /// A workflow asked for it.
     pub fn step(step: WorkflowStepRef) -> Self {
         Self { by: Some(ActorKind::Policy.into()), cause: None, step: Some(step) }
     }
 }
 
-/// A task was added.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct TaskCreated {
@@ -96,7 +81,6 @@ pub struct TaskCreated {
     pub dependencies: Vec<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub queue: Option<BTreeSet<String>>,
-    /// Whether it can be started at once.
     pub state: TaskState,
 }
 
@@ -104,45 +88,37 @@ const fn usual_priority() -> u8 {
     PRIORITY
 }
 
-/// A task was started.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct TaskStarted {
-    /// What whoever starts it should know.
+    /// Context for the agent that starts the task.
     pub context: Option<String>,
 }
 
-/// A task was completed.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct TaskCompleted {
-    /// What it was about.
     pub content: String,
-    /// What came of it.
     pub result: Option<String>,
-    /// What was made.
     pub artifacts: Vec<String>,
 }
 
-/// Somebody cannot go on with a task.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct TaskBlocked {
-    /// Why.
     pub reason: String,
-    /// What somebody would have to know.
+    /// Information that is missing to continue.
     pub required_knowledge: Vec<String>,
 }
 
-/// A task was removed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct TaskDeleted {
-    /// How many dependencies and origins went with it.
+    /// How many dependency and origin edges were removed with it.
     pub edges_removed: usize,
 }
 
-/// What is different about a task; what is not named is as it was.
+/// Changes to a task; absent fields stay the same.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct TaskUpdated {
@@ -162,7 +138,6 @@ pub struct TaskUpdated {
     pub state: Option<TaskState>,
 }
 
-/// A task now waits for another.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct EdgeAdded {
@@ -170,25 +145,19 @@ pub struct EdgeAdded {
     pub from_id: String,
     /// The task that it waits for.
     pub to_id: String,
-    /// What kind of edge it is.
     pub edge_type: EdgeType,
 }
 
-/// What an edge means.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum EdgeType {
-    /// The one waits for the other.
     DependsOn,
-    /// The one came from the other.
     SpawnedBy,
 }
 
-/// A task no longer waits for another.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct EdgeRemoved {
-    /// The edge's name.
     pub edge_id: String,
     /// The task that waited.
     pub from_id: String,
@@ -196,28 +165,25 @@ pub struct EdgeRemoved {
     pub to_id: String,
 }
 
-/// A task waits for nothing any more.
+/// The last dependency of a task was completed or removed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct DependencySatisfied {
-    /// The task that waited.
     pub dependent_task_id: String,
-    /// The dependency that was completed last, unless the last one was removed.
+    /// The dependency that was completed last. None if the last one was removed.
     pub completed_task_id: Option<String>,
     /// The dependency that was removed last, if that made the task ready.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub removed_task_id: Option<String>,
 }
 
-/// A hook of a task event that did not do its job.
+/// An automation hook that failed.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct HookErrorData {
-    /// Which.
     pub hook_name: String,
-    /// What went wrong.
     pub error: String,
-    /// The event that it was told of.
+    /// The event that the hook received.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub original_event: Option<Value>,
 }
@@ -226,26 +192,20 @@ pub struct HookErrorData {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ActionErrorData {
-    /// What it was to do.
     pub action_type: String,
-    /// What went wrong.
     pub error: String,
-    /// What it was told.
+    /// The action's parameters.
     pub payload: Value,
 }
 
-/// A record of a task, taken apart: what all of them share, and in what they differ.
+/// A borrowed view of a task record: the common fields, and the specific data.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct TaskRecordRef<'a> {
-    /// Which task.
     pub task: &'a str,
-    /// Where it came from.
     pub origin: &'a ChangeOrigin,
-    /// What happened.
     pub what: TaskRecordData<'a>,
 }
 
-/// What happened to a task.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum TaskRecordData<'a> {
     Created(&'a TaskCreated),
@@ -262,7 +222,7 @@ pub enum TaskRecordData<'a> {
     ActionFailed(&'a ActionErrorData),
 }
 
-/// The events of tasks that hooks can subscribe to.
+/// The task events that hooks can subscribe to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TaskEventKind {
@@ -277,7 +237,6 @@ pub enum TaskEventKind {
 }
 
 impl TaskEventKind {
-    /// All of them.
     pub const ALL: [Self; 8] = [
         Self::TaskCreated,
         Self::TaskStarted,
@@ -303,14 +262,13 @@ impl TaskEventKind {
         }
     }
 
-    /// The event of that name.
     pub fn named(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| kind.name() == name)
     }
 }
 
 impl TaskRecordData<'_> {
-    /// The event that hooks can subscribe to, if it is one.
+    /// None for records that hooks cannot subscribe to.
     pub const fn kind(&self) -> Option<TaskEventKind> {
         match self {
             Self::Created(_) => Some(TaskEventKind::TaskCreated),
@@ -327,7 +285,6 @@ impl TaskRecordData<'_> {
 }
 
 impl TaskEvent {
-    /// The task, who changed it, and what changed.
     pub fn news(&self) -> TaskRecordRef<'_> {
         fn news<'a, D>(record: &'a TaskRecord<D>, what: impl FnOnce(&'a D) -> TaskRecordData<'a>) -> TaskRecordRef<'a> {
             TaskRecordRef { task: &record.task, origin: &record.origin, what: what(&record.data) }
@@ -348,7 +305,7 @@ impl TaskEvent {
         }
     }
 
-    /// The event as hooks are told of it.
+    /// The event in the form that hooks receive.
     pub(crate) fn for_hooks(&self, at: UnixTime) -> Value {
         let record = serde_json::to_value(self).expect("records have no keys that are not text");
         json!({
@@ -362,7 +319,7 @@ impl TaskEvent {
 }
 
 impl Event {
-    /// What it says of a task, if it is about one.
+    /// None for events that are not about a task.
     pub fn task_news(&self) -> Option<TaskRecordRef<'_>> {
         if let Self::Task(event) = self { Some(event.news()) } else { None }
     }

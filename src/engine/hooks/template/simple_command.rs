@@ -1,31 +1,29 @@
-//! One simple command of a command line: its words, and which of them, or what on its input, another program reads as code.
+//! One simple command of a command line: its words, and which of them, or which input, another program reads as code.
 //!
-//! Owns the list of programs that do. Does not read the shell's grammar: see [`super::shell`].
+//! Owns the list of such programs. Does not parse the shell's grammar: see [`super::shell`].
 //!
 //! # Invariants
-//! - In doubt it is code: an option that may take a word is taken to have one, and a program that is named by a
-//!   variable is taken for a shell.
+//! - When in doubt it is code: an option that can have a value is assumed to have one, and a program named by a
+//!   variable is assumed to be a shell.
 
-/// What of its arguments a program reads as code.
+/// Which arguments a program reads as code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum CodeArguments {
-    /// All of them.
     All,
-    /// The first that is no option.
+    /// The first argument that is not an option.
     First,
-    /// What follows an option of it, wherever that stands.
+    /// The value of one of its flags, at any position.
     Flagged,
-    /// The same, but not after the script: what stands there is for that.
+    /// The value of one of its flags before the script. Arguments after the script belong to the script.
     BeforeScript,
-    /// The script itself, if an option before it says so.
+    /// The script argument, if a flag before it says so.
     FlaggedScript,
 }
 
-/// When a program reads its input as code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum CodeInput {
     Always,
-    /// If no file was named that has the code.
+    /// If no argument names a file with the code.
     WithoutScript,
     Never,
 }
@@ -34,14 +32,14 @@ enum CodeInput {
 struct InterpreterSpec {
     names: &'static [&'static str],
     code: CodeArguments,
-    /// Letters of the options that code comes with.
+    /// Letters of the options that pass code.
     flags: &'static str,
-    /// Letters of the options that take the next word, which is no code.
+    /// Letters of the options that have a value which is not code.
     takes: &'static str,
     input: CodeInput,
 }
 
-/// Their arguments are looked for anywhere in a command, since `sudo`, `env` and many others run what they are told to.
+/// Recognized at any position in a command, because `sudo`, `env` and many others run their arguments.
 const ANYWHERE: &[InterpreterSpec] = &[
     InterpreterSpec { code: CodeArguments::FlaggedScript, ..SHELL },
     InterpreterSpec { names: &["fish"], flags: "cC", ..SHELL },
@@ -63,10 +61,10 @@ const ANYWHERE: &[InterpreterSpec] = &[
 
 const INTERPRETER: InterpreterSpec = InterpreterSpec { code: CodeArguments::BeforeScript, ..SHELL };
 
-/// Nobody but the shell itself can do this.
+/// Only the shell itself can do this.
 const SOURCE: InterpreterSpec = InterpreterSpec { names: &[".", "source"], flags: "", takes: "", ..SHELL };
 
-/// A shell, and whatever a variable names.
+/// Any shell; also assumed for a program that a variable names.
 const SHELL: InterpreterSpec = InterpreterSpec {
     names: &["sh", "bash", "rbash", "dash", "ash", "zsh", "ksh", "mksh", "csh", "tcsh"],
     code: CodeArguments::Flagged,
@@ -75,9 +73,9 @@ const SHELL: InterpreterSpec = InterpreterSpec {
     input: CodeInput::WithoutScript,
 };
 
-/// Their names are common words: only where a program is expected.
+/// Their names are common words, so they are recognized only where a program is expected.
 const IN_PLACE: &[InterpreterSpec] = &[
-    // `let` calculates, and runs what stands in a number.
+    // `let` evaluates arithmetic, which runs command substitutions inside an operand.
     InterpreterSpec {
         names: &["trap", "watch", "tmux", "let"],
         code: CodeArguments::All,
@@ -99,7 +97,7 @@ const IN_PLACE: &[InterpreterSpec] = &[
     },
 ];
 
-/// Long options that code comes with.
+/// Long options that pass code.
 const LONG: &[&str] = &[
     "--command",
     "--session-command",
@@ -113,10 +111,10 @@ const LONG: &[&str] = &[
     "-Command",
 ];
 
-/// How long options begin that take no word after them.
+/// Prefixes of long options that never have a value.
 const ALONE: &[&str] = &["--no-", "--enable-"];
 
-/// They run what they are told to: see [`runs_next`].
+/// Programs that run their arguments: see [`runs_next`].
 const WRAPPERS: &[&str] = &[
     "sudo",
     "doas",
@@ -154,39 +152,38 @@ const WRAPPERS: &[&str] = &[
     "direnv",
 ];
 
-/// Of these, whose first operand is not the program.
+/// Wrappers whose first operand is not the program.
 const WITH_OPERAND: &[&str] = &["flock", "chroot", "gosu", "coproc"];
 
-/// Of these, who run something only after one of [`RUN`].
+/// Wrappers that run a program only after one of [`RUN`].
 const WITH_VERB: &[&str] = &["find", "docker", "podman", "kubectl", "poetry", "uv", "pipenv", "direnv"];
 const RUN: &[&str] = &["-exec", "-execdir", "-ok", "-okdir", "exec", "run", "debug"];
 
-/// They run nothing: a shell's name after one of these is only a word.
+/// They run nothing: after one of these, a shell's name is only a word.
 const TELLERS: &[&str] = &["echo", "printf", "grep", "egrep", "rg", "cat", "tee", "logger", "test", "["];
 
-/// Operators for which `[[` calculates, and runs what stands in a number.
+/// Operators for which `[[` evaluates arithmetic, which runs command substitutions inside an operand.
 const CALCULATING: &[&str] = &["-eq", "-ne", "-lt", "-le", "-gt", "-ge"];
 
-/// Words before a command.
+/// Words that can precede a command.
 const KEYWORDS: &[&str] = &["if", "then", "elif", "else", "while", "until", "do", "!", "{", "time"];
 
-/// Names of the standard input.
 const STANDARD_INPUT: &[&str] = &["-", "/dev/stdin", "/dev/fd/0", "/proc/self/fd/0"];
 
-/// The simple command that is being read, as far as seen.
+/// The simple command that is being parsed.
 #[derive(Debug, Default)]
 pub(super) struct SimpleCommand {
     words: Vec<String>,
-    /// The word being read; empty quotes make it `Some("")`.
+    /// The current word; empty quotes make it `Some("")`.
     pub(super) word: Option<String>,
-    /// Whether the word being read, or the next, is where a redirection goes to.
+    /// Whether the current word, or the next one, is the target of a redirection.
     redirected: bool,
-    /// Whether a value stands in it that could do harm as code.
+    /// Whether the command contains a value that could do harm as code.
     pub(super) has_value: bool,
 }
 
 impl SimpleCommand {
-    /// The word being read has ended; it is given back.
+    /// Ends the current word and returns it.
     pub(super) fn end_word(&mut self) -> Option<&str> {
         let word = self.word.take()?;
         if std::mem::take(&mut self.redirected) {
@@ -196,7 +193,7 @@ impl SimpleCommand {
         self.words.last().map(String::as_str)
     }
 
-    /// A `<` or `>` comes. A number before it belongs to it.
+    /// Before a `<` or `>`: a number directly in front of it belongs to the redirection.
     pub(super) fn drop_number(&mut self) {
         let number = |word: &String| !word.is_empty() && word.chars().all(|c| c.is_ascii_digit());
         if self.word.as_ref().is_some_and(number) {
@@ -204,12 +201,12 @@ impl SimpleCommand {
         }
     }
 
-    /// The next word is where a redirection goes to.
+    /// The next word is the target of a redirection.
     pub(super) fn redirect(&mut self) {
         self.redirected = true;
     }
 
-    /// A here-document was announced, whose end mark is no word.
+    /// A here-document's end mark was read, which is not a word of the command.
     pub(super) fn marked(&mut self) {
         self.redirected = false;
     }
@@ -218,13 +215,13 @@ impl SimpleCommand {
         self.words.is_empty() && self.word.is_none() && !self.redirected
     }
 
-    /// The only word so far, or the last of several that are all said before a command.
+    /// The only word so far, or the last one if all words before it can precede a command.
     pub(super) fn leading(&self) -> Option<&str> {
         let (last, before) = self.words.split_last()?;
         before.iter().all(|word| KEYWORDS.contains(&word.as_str())).then_some(last)
     }
 
-    /// The names of the variables that get what is being read.
+    /// The names of the variables that the current word assigns to.
     pub(super) fn assigns(&self) -> Vec<&str> {
         let word = self.word.as_deref().unwrap_or_default();
         let at = self.place();
@@ -242,25 +239,25 @@ impl SimpleCommand {
         *self = Self::default();
     }
 
-    /// Whether the word being read is code for another program.
+    /// Whether the current word is code for another program.
     pub(super) fn is_code(&self) -> bool {
         let word = self.word.as_deref().unwrap_or_default();
         self.programs().any(|(at, program)| program.takes_as_code(&self.words[at + 1..], word))
     }
 
-    /// Whether it calculates with a value that stands in it.
+    /// Whether the command evaluates arithmetic on a value that it contains.
     pub(super) fn calculates(&self) -> bool {
-        // `&&` stands in `[[ … ]]` as well.
+        // `&&` can occur inside `[[ … ]]`.
         let is_test = self.names("[[") || self.names("]]");
         self.has_value && is_test && self.words.iter().any(|word| CALCULATING.contains(&word.as_str()))
     }
 
-    /// Whether another program reads this command's input as code, or what it was given before.
+    /// Whether another program reads this command's input, or the value that it was given, as code.
     pub(super) fn reads_code(&self) -> bool {
         if self.place().is_some_and(|at| TELLERS.contains(&base(&self.words[at]))) {
             return false;
         }
-        // What `xargs` reads becomes arguments of that shell, and with `-I` a part of its code.
+        // `xargs` turns its input into arguments of that shell, and with `-I` into a part of the code.
         let by_xargs = |program: &InterpreterSpec| match program.code {
             CodeArguments::Flagged | CodeArguments::BeforeScript | CodeArguments::FlaggedScript => self.names("xargs"),
             CodeArguments::All | CodeArguments::First => false,
@@ -274,18 +271,18 @@ impl SimpleCommand {
         self.words.iter().any(|word| base(word) == program)
     }
 
-    /// The word that names the program.
+    /// The index of the word that names the program.
     fn place(&self) -> Option<usize> {
         let before = |word: &String| KEYWORDS.contains(&word.as_str()) || is_assignment(word);
         self.words.iter().position(|word| !before(word))
     }
 
-    /// Whether this word may be a program that is run.
+    /// Whether this word can be a program that is run.
     fn is_run(&self, at: usize) -> bool {
         self.place().is_some_and(|place| place == at || (place < at && runs_next(&self.words[place..at])))
     }
 
-    /// All words that may name a program that reads code, and where they stand.
+    /// All words that can name a program that reads code, with their indices.
     fn programs(&self) -> impl Iterator<Item = (usize, &'static InterpreterSpec)> {
         let place = self.place();
         self.words.iter().enumerate().filter_map(move |(at, word)| {
@@ -295,7 +292,7 @@ impl SimpleCommand {
     }
 }
 
-/// Whether what stands after these words may be a program that the first of them runs.
+/// Whether the word after these can be a program that the first of them runs.
 fn runs_next(words: &[String]) -> bool {
     let Some((wrapper, rest)) = words.split_first() else { return false };
     let name = base(wrapper);
@@ -328,7 +325,7 @@ fn runs_next(words: &[String]) -> bool {
 }
 
 impl InterpreterSpec {
-    /// Whether a word is code that stands after these.
+    /// Whether `word`, which follows the words in `before`, is code for this program.
     fn takes_as_code(&self, before: &[String], word: &str) -> bool {
         let flagged = || {
             let after = |(at, _): (usize, &String)| self.operand(&before[at + 1..]).is_none();
@@ -373,7 +370,7 @@ impl InterpreterSpec {
             let is_flag = self.is_flag(option);
             match before.as_slice().first() {
                 None => return is_flag || self.is_flag(word),
-                // An option that only may take a word does not take another option.
+                // An option with an optional value does not consume another option.
                 Some(next) if is_flag || (self.takes_next(option) && !is_option(next)) => drop(before.next()),
                 Some(_) => {}
             }
@@ -393,7 +390,7 @@ impl InterpreterSpec {
         }
     }
 
-    /// Whether code comes with this option, in the word itself or after it.
+    /// Whether this option passes code, in the word itself or in the next one.
     fn is_flag(&self, word: &str) -> bool {
         if LONG.iter().any(|long| word.strip_prefix(long).is_some_and(|rest| rest.is_empty() || rest.starts_with('=')))
         {
@@ -402,7 +399,7 @@ impl InterpreterSpec {
         word.starts_with('-') && !word.starts_with("--") && word.contains(|c| self.flags.contains(c))
     }
 
-    /// The first word that is no option, nor the value of one.
+    /// The first word that is neither an option nor an option's value.
     fn operand<'a>(&self, words: &'a [String]) -> Option<&'a str> {
         let mut words = words.iter();
         while let Some(word) = words.next() {
@@ -416,7 +413,7 @@ impl InterpreterSpec {
         None
     }
 
-    /// Whether this is an option whose value is the next word. Any long one may be.
+    /// Whether this option's value is the next word. Any long option can have one.
     fn takes_next(&self, word: &str) -> bool {
         if word.starts_with("--") {
             return word != "--" && !word.contains('=') && !ALONE.iter().any(|alone| word.starts_with(alone));
@@ -442,7 +439,6 @@ fn is_option(word: &str) -> bool {
     word.starts_with(['-', '+']) && word != "-"
 }
 
-/// A program's name without the folder.
 fn base(word: &str) -> &str {
     word.rsplit('/').next().unwrap_or(word)
 }

@@ -1,19 +1,20 @@
-//! How far a value comes in a command line: which commands may read it.
+//! Tracks how far a placeholder's value gets in a command line: which commands can read it.
 //!
-//! Owns the groups of the shell's grammar, `(…)`, `{ …; }`, `if`, loops and `case`, as far as a pipe goes into them or
-//! out of them, and the variables that hold a value. Does not know which command reads code: see [`super::simple_command`].
+//! Owns the groups of the shell's grammar, `(…)`, `{ …; }`, `if`, loops and `case`, as far as a pipe leads into them or
+//! out of them, and the variables that contain a value. Does not know which command reads code: see
+//! [`super::simple_command`].
 //!
 //! # Invariants
-//! - A pipeline's commands may read what stands in it, before it in a pipeline around it, or anywhere in a group of it.
-//! - What a variable was given is where the variable is.
-//! - Files are nobody's: what is written to one and read again is not followed.
+//! - A pipeline's commands can read a value that is in the pipeline, in an earlier part of an enclosing pipeline, or
+//!   anywhere in a group of it.
+//! - A variable that was assigned a value counts as that value wherever it is used.
+//! - Files are not tracked: a value that is written to a file and read again is not followed.
 
 use super::Placeholder;
 
-/// What a group was opened by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum GroupOpener {
-    /// `(` or `$(`; also what is around all.
+    /// `(` or `$(`; also the outermost level.
     Parenthesis,
     Brace,
     If,
@@ -24,20 +25,19 @@ enum GroupOpener {
 #[derive(Debug)]
 struct ShellGroup {
     opener: GroupOpener,
-    /// The first value in the pipeline that is being read.
+    /// The first value in the current pipeline.
     pipeline: Option<Placeholder>,
-    /// The first in those before it.
+    /// The first value in earlier pipelines of the group.
     before: Option<Placeholder>,
-    /// Whether a `|` was read last, and no command after it.
+    /// Whether the last token was `|`, with no command after it yet.
     piped: bool,
 }
 
-/// Where the values are so far.
 #[derive(Debug)]
 pub(super) struct TaintTracker {
-    /// From the outside; never empty.
+    /// From the outermost group inwards; never empty.
     groups: Vec<ShellGroup>,
-    /// Variables with a value in them.
+    /// Variables that contain a value.
     held: Vec<(String, Placeholder)>,
 }
 
@@ -54,22 +54,22 @@ impl ShellGroup {
 }
 
 impl TaintTracker {
-    /// A value stands here.
+    /// A value occurs at this position.
     pub(super) fn speak(&mut self, placeholder: &Placeholder) {
         self.group().pipeline.get_or_insert_with(|| placeholder.clone());
     }
 
-    /// The first value that a command which ends here may read.
+    /// The first value that a command ending here can read.
     pub(super) fn spoken(&self) -> Option<&Placeholder> {
         self.groups.iter().find_map(|group| group.pipeline.as_ref())
     }
 
-    /// These variables get it.
+    /// These variables are assigned the value.
     pub(super) fn hold(&mut self, names: &[&str], placeholder: &Placeholder) {
         self.held.extend(names.iter().map(|name| ((*name).to_owned(), placeholder.clone())));
     }
 
-    /// The value in the variable whose name stands after a `$`.
+    /// The value in the variable whose name follows a `$`.
     pub(super) fn held(&self, after: &str) -> Option<&Placeholder> {
         let after = after.strip_prefix('{').unwrap_or(after).trim_start_matches(['#', '!']);
         let end = after.find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(after.len());
@@ -77,7 +77,7 @@ impl TaintTracker {
         self.held.iter().find(|(held, _)| held == name).map(|(_, placeholder)| placeholder)
     }
 
-    /// A `$` was read: whether a variable comes that holds a value, which then stands here.
+    /// After a `$`: whether a variable with a value follows. If so, the value occurs here.
     pub(super) fn mention(&mut self, after: &str) -> bool {
         let held = self.held(after).cloned();
         held.inspect(|placeholder| self.speak(placeholder)).is_some()
@@ -92,7 +92,7 @@ impl TaintTracker {
         self.groups.last().is_some_and(|group| group.piped)
     }
 
-    /// Whatever comes next reads nothing of what was said before.
+    /// The next command reads nothing that was written before it.
     pub(super) fn end_pipeline(&mut self) {
         let group = self.group();
         group.piped = false;
@@ -105,21 +105,21 @@ impl TaintTracker {
         self.groups.push(ShellGroup::new(GroupOpener::Parenthesis));
     }
 
-    /// After the `)` that closes it, and whatever is open in it.
+    /// After a `)`: closes its group and all groups still open inside it.
     pub(super) fn close(&mut self) {
         while self.groups.len() > 1 && self.leave() != GroupOpener::Parenthesis {}
         self.group().piped = false;
     }
 
-    /// Whether the next `)` ends a pattern.
+    /// Whether the next `)` ends a pattern of a `case`.
     pub(super) fn in_case(&self) -> bool {
         self.groups.last().is_some_and(|group| group.opener == GroupOpener::Case)
     }
 
-    /// A word has ended, which may be a keyword if it leads its command.
+    /// After a word. If it leads its command, it may be a keyword.
     pub(super) fn word(&mut self, word: &str, leads: bool) {
         let opened = match word {
-            // Behind the name of a function, too.
+            // A brace also opens a group after the name of a function.
             "{" => Some(GroupOpener::Brace),
             "if" if leads => Some(GroupOpener::If),
             "for" | "select" | "while" | "until" if leads => Some(GroupOpener::Loop),
