@@ -161,7 +161,7 @@ fn on_hook_finished(state: &SessionState, run: RunId, result: RunResult) -> Engi
     trouble.into_iter().chain(told).fold(step, EngineOutput::and)
 }
 
-/// The additional event for a hook that broke or escalates.
+/// The additional event for a broken hook.
 fn trouble(dispatch: &HookDispatch, finished: &HookFinished, escalates: bool) -> Option<Event> {
     if !dispatch::view(finished).is_broken() || finished.end == RunEnd::Cut {
         return None;

@@ -1,4 +1,4 @@
-//! What the engine asks the runtime to do.
+//! The engine's requests to the runtime.
 
 use serde_json::Value;
 
@@ -15,169 +15,146 @@ use super::{
     time::TimeSpan,
 };
 
-/// Something to be done in the world. The answer comes back as an input with the same ticket.
+/// A request to the runtime. The result comes back as an input with the same id.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Effect {
-    /// Run a hook; answered by `HookFinished`.
+    /// Answered by `HookFinished`.
     RunHook(Box<HookJob>),
-    /// Check a rule; answered by `RuleChecked`.
+    /// Answered by `RuleChecked`.
     CheckRule(Box<RuleJob>),
-    /// End a running hook, or the check of a rule; its answer comes all the same, as `cut`.
+    /// Cancels a hook or the check of a rule. Its result still arrives, as `cut`.
     CancelHook(RunId),
-    /// Send a prompt; answered by `TurnEnded` or `TurnFailed`.
+    /// Answered by `TurnEnded` or `TurnFailed`.
     SendPrompt {
-        /// The ticket.
         turn: TurnId,
-        /// What to send.
         text: String,
-        /// Whether the agent starts anew.
         conversation: ConversationMode,
-        /// How long the turn may take; zero: as long as it likes.
+        /// Zero: no limit.
         timeout: TimeSpan,
-        /// The gatekeeper that it goes to; the session's own agent, if unsaid.
+        /// The gatekeeper to send it to. None: the session's agent.
         to: Option<String>,
         /// The fallback agent that works instead of the session's own.
         standing_in: Option<String>,
-        /// What the protected paths are compared with afterwards.
+        /// The state that the protected paths are compared with afterwards.
         baseline: ProtectBaseline,
     },
-    /// End the turn; its answer comes all the same, as `cancelled`.
+    /// Cancels the turn. Its end still arrives, as `cancelled`.
     CancelTurn(TurnId),
-    /// Answer a request of the agent; whoever asked may be gone.
+    /// Answers a permission request, which the agent may have dropped by now.
     AnswerPermission {
-        /// The ticket.
         ask: PermissionId,
-        /// The answer.
         answer: PermissionAnswer,
     },
-    /// Nothing more will happen here.
+    /// The session needs the runtime no longer.
     Leave(ExitReason),
 }
 
-/// Why the runtime can leave.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ExitReason {
-    /// The session has ended.
     Ended,
-    /// A gate waits for a person, and nobody is there.
+    /// A gate waits for the user, and the session is unattended.
     NobodyThere,
 }
 
-/// All that is needed to run a hook once.
 #[derive(Debug, Clone, PartialEq)]
 pub struct HookJob {
-    /// The ticket.
     pub run: RunId,
-    /// Where in the lifecycle.
     pub point: HookPoint,
-    /// What to run.
     pub hook: HookSpec,
-    /// How many bytes of its output may be kept in the record.
+    /// How many bytes of its output the record keeps.
     pub output_limit: usize,
-    /// What the hook is told.
     pub facts: HookFacts,
 }
 
-/// All that is needed to check a rule once.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RuleJob {
-    /// The ticket.
     pub run: RunId,
-    /// What to check.
     pub rule: RuleSpec,
-    /// How many bytes of its output may be kept in the record.
+    /// How many bytes of its output the record keeps.
     pub output_limit: usize,
-    /// What its command is told; the agent's last message is part of it.
+    /// The input of its command, including the agent's last message.
     pub facts: HookFacts,
 }
 
-/// What a hook is told: as JSON on its standard input, as `CREEL_*`, and as `{{name}}`.
+/// A hook's input: as JSON on its standard input, as `CREEL_*`, and as `{{name}}`.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct HookFacts {
     /// The session's name.
     pub session: String,
-    /// The iteration, at points that lie in one.
+    /// At points within an iteration.
     pub iteration: Option<u32>,
     /// Retries so far, at points that can be retried.
     pub attempt: Option<u32>,
-    /// The task, at points that are about one.
+    /// At points that are about a task.
     pub task: Option<TaskFacts>,
-    /// What went wrong, at `on_error`.
+    /// At `on_error`.
     pub error: Option<String>,
-    /// The gate, at `on_gate`.
+    /// At `on_gate`.
     pub gate: Option<Box<GateFacts>>,
-    /// The end of what the agent said last, where there was a turn.
+    /// The end of the agent's last message. None before the first turn.
     pub agent_output: Option<String>,
-    /// The files that were changed in the iteration, at the points that come after the agent's work.
+    /// The files that the iteration changed, at the points after the agent's work.
     pub files_modified: Option<Vec<String>>,
-    /// What the rules said, where it is to be judged.
+    /// The results of the rules, for stop hooks.
     pub validation_results: Option<Value>,
-    /// All that stop decisions rest on, under the names that tools for agents share.
+    /// The whole input of stop decisions. The field names are shared with other agent tools.
     pub context: Option<Value>,
-    /// What happened to a task, at events of tasks.
+    /// At task events.
     pub event: Option<Value>,
-    /// All tasks, at events of tasks.
+    /// All tasks, at task events.
     pub graph: Option<Value>,
-    /// What earlier steps of a workflow said, by the names that stand for it.
+    /// The outputs of earlier workflow steps, by placeholder name.
     pub values: Vec<(String, String)>,
-    /// What is submitted or merged, at the points that are about it.
+    /// At the points of submitting and merging.
     pub submission: Option<Box<SubmissionFacts>>,
 }
 
-/// What is submitted or merged, and how: for the built-in hooks. Texts may come from an agent.
+/// The input of the built-in hooks for submitting and merging. Texts may come from an agent.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct SubmissionFacts {
-    /// The task, if the work is about one.
+    /// The task that the work is about, if any.
     pub task: Option<TaskFacts>,
-    /// Its type.
     pub task_type: Option<String>,
-    /// What the pull request is called; unsaid if empty.
+    /// The title of the pull request. Empty: not set.
     pub title: String,
-    /// What the pull request says.
+    /// The text of the pull request.
     pub body: String,
-    /// The branch that the work goes to; found if unsaid.
+    /// The branch to merge into. None: detected.
     pub base_branch: Option<String>,
-    /// The command that makes a pull request, where `gh` does not.
+    /// The command that opens a pull request instead of `gh`.
     pub pr_command: Option<String>,
-    /// The command that runs the tests; found if unsaid.
+    /// The command that runs the tests. None: detected.
     pub test_command: Option<String>,
-    /// The remote that the work goes to; found if unsaid.
+    /// The remote to push to. None: detected.
     pub remote: Option<String>,
-    /// What reviewers said.
     pub reviews: Vec<String>,
-    /// The commit that they saw, if there was a review before this hook.
+    /// The reviewed commit, if a review ran before this hook.
     pub reviewed: Option<String>,
     /// Whether the agent was asked to repair something since the pipeline began.
     pub repaired: bool,
 }
 
-/// What a hook hears about a gate.
+/// A gate, as hooks see it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GateFacts {
-    /// Its number.
     pub gate: GateId,
-    /// Its kind.
     pub about: GateKind,
     /// Why the session asks.
     pub reason: String,
-    /// The answers that it accepts.
     pub choices: Vec<GateChoice>,
     /// The command line that answers it, once you append a choice.
     pub answer_command: String,
-    /// Whether it has just opened or closed.
     pub state: GateState,
-    /// Whether only the user can answer it. Otherwise the config answers it at once.
+    /// Whether only the user can answer it. Otherwise the config answers it immediately.
     pub waits_for_user: bool,
-    /// Which answer closed it, and from where it came. A gate also closes without an answer when the session is stopped.
+    /// The answer that closed it, with the kind of actor. None if the gate is open, or closed because the session was
+    /// stopped.
     pub answer: Option<(GateChoice, ActorKind)>,
 }
 
-/// What happened to a gate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum GateState {
-    /// It opened.
     Opened,
-    /// It closed.
     Closed,
 }
 
@@ -191,11 +168,9 @@ impl GateState {
     }
 }
 
-/// What a hook is told of a task.
+/// A task, as hooks see it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TaskFacts {
-    /// Its id.
     pub id: String,
-    /// What it was about.
     pub content: String,
 }

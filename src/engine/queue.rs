@@ -50,7 +50,7 @@ pub enum QueuedTaskState {
         by: TaskAssignee,
         started_at: String,
     },
-    /// It stays blocked until a person puts it into the queue again or removes it.
+    /// No worker continues it until a person or its session decides.
     Blocked {
         reason: String,
         /// The worker that had it, if any.
@@ -83,7 +83,7 @@ pub struct TaskAssignee {
 pub enum ClaimOutcome {
     /// The worker starts.
     Begin(QueuedTask),
-    /// The task is blocked: it has crashed too many workers.
+    /// The task is blocked: too many workers started it and were never heard of again.
     GivenUp(QueuedTask),
     /// Nothing to do: the task is over, or was distributed too early.
     Nothing,
@@ -153,7 +153,7 @@ impl QueuedTask {
         (self.standing == QueuedTaskState::Created && !waits).then(|| self.with(QueuedTaskState::Ready))
     }
 
-    /// Whether it is ready, or becomes ready when other tasks are done.
+    /// Whether it is ready or active, or becomes ready when the active tasks are done.
     pub fn is_ahead<'a>(&'a self, known: impl Fn(&str) -> Option<&'a Self>) -> bool {
         match self.standing {
             QueuedTaskState::Ready | QueuedTaskState::Active { .. } => true,
@@ -162,8 +162,8 @@ impl QueuedTask {
         }
     }
 
-    /// Whether each task that it waits for, directly or not, is being worked on or will be. Then it becomes ready when
-    /// they are done. A task without open dependencies is about to become ready.
+    /// Whether every open task that it waits for, directly or indirectly, is being worked on or only waits itself. Then
+    /// it becomes ready when they are done. A task without open dependencies is about to become ready.
     fn is_coming<'a>(&'a self, known: impl Fn(&str) -> Option<&'a Self>) -> bool {
         let (mut next, mut seen) = (vec![self], BTreeSet::new());
         while let Some(task) = next.pop() {

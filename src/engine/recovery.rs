@@ -1,11 +1,11 @@
-//! Going on after creel was killed, or after a session was stopped.
+//! Resuming after creel was killed, or after a session was stopped.
 //!
 //! # Invariants
-//! - What was in flight is recorded as cut and done again: a turn as it was, a hook from its start. It makes no difference
-//!   whether creel was killed or a person stopped it at once.
+//! - Work in progress is recorded as cut and done again: a turn unchanged, a hook from its start. It makes no
+//!   difference whether creel was killed or a person stopped the session immediately.
 //! - A session that was paused when creel was killed is still paused, unless it is resumed unattended.
-//! - Counters, held output and open gates are what they were, except where the session had ended for want of a person:
-//!   who resumes it is that person, as if they had said `continue` at the gate.
+//! - Counters, pending items and open gates are unchanged, except where the session had ended because it needed a user:
+//!   resuming then counts as `continue` at the gate.
 
 use super::{
     EngineOutput,
@@ -51,10 +51,10 @@ impl SessionState {
         let cut = cut_runs.chain(cut_steps).chain(cut_rules).chain(turn).collect();
         let runs = runs.into_iter().map(|run| Event::Hook(HookEvent::Finished(Box::new(run))));
         let steps = steps.into_iter().map(|(_, ended)| Event::Workflow(WorkflowEvent::StepEnded(Box::new(ended))));
-        // Who resumes a session that was escalated has looked: what it blocked goes on.
+        // Resuming an escalated session means that the user has looked: the tasks that it blocked continue.
         let blocked = self.stop.blocked.iter().filter(|_| self.outcome() == Some(SessionOutcome::Escalated));
         let started = self.unblock(blocked, &ActorKind::Cli.into()).events;
-        // Whoever asked is gone, and will ask again.
+        // The agent's requests are gone, and it will repeat them.
         let calls = self.close_calls(ToolStatus::Failed, CUT_OFF);
         let before = runs
             .chain(steps)
@@ -71,7 +71,7 @@ impl SessionState {
         granted.into_iter().chain(self.offer_checkpoint(checkpoint)).fold(resumed, EngineOutput::and)
     }
 
-    /// What was used up, if that is why the session ended: in its loop, or when its work was to be submitted.
+    /// Which limit was used up, if that ended the session: in its loop, or during a submit.
     fn ended_by_its_budget(&self) -> Option<String> {
         let had_iterations_left = self.iterations.used() < self.max_iterations();
         let ended = self.outcome();
@@ -80,7 +80,7 @@ impl SessionState {
         self.used_up().filter(|_| by_budget)
     }
 
-    /// Why the session is not gone on with, up to that many iterations.
+    /// Why the session cannot be resumed with that iteration limit. None if it can.
     pub fn refuse_resume(&self, max_iterations: Option<u32>) -> Option<String> {
         self.outcome()?;
         let ending = self.ending.as_ref().filter(|ending| !ending.interrupted)?;
@@ -111,7 +111,7 @@ impl SessionState {
         if let Some(kept) = checkpoint.and_then(|number| self.checkpoint(number)) {
             let told = kept.checkpoint.for_agent();
             if self.iterations.open {
-                // What goes on is older than the question, and what is decided after it has words of its own.
+                // The open turn is older than the checkpoint, and a later decision has a text of its own.
                 self.steering.messages.push(QueuedMessage { by: ActorKind::Cli, text: told });
             } else {
                 let told = [Some(told), self.turns.next_prompt.take()];
@@ -132,13 +132,13 @@ impl SessionState {
             self.pending.set_state(&prompt.items, ItemState::Pending);
         }
         self.go_on(cut, max_iterations);
-        // What goes to the agent again goes as it was: nobody changes it any more.
+        // A turn that is sent again is unchanged, so its items cannot be edited any more.
         if let Phase::Due(DuePrompt::Again(prompt) | DuePrompt::Cancelled(prompt)) = &self.phase {
             self.pending.set_state(&prompt.items, ItemState::InFlight);
         }
     }
 
-    /// Where the session goes on, with the turn that was cut off if it is still wanted.
+    /// Sets the phase in which the session continues, with the interrupted turn if it is still wanted.
     fn go_on(&mut self, cut: Option<PromptSent>, max_iterations: Option<u32>) {
         if self.pipeline_resumed() {
             if let Some(prompt) = cut {
@@ -147,7 +147,7 @@ impl SessionState {
             return;
         }
         if let Some(ending) = self.ending.as_mut().filter(|ending| ending.interrupted) {
-            // The loop was over before: only the end was cut short.
+            // The loop had already ended: only the end was interrupted.
             let before = ending.before.take();
             *ending = LoopEnd { before, ..LoopEnd::offering(ending.outcome, &ending.reason) };
             self.phase = Phase::Delivering;
@@ -161,14 +161,14 @@ impl SessionState {
             if self.outcome() == Some(SessionOutcome::Escalated) {
                 self.looked_at();
             }
-            // The loop was over when a person was needed, unless it is given more.
+            // The loop had ended before the user was needed, unless the user raises its limit.
             if let Some(before) = before.filter(|end| end.outcome != SessionOutcome::Limit || max_iterations.is_none())
             {
                 self.ending = Some(*before);
                 self.phase = Phase::Delivering;
                 return;
             }
-            // A session that never came to its first iteration sets up again.
+            // A session that never reached its first iteration sets up again.
             let set_up = self.iterations.current > 0;
             let start = Phase::Hooks(HookDispatch::reached(HookPoint::SessionStart, DispatchCause::Lifecycle));
             self.phase = match stopped_at {

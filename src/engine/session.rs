@@ -1,13 +1,13 @@
-//! The session: where it is in its lifecycle, and what is due next.
+//! The session: its phase in the lifecycle, and what is due next.
 //!
-//! [`SessionState`] is a fold over events. After any prefix of a journal it says what has to happen next, so going on after
-//! a crash is not a case of its own: it is [`SessionState::proceed`] from wherever the records end.
+//! [`SessionState`] is a fold over events. After any prefix of a journal it determines the next step, so resuming after
+//! a crash is not a special case: it is [`SessionState::proceed`] from wherever the records end.
 //!
 //! # Invariants
 //! - [`SessionState::apply`] decides nothing, and nothing else changes a state.
-//! - At most one turn is in flight, and at most one hook of the lifecycle.
-//! - No prompt that carries held output is sent, and the session does not end, while a hook of a task event runs or
-//!   something is left to do about one.
+//! - At most one turn is in progress, and at most one hook of the lifecycle.
+//! - While a hook of a task event runs or automation work is left, no prompt with pending items is sent, and the
+//!   session does not end.
 
 pub mod budget;
 pub mod completion_note;
@@ -64,63 +64,43 @@ use retry::{RetryState, RetryWait};
 use tamper::UnsettledChanges;
 use turn::{DuePrompt, TurnState};
 
-/// Everything that is known of a session.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SessionState {
-    /// The session's name.
     pub name: String,
-    /// How it began, its rules among it.
+    /// Its first record, including the plan.
     pub began: SessionStarted,
-    /// When it began.
     pub started: UnixTime,
-    /// Whether somebody is there to answer.
     pub presence: UserPresence,
-    /// Where it is.
     pub phase: Phase,
-    /// The passes of the loop.
     pub iterations: IterationState,
-    /// The prompts and answers.
     pub turns: TurnState,
-    /// The held output.
     pub pending: PendingItems,
-    /// The counters.
     pub retry: RetryState,
-    /// The usage limits.
     pub limits: UsageLimitState,
-    /// The gates.
     pub gates: SessionGates,
-    /// What is known of the hooks beside the plan.
     pub hooks: HookState,
-    /// What the agent asks leave for.
     pub asks: PermissionState,
-    /// What turns changed although they must not.
+    /// Changes that turns made although they must not.
     pub unsettled: UnsettledChanges,
-    /// What was used.
     pub account: BudgetUsage,
-    /// Hooks that run beside the agent.
+    /// Hooks that run independently of the agent.
     pub side: SideJobs,
-    /// Hooks that tell the user about gates.
+    /// Hooks that notify the user about gates.
     pub gate_hooks: GateHooks,
-    /// What there is to do, and what happens by itself when that changes.
     pub tasks: SessionTasks,
-    /// What is known about stop decisions.
     pub stop: StopState,
-    /// How the work is submitted and merged.
     pub pipelines: PipelineState,
-    /// What people asked for.
     pub steering: ControlState,
-    /// How the loop ended, once it has.
+    /// None while the loop runs.
     pub ending: Option<LoopEnd>,
-    /// The processes that were started, with the kernel's word for when.
+    /// The ids of the started processes, with their start times in the kernel's units.
     pub processes: Vec<(i32, u64)>,
 }
 
-/// Where a session is.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Phase {
     /// The hooks of a point are due or running.
     Hooks(HookDispatch),
-    /// A prompt is due.
     Due(DuePrompt),
     /// The agent works.
     Turn(Box<PromptSent>),
@@ -128,47 +108,44 @@ pub enum Phase {
     Settled(IterationOutcome),
     /// The next iteration is due, or the end of the loop.
     Between,
-    /// The iteration is judged.
+    /// The stop evaluation of the iteration runs.
     Judging(Box<StopEvaluation>),
-    /// A stop decision wants a person to look.
+    /// A stop decision asks the user.
     Escalated(String),
-    /// The loop is to be left.
+    /// The session is about to leave the loop.
     Exit(LoopEnd),
     /// The checks of a submit or a merge are due.
     Pipeline,
-    /// The session is for nothing else than this.
+    /// The session exists only for this pipeline.
     Errand(PipelineKind),
-    /// What is still held is to be delivered, then the session ends.
+    /// Pending items are sent, then the session ends.
     Delivering,
-    /// It is over.
     Ended(SessionOutcome),
 }
 
-/// The passes of the loop.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct IterationState {
     /// The current one, or the last.
     pub current: u32,
-    /// Whether it is still going on.
+    /// Whether the current one is in progress.
     pub open: bool,
     /// The turns that answered only messages of the agent or a hook: each counts as an iteration.
     pub messages: u32,
-    /// The files that were changed in it.
+    /// The files that the current iteration changed.
     pub files: Vec<String>,
-    /// What these files contain now, as far as creel saw it.
+    /// The contents of these files, as far as creel saw them.
     pub contents: BTreeMap<String, FileContent>,
-    /// What else it shows about whether its work is done.
     pub signs: IterationSigns,
     /// How the last completed one ended.
     pub last: Option<IterationOutcome>,
-    /// The check that the last forced one did not pass, and why, in words.
+    /// The check that the last forced one did not pass, with its reason.
     pub forced_past: Option<String>,
     /// A raised limit, given when the session was resumed.
     pub raised_limit: Option<u32>,
 }
 
 impl IterationState {
-    /// The agent works from here on. What it did before was judged already.
+    /// Starts the agent's work. Its earlier work has already been evaluated.
     fn begin_work(&mut self) {
         self.open = true;
         self.last = None;
@@ -177,14 +154,12 @@ impl IterationState {
         self.signs = IterationSigns::default();
     }
 
-    /// How many iterations were used up.
     pub fn used(&self) -> u32 {
         self.current.saturating_add(self.messages)
     }
 }
 
 impl SessionState {
-    /// A session that has just begun.
     pub fn new(name: &str, began: SessionStarted, started: UnixTime) -> Self {
         let start = || Phase::Hooks(HookDispatch::reached(HookPoint::SessionStart, DispatchCause::Lifecycle));
         Self {
@@ -214,51 +189,48 @@ impl SessionState {
         }
     }
 
-    /// The rules.
     pub fn plan(&self) -> &SessionPlan {
         &self.began.plan
     }
 
-    /// How many iterations there may be.
     pub fn max_iterations(&self) -> u32 {
         self.iterations.raised_limit.unwrap_or(self.plan().max_iterations)
     }
 
-    /// How it ended, once it has.
+    /// None while the session runs.
     pub fn outcome(&self) -> Option<SessionOutcome> {
         if let Phase::Ended(outcome) = self.phase { Some(outcome) } else { None }
     }
 
-    /// The turn that is in flight.
     pub fn turn_in_flight(&self) -> Option<&PromptSent> {
         if let Phase::Turn(prompt) = &self.phase { Some(prompt) } else { None }
     }
 
-    /// The dispatch of the lifecycle, if one is going on.
+    /// The dispatch of the lifecycle, if one is in progress.
     pub fn dispatch(&self) -> Option<&HookDispatch> {
         if let Phase::Hooks(dispatch) = &self.phase { Some(dispatch) } else { None }
     }
 
-    /// The judgement of the main line, if one is going on.
+    /// The evaluation of the session's own iteration, if one is in progress.
     pub fn judging_here(&self) -> Option<&StopEvaluation> {
         if let Phase::Judging(judging) = &self.phase { Some(judging) } else { None }
     }
 
-    /// Whether something goes on beside the main line that it has to wait for before it delivers or ends.
+    /// Whether independent work is in progress that the session has to wait for before it delivers or ends.
     pub fn is_busy_beside(&self) -> bool {
         let judged = self.stop.loops.iter().any(|known| known.judging.is_some());
         self.side_is_busy() || self.tasks.automation.is_busy() || !self.tasks.flows.open.is_empty() || judged
     }
 
-    /// When something happens by itself, if nothing else does before.
+    /// When the session continues by itself if no input arrives first.
     pub fn next_wake(&self) -> Option<UnixTime> {
         let gate = self.gates.open.as_ref();
         let wait = if let RetryWait::Until(at) = self.retry.wait { Some(at) } else { None };
-        // A wait only matters where nothing else holds the prompt back.
+        // A wait only matters if a pause or a gate does not hold the prompt back.
         gate.map_or(wait.filter(|_| !self.steering.paused), |gate| gate.deadline(self.plan()))
     }
 
-    /// The next thing that has to happen, if nothing is awaited.
+    /// The next step, unless the session waits for a result.
     pub(crate) fn proceed(&self, now: UnixTime) -> EngineOutput {
         if matches!(self.phase, Phase::Ended(_)) {
             return EngineOutput::default();
@@ -317,7 +289,7 @@ impl SessionState {
         }
     }
 
-    /// The gate that waits for a person: not one that a rule or a policy is about to answer.
+    /// The gate that waits for the user: not one that a rule or a policy is about to answer.
     pub fn gate_for_a_person(&self) -> Option<&gate::Gate> {
         let ruled = |gate: &gate::Gate| self.asked_at(gate).and_then(|ask| self.standing_permission(ask)).is_some();
         let settled = |gate: &gate::Gate| gate.standing_answer(self.plan(), self.presence).is_some();
@@ -335,7 +307,7 @@ impl SessionState {
         match gate.unanswered(self.plan(), self.presence, now) {
             UnansweredGate::Answer(choice, by) => self.answered(gate, choice, &by.into(), None),
             UnansweredGate::Wait => EngineOutput::default(),
-            // Leaving ends the hooks that tell the user about this gate.
+            // Leaving would end the hooks that notify the user about this gate.
             UnansweredGate::NobodyThere if self.gate_hooks.is_busy() => EngineOutput::default(),
             UnansweredGate::NobodyThere => EngineOutput::default().then(Effect::Leave(ExitReason::NobodyThere)),
         }
@@ -361,12 +333,12 @@ impl SessionState {
         }))
     }
 
-    /// An interrupt waits for what is in flight, which was told to end, and for nothing else.
+    /// An interrupt waits only for the cancelled work in progress.
     fn must_leave_now(&self) -> bool {
         self.interrupted() && self.ending.is_none() && !self.is_in_flight()
     }
 
-    /// The same after the loop: there is only the end to come.
+    /// The same after the loop, where only the end of the session is left.
     fn must_end_now(&self) -> bool {
         let after_an_error = matches!(&self.phase, Phase::Hooks(dispatch) if dispatch.point == HookPoint::OnError);
         let sends_more = after_an_error || matches!(self.phase, Phase::Due(_));
@@ -395,14 +367,13 @@ impl SessionState {
     }
 }
 
-/// What a gate is about, beside its kind.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct GateDetails {
     hook: Option<String>,
     run: Option<RunId>,
     items: Vec<ItemId>,
     ask: Option<PermissionId>,
-    /// The answers, where they are not the same for all gates of the kind.
+    /// The answers, where they differ between gates of the kind.
     choices: Option<Vec<gate::GateChoice>>,
 }
 
@@ -425,13 +396,12 @@ impl GateDetails {
     }
 }
 
-/// Numbers that the next things of their kind get.
+/// The next ids.
 impl SessionState {
     pub(crate) fn next_turn(&self) -> TurnId {
         self.turns.last.next()
     }
 
-    /// The gate of that number, if it waits.
     pub fn open_gate_named(&self, id: GateId) -> Option<&gate::Gate> {
         self.gates.open.as_ref().filter(|gate| gate.id == id)
     }

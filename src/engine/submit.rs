@@ -1,15 +1,15 @@
-//! Submitting and merging: checks in order, what the agent repairs in between, and what comes after.
+//! Submitting and merging: checks in order, repairs by the agent in between, and the hooks that follow.
 //!
-//! One machine for both; [`PipelineKind`] is all the difference there is. Owns which way a pipeline takes. Does not know what a
-//! check does: see [`super::hooks`] for the runs, and [`review`] for those that are reviews by agents.
+//! One state machine for both; they differ only in [`PipelineKind`]. Owns the transitions of a pipeline. Does not know
+//! what a check does: see [`super::hooks`] for the runs, and [`review`] for reviews by agents.
 //!
 //! # Invariants
-//! - A pipeline ends: the agent repairs at most as often as the plan says, and beyond that only if a person says so.
-//! - The hooks after a pipeline's checks run only when every check has passed or a person let it be skipped; a check
-//!   before a merge cannot be skipped.
+//! - A pipeline ends: the agent repairs at most as often as the plan allows, and beyond that only if the user agrees.
+//! - The hooks after a pipeline's checks run only when every check has passed or the user skipped it; a check before a
+//!   merge cannot be skipped.
 //! - Whatever fails, the work stays where it is.
-//! - What is submitted or merged after a review is the commit that was reviewed: a repair is reviewed again, then `merge_pr`
-//!   pushes it to the pull request.
+//! - The commit that is submitted or merged after a review is the commit that was reviewed: a repair is reviewed again,
+//!   then `merge_pr` pushes it to the pull request.
 
 pub mod review;
 
@@ -36,139 +36,115 @@ use super::{
 };
 use review::ReviewRun;
 
-/// How long the title of a pull request may be, in characters.
+/// The longest title of a pull request, in characters.
 const TITLE: usize = 72;
 
-/// What is done with the work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PipelineKind {
-    /// It is offered to others.
     Submit,
-    /// It becomes a part of what it was made for.
     Merge,
 }
 
-/// How a pipeline ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PipelineOutcome {
     /// Every check passed.
     Done,
-    /// A check failed, and it was left at that.
+    /// A check failed and was not repaired.
     Failed,
-    /// The session was stopped before.
+    /// The session was stopped first.
     Cancelled,
 }
 
-/// The pipelines of a session.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct PipelineState {
-    /// The one that goes on.
+    /// The pipeline in progress.
     pub course: Option<Box<PipelineRun>>,
-    /// The one that somebody asked for.
+    /// The pipeline that was requested but has not begun.
     pub wanted: Option<PipelineKind>,
     /// Whether the end of this loop was followed by a submit.
     pub followed: bool,
-    /// How the last one ended.
     pub last: Option<Box<FinishedPipeline>>,
 }
 
-/// A pipeline that goes on.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PipelineRun {
-    /// Which.
     pub pipeline: PipelineKind,
-    /// How often the agent was asked to repair something.
+    /// How many times a failed check was sent to the agent for repair.
     pub used: u32,
-    /// Whether the agent was asked to repair something, by a check or by a person.
+    /// Whether the agent was asked to repair something, by a check or by the user.
     pub repaired: bool,
-    /// The hooks, as far as they are known, in order.
+    /// The hooks known so far, in order.
     pub steps: Vec<PipelineStep>,
-    /// The checks that a person let be skipped.
+    /// The checks that the user skipped.
     pub skipped: BTreeSet<String>,
     /// Whether all checks have passed.
     pub passed: bool,
-    /// Who left it at a failure, and why it was held.
+    /// The actor that ended the pipeline after a failure, and the reason of the failure.
     pub left: Option<(Actor, String)>,
-    /// What the last built-in hook said.
+    /// The last message of a built-in hook.
     pub said: Option<String>,
-    /// Where the pull request is.
+    /// The URL of the pull request.
     pub pull_request: Option<String>,
-    /// The commit by which the work was merged.
+    /// The merge commit.
     pub merged: Option<String>,
-    /// What reviewers said, by their names.
+    /// The reviews, by gatekeeper.
     pub reviews: BTreeMap<String, String>,
-    /// The commit that they saw, in this pass over the hooks.
+    /// The reviewed commit, in this pass over the hooks.
     pub reviewed: Option<String>,
-    /// The review that goes on.
+    /// The review in progress.
     pub review: Option<Box<ReviewRun>>,
-    /// Where the session was.
+    /// Where the session continues afterwards.
     pub back: ReturnTo,
 }
 
-/// One hook of a pipeline, as a person sees it.
+/// One hook of a pipeline, as shown to the user.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PipelineStep {
-    /// Its point.
     pub point: HookPoint,
-    /// Its name.
     pub hook: String,
-    /// How far it is.
     pub state: PipelineStepState,
 }
 
-/// How far a hook of a pipeline is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PipelineStepState {
-    /// Its turn has not come.
     Waiting,
-    /// It runs.
     Running,
-    /// Nothing stands in the way.
     Passed,
-    /// There was nothing to do.
+    /// It had nothing to do.
     Idle,
-    /// It stands in the way.
     Failed,
-    /// A person let it be skipped.
+    /// The user skipped it.
     Skipped,
 }
 
-/// Where a session goes on when a pipeline has ended.
+/// Where a session continues when a pipeline has ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ReturnTo {
-    /// With its loop.
     Loop,
-    /// With its end.
     End,
-    /// Nowhere: it had ended like this.
+    /// Nowhere: the session had already ended with this outcome.
     Ended(SessionOutcome),
-    /// Nowhere: the pipeline is all that it is for.
+    /// Nowhere: the session exists only for the pipeline.
     Errand,
 }
 
-/// A pipeline that has ended.
 #[derive(Debug, Clone, PartialEq)]
 pub struct FinishedPipeline {
-    /// Which.
     pub pipeline: PipelineKind,
-    /// How.
     pub outcome: PipelineOutcome,
-    /// Who left it at a failure.
+    /// The actor that ended it after a failure.
     pub by: Option<ActorKind>,
-    /// Why, in words.
     pub reason: String,
-    /// Where the pull request is.
+    /// The URL of the pull request.
     pub pull_request: Option<String>,
-    /// The commit by which the work was merged.
+    /// The merge commit.
     pub merged: Option<String>,
-    /// Its hooks.
     pub steps: Vec<PipelineStep>,
 }
 
 impl PipelineKind {
-    /// Both.
     pub const ALL: [Self; 2] = [Self::Submit, Self::Merge];
 
     /// The name in records and on the command line.
@@ -187,7 +163,7 @@ impl PipelineKind {
         }
     }
 
-    /// The point of what comes after.
+    /// The point of the hooks that follow.
     pub const fn after(self) -> HookPoint {
         match self {
             Self::Submit => HookPoint::AfterSubmit,
@@ -202,7 +178,7 @@ impl PipelineKind {
         }
     }
 
-    /// Which one a point belongs to.
+    /// The pipeline that a point belongs to.
     pub fn of(point: HookPoint) -> Option<Self> {
         Self::ALL.into_iter().find(|pipeline| pipeline.before() == point || pipeline.after() == point)
     }
@@ -215,21 +191,20 @@ impl PipelineRun {
 }
 
 impl PipelineState {
-    /// Whether one goes on.
     pub fn is_open(&self) -> bool {
         self.course.is_some()
     }
 }
 
 impl FinishedPipeline {
-    /// Whether nobody was there to decide about what failed.
+    /// Whether it failed while no user could decide.
     pub fn waits_for_a_person(&self) -> bool {
         self.outcome == PipelineOutcome::Failed && matches!(self.by, Some(ActorKind::Policy | ActorKind::Timeout))
     }
 }
 
 impl SessionState {
-    /// Somebody wants the work of a running session to be submitted or merged.
+    /// An actor requests a submit or a merge of a running session.
     pub(super) fn want_pipeline(&self, pipeline: PipelineKind, by: &Actor) -> EngineOutput {
         let name = pipeline.name();
         match &self.pipelines {
@@ -249,7 +224,7 @@ impl SessionState {
         }
     }
 
-    /// The work of a session that has ended is to be submitted or merged.
+    /// Starts a submit or a merge in a session that has ended.
     pub(super) fn take_up_pipeline(&self, pipeline: PipelineKind, presence: UserPresence) -> EngineOutput {
         if self.outcome().is_none() {
             return EngineOutput::refuse("the session has not ended; go on with it by `creel resume`");
@@ -261,12 +236,13 @@ impl SessionState {
         EngineOutput::record(Event::Pipeline(PipelineEvent::Started { pipeline, presence: self.presence }))
     }
 
-    /// What was asked for begins between two iterations.
+    /// A requested pipeline begins between two iterations.
     pub(super) fn begin_between(&self) -> Option<EngineOutput> {
         self.pipelines.wanted.map(|pipeline| self.begin_pipeline(pipeline))
     }
 
-    /// What follows the loop, before anything is delivered: a forced session is not complete.
+    /// The submit after the loop, before the final delivery. A forced session is not submitted, because it is not
+    /// complete.
     pub(super) fn begin_after_the_loop(&self) -> Option<EngineOutput> {
         let ending = self.ending.as_ref().filter(|ending| !ending.interrupted)?;
         let complete =
@@ -280,7 +256,7 @@ impl SessionState {
         Some(if self.is_busy_beside() { EngineOutput::default() } else { self.begin_pipeline(pipeline) })
     }
 
-    /// The pipeline begins, or begins again.
+    /// Starts or restarts the pipeline's checks.
     pub(super) fn proceed_pipeline(&self) -> EngineOutput {
         let Some(course) = &self.pipelines.course else { return EngineOutput::default() };
         let announced = self.announce_steps(course, course.pipeline.before());
@@ -311,7 +287,7 @@ impl SessionState {
         let Some(failed) = self.failed_check(dispatch) else { return self.all_passed(course) };
         let limit = self.plan().submit.remediation_attempts;
         let reason = why(failed);
-        // What cannot run at all is not the agent's fault.
+        // The agent cannot repair a check that does not run at all.
         let is_for_the_agent = failed.remediation.is_some() && !failed.judgement.broken;
         if is_for_the_agent && !failed.judgement.escalates && course.used < limit {
             let (pipeline, hook, used) = (course.pipeline, failed.hook.clone(), course.used + 1);
@@ -327,12 +303,12 @@ impl SessionState {
         self.open_gate(course.pipeline.about(), reason, GateDetails::hook(&failed.hook))
     }
 
-    /// The check that stands in the way. One that was switched off meanwhile does not.
+    /// The check that failed. A check that was disabled since does not count.
     fn failed_check<'a>(&self, dispatch: &'a HookDispatch) -> Option<&'a FinishedRun> {
         dispatch.held_by(&|hook| self.is_off(hook))
     }
 
-    /// What the agent would be asked to do about the check that holds a pipeline, if anything can be done about it.
+    /// The instructions for the agent about the failed check, if the agent can repair it.
     pub fn remediation(&self) -> Option<String> {
         let course = self.pipelines.course.as_ref()?;
         let failed = self.failed_check(self.dispatch()?)?;
@@ -350,7 +326,7 @@ impl SessionState {
     }
 
     /// An actor stopped the session or left the pipeline, or the session ends for another reason: the pipeline ends
-    /// with what is in flight.
+    /// with everything in progress.
     pub(super) fn abandon_pipeline(&self) -> Option<EngineOutput> {
         let course = self.pipelines.course.as_ref()?;
         let leaves = matches!(self.phase, Phase::Exit(_)) || course.left.is_some();
@@ -396,21 +372,21 @@ impl SessionState {
             ReturnTo::Ended(before) => (before, self.ending.as_ref().map_or(reason, |ending| ending.reason.clone())),
             ReturnTo::Errand => (errand_outcome(outcome, course.left_by().map(|actor| actor.by)), reason),
         };
-        // The pipeline's own record ends the session; this one tells those who wait for it.
+        // The pipeline's own record ends the session; this one is for its observers.
         let iterations = self.iterations.current;
         step.and(Event::Session(SessionEvent::Ended { outcome: ended, iterations, reason }))
             .then(Effect::Leave(ExitReason::Ended))
     }
 }
 
-/// What hooks of a pipeline are told.
+/// The input of a pipeline's hooks.
 impl SessionState {
-    /// How often the agent repaired something, at points that are about that.
+    /// How many times the agent repaired something, at the points of a pipeline.
     pub(super) fn repairs_at(&self, point: HookPoint) -> Option<u32> {
         PipelineKind::of(point).map(|_| self.pipelines.course.as_ref().map_or(0, |course| course.used))
     }
 
-    /// The task that the work is about: the one that is worked on, or else the one that was completed last.
+    /// The task that the work is about: the one in progress, or else the one that was completed last.
     pub(super) fn task_at(&self, point: HookPoint) -> Option<TaskFacts> {
         PipelineKind::of(point)?;
         self.task_of_the_work().map(|task| TaskFacts { id: task.id.clone(), content: task.goal.clone() })
@@ -446,7 +422,7 @@ impl SessionState {
     }
 }
 
-/// The first line of a goal, not too long.
+/// The first line of a goal, truncated.
 fn title(goal: &str) -> String {
     let line = goal.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or_default();
     let line = line.trim_start_matches('#').trim_start();
@@ -466,7 +442,7 @@ fn errand_outcome(outcome: PipelineOutcome, left: Option<ActorKind>) -> SessionO
 }
 
 impl FinishedRun {
-    /// Whether it keeps a pipeline from going on.
+    /// Whether it blocks a pipeline.
     pub(super) fn holds(&self) -> bool {
         self.judgement.verdict == Verdict::Block || self.judgement.escalates
     }

@@ -8,11 +8,9 @@ use crate::engine::{
 };
 use serde::{Deserialize, Serialize};
 
-/// Submitting and merging.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind")]
 pub enum PipelineEvent {
-    /// Somebody wants the work to be submitted or merged.
     #[serde(rename = "pipeline_requested")]
     Requested {
         pipeline: PipelineKind,
@@ -30,11 +28,10 @@ pub enum PipelineEvent {
         run: RunId,
         hook: String,
         change: String,
-        /// The last commit of it.
+        /// The last commit of the change.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         commit: Option<String>,
     },
-    /// A gatekeeper has said what it thinks.
     #[serde(rename = "reviewed")]
     Reviewed {
         run: RunId,
@@ -46,7 +43,7 @@ pub enum PipelineEvent {
         pipeline: PipelineKind,
         outcome: PipelineOutcome,
         reason: String,
-        /// Who left it at a failure.
+        /// The actor that ended the pipeline after a failure.
         #[serde(flatten)]
         by: Option<Actor>,
         #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -3,7 +3,6 @@
 use crate::engine::{policy::SessionPlan, submit::PipelineKind};
 use serde::{Deserialize, Serialize};
 
-/// What happens to the session as a whole: its start and end, its iterations.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind")]
 pub enum SessionEvent {
@@ -11,13 +10,13 @@ pub enum SessionEvent {
     Started(Box<SessionStarted>),
     #[serde(rename = "session_resumed")]
     Resumed {
-        /// What was in flight when the session was cut off.
+        /// What was in progress when the session was interrupted.
         cut: Vec<String>,
         presence: UserPresence,
         /// A new limit, if one was given.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         max_iterations: Option<u32>,
-        /// The checkpoint that the agent is told of.
+        /// The checkpoint whose content the agent gets.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         checkpoint: Option<u32>,
         /// Whether it is still paused.
@@ -28,97 +27,88 @@ pub enum SessionEvent {
     IterationStarted { iteration: u32 },
     #[serde(rename = "iteration_completed")]
     IterationCompleted { iteration: u32, outcome: IterationOutcome },
-    /// The loop is over; what is left is the final delivery, if there is one, and `session_end`.
+    /// The loop has ended. The final delivery, if any, and `session_end` follow.
     #[serde(rename = "loop_ended")]
     LoopEnded { outcome: SessionOutcome, reason: String, delivery: FinalDeliveryMode },
     #[serde(rename = "session_ended")]
     Ended { outcome: SessionOutcome, iterations: u32, reason: String },
     #[serde(rename = "warning")]
     Warning { text: String },
-    /// A process that belongs to the session was started; told so that a later creel can find it.
+    /// The runtime started a process of the session. Recorded so that a later creel can find the process.
     #[serde(rename = "process_started")]
     ProcessStarted {
         pid: i32,
-        /// When it was started, in the kernel's own units: tells it apart from a later process of that number.
+        /// The start time in the kernel's own units. It distinguishes the process from a later one with the same id.
         started: u64,
     },
 }
 
-/// How a session began.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct SessionStarted {
-    /// The agent's name.
     pub agent: String,
     /// The project's folder.
     pub cwd: String,
     /// The goal.
     pub prompt: String,
-    /// How many iterations there may be.
     pub max_iterations: u32,
-    /// Names this session among all that ever had its name.
+    /// Unique among all sessions, including others of the same name.
     pub id: String,
-    /// What the jitter of waits is drawn from.
+    /// The seed for the jitter of waits.
     pub seed: u64,
-    /// Whether somebody is there to answer.
     pub presence: UserPresence,
-    /// The rules.
     pub plan: SessionPlan,
-    /// All that it is for, if that is not to work on a goal.
+    /// The pipeline that the session runs instead of working on a goal. None for ordinary sessions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub errand: Option<PipelineKind>,
-    /// The task of a queue that it works on, if it does: see [`crate::engine::queue::QueuedTask::mark`].
+    /// The queue task that the session works on, if any: see [`crate::engine::queue::QueuedTask::mark`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub order: Option<String>,
 }
 
-/// How an iteration ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum IterationOutcome {
-    /// Its last turn ended well and nothing blocked it.
+    /// Its last turn did not fail, and no hook blocked it.
     Done,
     /// A turn failed or was cancelled.
     Failed,
-    /// Its last turn was blocked and accepted all the same.
+    /// Its last turn was blocked and accepted anyway.
     Forced,
 }
 
-/// How a session ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SessionOutcome {
-    /// Done.
     Complete,
     /// The last iteration was accepted at the retry limit.
     Forced,
     /// No iterations are left.
     Limit,
-    /// A person has to look at it.
+    /// The user has to look at it.
     Escalated,
-    /// A person, or the policy at the retry limit, gave it up.
+    /// The user, or the policy at the retry limit, aborted it.
     Aborted,
     /// Too many turns failed.
     Failed,
-    /// A person stopped it.
+    /// The user stopped it.
     Cancelled,
 }
 
-/// Whether what is still held is delivered after the loop.
+/// Whether pending items are sent after the loop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FinalDeliveryMode {
-    /// If there is something, and the policy or a person says so.
+    /// If there are any, and the policy or the user agrees.
     Offer,
-    /// The agent is not to be bothered any more.
+    /// The agent gets no further prompt.
     No,
 }
 
-/// Whether somebody is there to answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum UserPresence {
-    /// A person watches.
+    /// A user can answer.
     Attended,
-    /// Nobody does; gates take their policy answer.
+    /// No user is present; gates get their policy answer.
     Unattended,
 }

@@ -11,7 +11,6 @@ use crate::engine::{
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-/// Rules, stop decisions, and the loops that an agent drives itself.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind")]
 pub enum StopEvent {
@@ -20,7 +19,7 @@ pub enum StopEvent {
     RulesDue {
         iteration: u32,
         rules: Vec<String>,
-        /// The loop that it is about; the main line, if none.
+        /// The agent's own loop. None: the session's own iteration.
         #[serde(default, rename = "loop", skip_serializing_if = "Option::is_none")]
         of: Option<String>,
     },
@@ -40,10 +39,10 @@ pub enum StopEvent {
         passed: bool,
         message: String,
         took_ms: TimeSpan,
-        /// How its command ended, if it has one.
+        /// None if the rule has no command.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         end: Option<RunEnd>,
-        /// The file with all that its command printed, relative to the session's folder.
+        /// The file with the command's whole output, relative to the session's folder.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         file: Option<String>,
         #[serde(default, rename = "loop", skip_serializing_if = "Option::is_none")]
@@ -53,7 +52,6 @@ pub enum StopEvent {
     Decided(Box<StopDecided>),
     #[serde(rename = "checkpoint")]
     CheckpointKept(Box<Checkpoint>),
-    /// A stop hook was registered for a task, or for the session.
     #[serde(rename = "stop_hook_registered")]
     HookRegistered {
         hook_id: String,
@@ -70,7 +68,6 @@ pub enum StopEvent {
         #[serde(flatten)]
         by: Actor,
     },
-    /// An agent leads a loop of its own over a task.
     #[serde(rename = "agent_loop_started")]
     LoopStarted {
         loop_id: String,
@@ -87,7 +84,7 @@ pub enum StopEvent {
         #[serde(flatten)]
         by: Actor,
     },
-    /// An agent wants to know whether its work is done.
+    /// An agent requested an evaluation of its own loop.
     #[serde(rename = "judgement_asked")]
     JudgementAsked {
         iteration: u32,
@@ -105,7 +102,7 @@ pub enum StopEvent {
         #[serde(flatten)]
         by: Actor,
     },
-    /// The agent says that the session is complete; the stop hooks judge that.
+    /// The agent reported that the session is complete; the stop hooks evaluate that.
     #[serde(rename = "completion_promised")]
     CompletionPromised {
         reason: String,
@@ -114,32 +111,27 @@ pub enum StopEvent {
     },
 }
 
-/// What was decided about an iteration.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct StopDecided {
-    /// The iteration.
     pub iteration: u32,
-    /// Who decided.
     pub hook: String,
-    /// What.
     pub action: StopAction,
-    /// Why.
     pub reason: String,
-    /// What the agent is told with its next prompt.
+    /// Text for the agent's next prompt.
     pub next_prompt: Option<String>,
-    /// The task that the hook judged.
+    /// The task that the hook evaluated.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub task: Option<String>,
-    /// The tasks that are blocked by it.
+    /// The tasks that the decision blocks.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub blocked: Vec<String>,
-    /// Everybody who was asked, with what they said.
+    /// All evaluated hooks with their verdicts.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub asked: Vec<(String, StopAction)>,
-    /// What else the hook said.
+    /// Other data of the hook.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub metadata: Option<Map<String, Value>>,
-    /// The agent's own loop that it is about; the main line, if none.
+    /// The agent's own loop. None: the session's own iteration.
     #[serde(default, rename = "loop", skip_serializing_if = "Option::is_none")]
     pub of: Option<String>,
 }

@@ -6,7 +6,6 @@ use crate::engine::{
 };
 use serde::{Deserialize, Serialize};
 
-/// Usage limits of agents: when one is reached, and which agent works meanwhile.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind")]
 pub enum UsageLimitEvent {
@@ -17,7 +16,7 @@ pub enum UsageLimitEvent {
         from: String,
         to: String,
         reason: String,
-        /// The user who wanted it; creel itself, if unsaid.
+        /// The user that requested the switch. None: creel itself.
         #[serde(flatten, default)]
         by: Option<Actor>,
     },
@@ -28,29 +27,23 @@ pub enum UsageLimitEvent {
     },
 }
 
-/// An agent reached a usage limit.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LimitReached {
-    /// Which agent.
     pub agent: String,
-    /// When the limit resets, where the agent or its server says so.
+    /// None if neither the agent nor its server reports it.
     #[serde(default, with = "rfc3339_or_none", skip_serializing_if = "Option::is_none")]
     pub resets_at: Option<UnixTime>,
-    /// When the session sends the turn again, unless another agent takes it or the user decides.
+    /// When the session sends the turn again, unless another agent continues it or the user decides.
     #[serde(with = "as_rfc3339")]
     pub until: UnixTime,
-    /// What the session does meanwhile.
     pub action: LimitAction,
 }
 
-/// What a session does when its agent reached a usage limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LimitAction {
-    /// It waits.
     Wait,
-    /// It asks the user.
     Ask,
-    /// Another agent takes the turn.
+    /// Another agent continues the turn.
     Switch,
 }

@@ -1,10 +1,11 @@
-//! One pass over the hooks of a point: which are due, which runs, what the ended ones said.
+//! One dispatch of the hooks of a point: which are queued, which one runs, and the results so far.
 //!
-//! Owns the order of runs. What follows when all have run is decided by the session.
+//! Owns the order of runs. The session decides what follows when all have run.
 //!
 //! # Invariants
-//! - Hooks of one dispatch run one after another, each once; a run that was cut by the death of creel runs again.
-//! - Where a failure stops the rest, nothing goes on past the rest without it: a hook that was switched off stops nothing.
+//! - Hooks of one dispatch run one after another, each once; a run that was cut because creel died runs again.
+//! - Where a failure stops the remaining hooks, the session does not continue past the point either. A disabled hook
+//!   stops nothing.
 
 use std::collections::VecDeque;
 
@@ -21,29 +22,24 @@ use crate::engine::{
     time::TimeSpan,
 };
 
-/// One pass over the hooks of a point.
 #[derive(Debug, Clone, PartialEq)]
 pub struct HookDispatch {
-    /// The point.
     pub point: HookPoint,
-    /// What it is about, where the point alone does not say it.
     pub cause: DispatchCause,
-    /// The hooks that are still to run, by name; `None` until the list is recorded.
+    /// The hooks that are still to run, by name. `None` until the list is recorded.
     pub queue: Option<VecDeque<String>>,
-    /// The one that runs.
     pub running: Option<ActiveRun>,
-    /// What the ended ones said, in order.
+    /// The runs that ended, in order.
     pub done: Vec<FinishedRun>,
-    /// What a person was asked about this dispatch, so that nobody is asked twice.
+    /// The questions that the user was asked about this dispatch, so that none is asked twice.
     pub asked: Vec<DispatchQuestion>,
-    /// The held output that a person has looked at before it goes with the prompt.
+    /// The pending items that the user has reviewed before they are sent with the prompt.
     pub seen: Vec<ItemId>,
 }
 
-/// What a dispatch is about.
 #[derive(Debug, Clone, PartialEq)]
 pub enum DispatchCause {
-    /// The lifecycle came by.
+    /// The session reached the point.
     Lifecycle,
     /// A turn failed.
     Error(String),
@@ -51,83 +47,70 @@ pub enum DispatchCause {
     Task(TaskFacts),
     /// A gate opened or closed.
     Gate(Box<GateFacts>),
-    /// A person wanted it.
+    /// The user ran the hook by hand.
     ByHand,
 }
 
-/// A question that a dispatch can raise.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DispatchQuestion {
     /// The retry limit was reached.
     Limit,
-    /// A failure was looked at.
+    /// A hook escalated a failure.
     Escalation,
 }
 
-/// A run in flight.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ActiveRun {
-    /// The ticket.
     pub run: RunId,
-    /// The hook.
     pub hook: String,
-    /// When it began: it can end in another iteration.
+    /// The iteration in which it began. It can end in another one.
     pub iteration: u32,
 }
 
-/// A run that ended.
 #[derive(Debug, Clone, PartialEq)]
 pub struct FinishedRun {
-    /// The run.
     pub run: RunId,
-    /// The hook.
     pub hook: String,
-    /// What it means.
     pub judgement: RunJudgement,
-    /// What it has for the agent, framed, if it is piped.
+    /// Its framed output for the agent, if it is piped.
     pub piped: Option<String>,
-    /// What the agent can do about it, if it failed and something can be done.
+    /// Instructions for the agent, if the run failed and the agent can repair it.
     pub remediation: Option<String>,
-    /// What it came to in its own words, if it is built in: beside them it prints what its programs do.
+    /// The result message of a built-in hook, without the output of the programs that it ran.
     pub message: Option<String>,
-    /// What the agent reads instead of the usual feedback, if it blocked.
+    /// Replaces the default feedback if the hook blocked and has a template.
     pub own: Option<TemplateFeedback>,
 }
 
-/// The feedback of a hook with a template.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TemplateFeedback {
-    /// The hook.
     pub hook: String,
-    /// The template.
     pub template: String,
-    /// Why it blocked.
     pub reason: String,
-    /// What it printed.
     pub output: String,
 }
 
-/// What blocked, as the agent is told.
+/// The feedback to the agent about blocking hooks.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HookFeedback {
     /// The first hook that blocked.
     pub hook: String,
-    /// Why, in a line of each hook that blocked.
+    /// One line for each hook that blocked.
     pub reason: String,
     /// The whole message.
     pub text: String,
-    /// The message in the usual form, whatever templates there are: it shows whether anything changed.
+    /// The message in the default form, without templates. Comparing it shows whether anything changed.
     pub usual: String,
     /// All hooks that blocked.
     pub blocked: Vec<String>,
-    /// Those of them that have a template.
+    /// The feedback of hooks with a template.
     pub own: Vec<TemplateFeedback>,
-    /// The usual message about the others, if there is anything to say.
+    /// The default message about the other hooks, if any.
     pub rest: Option<String>,
 }
 
 impl HookFeedback {
-    /// Feedback in the usual form.
+    /// Feedback in the default form.
     pub(crate) fn usual(hook: &str, reason: String, text: String) -> Self {
         let (own, rest) = (Vec::new(), None);
         Self { hook: hook.to_owned(), reason, usual: text.clone(), text, blocked: vec![hook.to_owned()], own, rest }
@@ -135,33 +118,29 @@ impl HookFeedback {
 }
 
 impl HookDispatch {
-    /// A point that was just reached.
     pub fn reached(point: HookPoint, cause: DispatchCause) -> Self {
         Self { point, cause, queue: None, running: None, done: Vec::new(), asked: Vec::new(), seen: Vec::new() }
     }
 
-    /// The hook to start next.
     pub fn next(&self) -> Option<&str> {
         self.queue.as_ref()?.front().map(String::as_str)
     }
 
-    /// The first run that stands in the way; runs of hooks in `disabled` do not count.
+    /// The first run that blocks or escalates; runs of hooks in `disabled` do not count.
     pub fn held_by(&self, disabled: &dyn Fn(&HookRef) -> bool) -> Option<&FinishedRun> {
         self.done.iter().find(|done| done.holds() && !disabled(&HookRef::new(self.point, &done.hook)))
     }
 
-    /// Whether a failure keeps the rest of the point's hooks from running. It is the same failure that holds whoever waits
-    /// for them: one that holds nobody stops nothing.
+    /// Whether a failure stops the remaining hooks of the point. Only a failure that also stops the session does.
     pub fn stops_early(&self, disabled: &dyn Fn(&HookRef) -> bool) -> bool {
         self.point.rules().after_failure == AfterFailure::StopTheRest && self.held_by(disabled).is_some()
     }
 
-    /// Whether a person was asked this already.
     pub fn was_asked(&self, question: DispatchQuestion) -> bool {
         self.asked.contains(&question)
     }
 
-    /// What the agent is told if something blocked; runs of hooks in `disabled` do not count.
+    /// The feedback to the agent, if a hook blocked; runs of hooks in `disabled` do not count.
     pub fn feedback(&self, disabled: &dyn Fn(&HookRef) -> bool) -> Option<HookFeedback> {
         let counted = || self.done.iter().filter(|done| !disabled(&HookRef::new(self.point, &done.hook)));
         let blocking = || counted().filter(|done| done.judgement.verdict == Verdict::Block);
@@ -174,7 +153,7 @@ impl HookDispatch {
         Some(HookFeedback { blocked, own, rest, ..HookFeedback::usual(hook, reason, text) })
     }
 
-    /// The texts that go with the next prompt, joined.
+    /// The texts for the next prompt, joined.
     pub fn piped_text(&self) -> Option<String> {
         let texts: Vec<&str> = self.done.iter().filter_map(|done| done.piped.as_deref()).collect();
         (!texts.is_empty()).then(|| texts.join("\n\n"))
@@ -193,7 +172,7 @@ impl HookDispatch {
             self.requeue(&finished.hook);
             return;
         }
-        // A hook that is no longer in the plan cannot have been started: it is only absent in damaged journals.
+        // A hook that is not in the plan cannot have been started: this happens only in damaged journals.
         let Some(spec) = spec else { return };
         let judgement = verdict::judge(self.point, spec, view(finished));
         let template = spec.retry.feedback.as_ref().filter(|_| judgement.verdict == Verdict::Block);
@@ -229,12 +208,12 @@ impl HookDispatch {
 }
 
 impl FinishedRun {
-    /// Why a person has to look.
+    /// Why the user has to decide.
     pub(crate) fn needs_a_person(&self, point: HookPoint) -> String {
         needs_a_person(point, &self.hook, &self.judgement)
     }
 
-    /// What a run adds to the feedback. The reason of a failure that does not block is context, too.
+    /// A run's part of the feedback. The reason of a failure that does not block is context, too.
     fn for_feedback(&self) -> impl Iterator<Item = &str> {
         let RunJudgement { verdict, reason, context, stops, .. } = &self.judgement;
         let reason = reason.as_ref().filter(|_| !stops);
@@ -243,7 +222,7 @@ impl FinishedRun {
     }
 }
 
-/// Why a hook that escalates needs a person.
+/// Why the user has to decide about a hook that escalates.
 pub(crate) fn needs_a_person(point: HookPoint, hook: &str, judgement: &RunJudgement) -> String {
     let why = judgement.headline.as_deref().unwrap_or("it failed");
     if judgement.stops {
@@ -252,12 +231,12 @@ pub(crate) fn needs_a_person(point: HookPoint, hook: &str, judgement: &RunJudgem
     format!("the hook `{hook}` at {point} needs a person: {why}")
 }
 
-/// Why a hook that is broken needs a person.
+/// Why the user has to decide about a broken hook.
 pub(crate) fn is_broken_again(point: HookPoint, hook: &str) -> String {
     format!("the hook `{hook}` at {point} could not do its job twice in a row")
 }
 
-/// The usual feedback of these runs: the reasons of those that blocked, then what all have to say.
+/// The default feedback of these runs: the reasons of those that blocked, then the context of all.
 fn usual_text<'a>(runs: impl Iterator<Item = &'a FinishedRun> + Clone) -> Option<String> {
     let blocking = runs.clone().filter(|done| done.judgement.verdict == Verdict::Block);
     let reasons = blocking.filter_map(|done| done.judgement.reason.as_deref());
@@ -275,13 +254,13 @@ fn each_once<'a>(texts: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
     once
 }
 
-/// The parts of a record that a verdict rests on.
+/// The parts of a record that determine the verdict.
 pub(crate) fn view(finished: &HookFinished) -> RunView<'_> {
     RunView { end: &finished.end, stdout: &finished.stdout, stderr: &finished.stderr, reply: finished.reply.as_ref() }
 }
 
 impl HookFinished {
-    /// A run without an end of its own.
+    /// A run whose end creel did not see.
     pub(crate) fn cut(point: HookPoint, running: &ActiveRun) -> Self {
         Self {
             run: running.run,
@@ -303,7 +282,7 @@ impl HookFinished {
         }
     }
 
-    /// What the agent reads: a line that says where the text is from, then the text.
+    /// The text for the agent: a line that names the source, then the output.
     pub(crate) fn framed(&self) -> Option<String> {
         self.piped.then(|| {
             let frame = frame(self.point, &self.hook, &self.end.describe(), self.took_ms);
@@ -311,14 +290,14 @@ impl HookFinished {
         })
     }
 
-    /// What the agent can do about a failure: what a built-in hook says, or what another one has for it.
+    /// Instructions for repairing a failure: from a built-in hook, or the text of another one.
     fn remediation(&self) -> Option<String> {
         let failed = self.verdict != Verdict::Pass && self.point.rules().piped_to == PipeTarget::Remediation;
         let said = self.outcome.as_ref().and_then(|outcome| outcome.remediation.clone());
         said.or_else(|| self.framed()).filter(|_| failed)
     }
 
-    /// The text itself: what the hook says in its JSON, or what it printed.
+    /// The text: from the hook's JSON, or its plain output.
     fn text(&self) -> String {
         if let Some(reply) = view(self).readable() {
             let reason = reply.reason.as_deref().filter(|_| !reply.stops);
@@ -333,9 +312,9 @@ impl HookFinished {
     }
 }
 
-/// Whether a run has something for the agent, and may tell it.
+/// Whether a run has output for the agent and is allowed to send it.
 pub(crate) fn is_piped(spec: &HookSpec, point: HookPoint, run: RunView<'_>, verdict: Verdict) -> bool {
-    // What was cut is run again, or not wanted any more.
+    // A cut run is run again or is no longer needed.
     if point.rules().piped_to == PipeTarget::Never || *run.end == RunEnd::Cut {
         return false;
     }

@@ -1,22 +1,21 @@
-//! `{{name}}` in a command line: which names there are, and what is put in their place.
+//! `{{name}}` in a command line: which names exist, and how they are replaced.
 //!
-//! A placeholder becomes a reference to the environment variable that holds the value, quoted for the place where
-//! it stands: `{{error}}` is `"${CREEL_ERROR-}"` bare, `'"${CREEL_ERROR-}"'` inside '…', `${CREEL_ERROR-}` inside
-//! "…". Whoever runs the command sets the variable ([`variable`]); a variable that is not set reads as empty text.
+//! A placeholder becomes a reference to the environment variable with the value, quoted for its position: `{{error}}`
+//! is `"${CREEL_ERROR-}"` bare, `'"${CREEL_ERROR-}"'` inside '…', `${CREEL_ERROR-}` inside "…". The hook runner sets
+//! the variable ([`variable`]); a variable that is not set reads as empty text.
 //!
-//! Refused: to write the value itself into the command, quoted. Then every mistake in reading the shell's grammar
-//! would let an agent run commands, and command and values together would have to fit into one argument of 128 KiB.
-//! This way a mistake can at worst split a word, and each value has 128 KiB of its own.
+//! Rejected design: quoting the value and writing it into the command. Every mistake in parsing the shell's grammar
+//! would then let an agent run commands, and the command and its values together would have to fit into one argument of
+//! 128 KiB. This way a mistake can at worst split a word, and each value has 128 KiB of its own.
 //!
-//! Does not set variables and does not know values: see `crate::hooks`. Which place a placeholder stands in is
-//! found by [`shell`].
+//! Does not set variables and does not know values: see `crate::hooks`. [`shell`] determines a placeholder's position.
 //!
 //! # Invariants
 //! - A value is data, never code: it is not part of the command text, and the shell expands it once.
-//! - A value is not looked through for further names.
-//! - A place where this cannot be held is refused, with the way out. What a *program* does with its argument or input
-//!   is its own affair; only those that are known to read it as code (`sh -c`, `eval`, `ssh`, `| python`) are refused:
-//!   see [`simple_command`].
+//! - A value is not searched for further placeholders.
+//! - A position where this cannot be guaranteed is refused, with a suggestion. creel does not control what a *program*
+//!   does with its argument or input; only programs that are known to read it as code (`sh -c`, `eval`, `ssh`, `|
+//!   python`) are refused: see [`simple_command`].
 
 use std::{fmt, ops::Range};
 
@@ -26,16 +25,15 @@ mod shell;
 mod simple_command;
 mod taint;
 
-/// One `{{name}}`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Placeholder {
-    /// What stands between the braces.
+    /// The text between the braces.
     pub name: String,
-    /// Where it stands, braces included, in bytes.
+    /// In bytes, braces included.
     pub range: Range<usize>,
 }
 
-/// All placeholders of a text. Braces around anything but one plain name, or what a step of a workflow said
+/// All placeholders of a text. Braces around anything but one plain name, or the output of a workflow step
 /// (`{{steps.build.stdout}}`), are ordinary text (`{{.Names}}`, `{{ a b }}`), since other programs have templates too.
 pub fn placeholders(text: &str) -> Vec<Placeholder> {
     let mut found = Vec::new();
@@ -57,7 +55,7 @@ pub fn placeholders(text: &str) -> Vec<Placeholder> {
 fn is_name(text: &str) -> bool {
     let plain = |c: char| c.is_ascii_alphanumeric() || c == '_';
     if let Some(rest) = text.strip_prefix("steps.") {
-        // What a step of a workflow said: `steps.NAME.stdout`.
+        // The output of a workflow step: `steps.NAME.stdout`.
         let parts = rest.rsplit_once('.');
         return parts.is_some_and(|(step, field)| {
             !step.is_empty()
@@ -69,10 +67,10 @@ fn is_name(text: &str) -> bool {
     text.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_') && text.chars().all(plain)
 }
 
-/// What a command that opens a pull request is told.
+/// The placeholders of a command that opens a pull request.
 pub const PULL_REQUEST: &[&str] = &["title", "body", "body_file", "base", "branch", "remote", "commit"];
 
-/// The names that a point offers.
+/// The placeholders that are available at a point.
 pub const fn offered(point: HookPoint) -> &'static [&'static str] {
     match point {
         HookPoint::SessionStart | HookPoint::SessionEnd => &["session"],
@@ -97,20 +95,20 @@ pub const fn offered(point: HookPoint) -> &'static [&'static str] {
     }
 }
 
-/// The environment variable that holds the value of that name.
+/// The environment variable of a placeholder.
 pub fn variable(name: &str) -> String {
     format!("CREEL_{}", name.to_ascii_uppercase().replace(['.', '-'], "_"))
 }
 
-/// The command line with every placeholder replaced by a reference to its variable. Braces that are no placeholder
+/// The command line with every placeholder replaced by a reference to its variable. Braces that are not a placeholder
 /// stay as they are, and so does a placeholder in a comment. Needs no values, so it also checks a command before
 /// anything runs.
 pub fn expand(text: &str) -> Result<String, TemplateError> {
     shell::expand(text)
 }
 
-/// The text with every placeholder replaced by its value. A value is not looked through again, and a placeholder without
-/// one stays.
+/// The text with every placeholder replaced by its value. Values are not searched for placeholders, and a placeholder
+/// without a value stays.
 pub fn fill(text: &str, value: impl Fn(&str) -> Option<String>) -> String {
     let mut filled = String::new();
     let mut from = 0;
@@ -123,37 +121,35 @@ pub fn fill(text: &str, value: impl Fn(&str) -> Option<String>) -> String {
     filled
 }
 
-/// A placeholder that stands where its value could not be kept apart from code.
+/// A placeholder at a position where its value could become code.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TemplateError {
-    /// Which one.
     pub placeholder: Placeholder,
-    /// What it stands in.
     pub place: UnsafePosition,
 }
 
-/// Where a placeholder cannot stand.
+/// Positions where a placeholder is not allowed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum UnsafePosition {
-    /// After a backslash, which would quote our quotes.
+    /// After a backslash, which would escape creel's quotes.
     AfterBackslash,
-    /// After a dollar sign, which would join with what we write.
+    /// After a dollar sign, which would join with the inserted reference.
     AfterDollar,
     /// Inside `` `…` ``.
     Backquotes,
     /// Inside `${…}`.
     Parameter,
-    /// Inside `$((…))`: some shells run commands that stand in a number.
+    /// Inside `$((…))`: some shells run command substitutions in an operand.
     Arithmetic,
     /// In the end mark of a here-document.
     HereDelimiter,
     /// In a here-document whose end mark is quoted: nothing is expanded there.
     QuotedHere,
-    /// In a here-document that also holds `$(…)`, `${…}` or `` `…` ``.
+    /// In a here-document that also contains `$(…)`, `${…}` or `` `…` ``.
     MixedHere,
     /// In text that another shell reads as code.
     OtherShell,
-    /// After something that shells read in different ways.
+    /// After something that shells parse in different ways.
     Unclear,
 }
 

@@ -1,4 +1,4 @@
-//! What decides whether the session is complete: the hooks that are asked, and when.
+//! The part of the plan that decides whether the session is complete.
 
 use std::collections::BTreeMap;
 
@@ -7,77 +7,66 @@ use serde::{Deserialize, Serialize};
 use super::rules::RuleSpec;
 use crate::engine::{stop::StopResult, time::TimeSpan};
 
-/// What decides whether the session is complete.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct StopPlan {
-    /// Asked in order after each iteration.
+    /// Evaluated in order after each iteration.
     pub hooks: Vec<StopHook>,
-    /// What is checked after each iteration, before the hooks are asked.
+    /// Checked after each iteration, before the hooks.
     #[serde(default)]
     pub rules: Vec<RuleSpec>,
-    /// What follows when all checks pass and the agent changed nothing.
     #[serde(default)]
     pub settled: SettledPolicy,
-    /// How many iterations in a row with failed rules escalate; 0: never.
+    /// After how many iterations in a row with failed rules the session escalates. Zero: never.
     pub circuit_breaker: u32,
-    /// How many iterations in a row escalate in which a file returns to earlier content, or is rewritten while the same
-    /// rule fails with the same message; 0: never.
+    /// After how many iterations in a row the session escalates in which a file returns to earlier content, or is
+    /// rewritten while the same rule fails with the same message. Zero: never.
     #[serde(default)]
     pub thrashing: u32,
-    /// How many iterations in a row with the same last message escalate; 0: never.
+    /// After how many iterations in a row with the same last message the session escalates. Zero: never.
     #[serde(default)]
     pub no_progress: u32,
 }
 
-/// What follows when all checks of an iteration pass and the agent changed nothing.
+/// What happens when all checks of an iteration pass and the agent changed nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SettledPolicy {
-    /// The session is complete.
     Complete,
-    /// The user is asked.
     Ask,
-    /// The loop continues. Sessions that began before there was a choice go on like this.
+    /// The loop continues. Sessions that began before this option existed use it.
     #[default]
     Continue,
 }
 
-/// One stop decision hook.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct StopHook {
-    /// What it is called; unique among the stop hooks, parts of groups included.
+    /// Unique among the stop hooks, including parts of groups.
     pub name: String,
-    /// Who decides.
     pub judge: StopHookKind,
-    /// When it is asked; always, if unsaid.
+    /// The default is always.
     #[serde(default, skip_serializing_if = "StopHookCondition::is_always")]
     pub when: StopHookCondition,
-    /// Whether it is asked at all.
     pub enabled: bool,
 }
 
-/// Who decides.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum StopHookKind {
-    /// Something that creel brings along.
     Preset(StopPreset),
     /// A command that reads the agent's context and answers.
     Command {
         /// For `sh -c`, with the template filled in.
         command: String,
-        /// How long it may take.
         timeout: TimeSpan,
     },
-    /// The same decision each time it is asked.
+    /// The same decision each time.
     Fixed(StopResult),
-    /// Complete when all of these say so; escalate when one does.
+    /// Complete when all of these complete; escalate when one does.
     All(Vec<StopHook>),
-    /// Complete when one of these says so; otherwise escalate when one does.
+    /// Complete when one of these does; otherwise escalate when one does.
     Any(Vec<StopHook>),
 }
 
-/// What creel brings along.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum StopPreset {
@@ -89,7 +78,7 @@ pub enum StopPreset {
     Promise,
 }
 
-/// When a hook is asked: all that is said must hold.
+/// When a hook is evaluated: all conditions that are set must be met.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct StopHookCondition {
@@ -99,19 +88,19 @@ pub struct StopHookCondition {
     /// The last iteration.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub to: Option<u32>,
-    /// Patterns, one of which a file must fit that was changed in the iteration.
+    /// Patterns. At least one file that the iteration changed must match one of them.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub files: Vec<String>,
-    /// What rules must have said: whether each passed.
+    /// Whether each of these rules must have passed or failed.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub rules: BTreeMap<String, bool>,
-    /// Labels, one of which the task must have.
+    /// Labels. The task must have one of them.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub labels: Vec<String>,
 }
 
 impl StopHookCondition {
-    /// Whether nothing is said.
+    /// Whether no condition is set.
     pub fn is_always(&self) -> bool {
         *self == Self::default()
     }
@@ -127,7 +116,6 @@ impl StopPreset {
         }
     }
 
-    /// The preset of that name.
     pub fn named(name: &str) -> Option<Self> {
         [Self::Default, Self::Validation, Self::Promise].into_iter().find(|preset| preset.name() == name)
     }
@@ -144,7 +132,7 @@ impl StopHook {
         }
     }
 
-    /// The parts, if it is a group.
+    /// The parts of a group; empty for other hooks.
     pub fn parts(&self) -> &[Self] {
         match &self.judge {
             StopHookKind::All(parts) | StopHookKind::Any(parts) => parts,
@@ -152,19 +140,19 @@ impl StopHook {
         }
     }
 
-    /// The hook of that name: itself, or one of its parts, however deep.
+    /// The hook of that name: this one, or one of its parts at any depth.
     pub fn find(&self, name: &str) -> Option<&Self> {
         if self.name == name { Some(self) } else { self.parts().iter().find_map(|part| part.find(name)) }
     }
 }
 
 impl StopPlan {
-    /// The hooks that somebody chose: where nobody did, the preset that is always there is not worth a word.
+    /// The configured hooks. The default preset alone is not listed.
     pub fn said(&self) -> &[StopHook] {
         if self.hooks == [StopHook::preset(StopPreset::Default)] { &[] } else { &self.hooks }
     }
 
-    /// The hook of that name, parts of groups included.
+    /// The hook of that name, including parts of groups.
     pub fn hook(&self, name: &str) -> Option<&StopHook> {
         self.hooks.iter().find_map(|hook| hook.find(name))
     }

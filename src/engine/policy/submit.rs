@@ -1,4 +1,4 @@
-//! What is told beforehand about submitting and merging, and about the types of tasks.
+//! The part of the plan for submitting and merging, and for task types.
 
 use std::collections::BTreeMap;
 
@@ -7,29 +7,28 @@ use serde::{Deserialize, Serialize};
 use super::{AgentSpec, HookAction, HookSpec, RetryOptions, SessionPlan};
 use crate::engine::{hooks::point::HookPoint, time::TimeSpan};
 
-/// How long a hook that creel brings along may take: a project's tests can take their time.
+/// The default timeout of a built-in hook. It is long because a project's tests can be slow.
 pub const BUILTIN_TIMEOUT: TimeSpan = TimeSpan::secs(1_800);
 
-/// The built-in hook that merges. It runs after all other hooks of its point, so that nothing merges past a check.
+/// The built-in hook that merges. It runs after all other hooks of its point, so that nothing merges before a check.
 pub const MERGE: &str = "merge_pr";
 
-/// What is said about submitting and merging.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct SubmitPlan {
-    /// Whether the work is submitted when the session is complete; otherwise only when somebody asks for it.
+    /// Whether the work is submitted when the session is complete; otherwise only on request.
     pub on_complete: bool,
-    /// What the work is to be merged into; found, if unsaid.
+    /// The branch to merge into. None: detected.
     pub base_branch: Option<String>,
-    /// Where branches are pushed to; found, if unsaid.
+    /// The remote to push branches to. None: detected.
     pub remote: Option<String>,
-    /// What opens a pull request instead of `gh`.
+    /// The command that opens a pull request instead of `gh`.
     pub pr_command: Option<String>,
-    /// What runs the tests; found, if unsaid.
+    /// The command that runs the tests. None: detected.
     pub test_command: Option<String>,
-    /// How often the agent may repair what blocked.
+    /// How many times the agent is asked to repair a failed check.
     pub remediation_attempts: u32,
-    /// The hooks of points about which nothing is said.
+    /// The default hooks of points that the config does not mention.
     pub usual: BTreeMap<HookPoint, Vec<HookSpec>>,
 }
 
@@ -50,32 +49,27 @@ impl Default for SubmitPlan {
     }
 }
 
-/// A built-in hook, and what the config says about it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "SerializedBuiltinCall", into = "SerializedBuiltinCall")]
 pub struct BuiltinCall {
-    /// Which one.
     pub name: String,
-    /// What differs from the rest of the config.
     pub options: BuiltinOptions,
 }
 
-/// The options of a built-in hook. Those that are not set are taken from `submit:`.
+/// The options of a built-in hook. Options that are not set come from `submit:`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct BuiltinOptions {
-    /// What `run_tests` runs.
+    /// The command that `run_tests` runs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub command: Option<String>,
-    /// The branch that the work goes to.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub base_branch: Option<String>,
-    /// The remote that the work goes to.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub remote: Option<String>,
 }
 
-/// A built-in hook in a record: its name alone, as records always had it, or its name and its options.
+/// A built-in hook in a record: only its name, as in older records, or its name and its options.
 #[derive(Serialize, Deserialize)]
 #[serde(untagged)]
 enum SerializedBuiltinCall {
@@ -109,7 +103,7 @@ impl From<&str> for BuiltinCall {
 }
 
 impl BuiltinCall {
-    /// The hook with its options, for a person: `run_tests: make check`.
+    /// The hook with its options, to show to the user: `run_tests: make check`.
     pub fn describe(&self) -> String {
         let BuiltinOptions { command, base_branch, remote } = &self.options;
         let goes_to = [("base branch", base_branch), ("remote", remote)];
@@ -124,15 +118,14 @@ impl BuiltinCall {
 pub struct Gatekeeper {
     /// The agent's name in the config.
     pub agent: String,
-    /// How to run it.
     pub spec: AgentSpec,
-    /// What it is told to look at; the usual words, if unsaid.
+    /// The instructions for the review. None: the default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prompt: Option<String>,
 }
 
 impl HookSpec {
-    /// A hook that creel brings along, as it is when nothing more is said.
+    /// A built-in hook with default settings.
     pub fn builtin(name: &str) -> Self {
         Self {
             name: name.to_owned(),
@@ -146,32 +139,32 @@ impl HookSpec {
         }
     }
 
-    /// Whether it is the merge itself, whatever it is called.
+    /// Whether it is the merge itself, whatever its name.
     pub fn is_merge(&self) -> bool {
         matches!(&self.action, HookAction::Builtin(call) if call.name == MERGE)
     }
 
-    /// The merge itself, after everything else.
+    /// The merge itself, after all other hooks.
     pub fn merge() -> Self {
         Self { priority: i64::MAX, ..Self::builtin(MERGE) }
     }
 }
 
 impl SessionPlan {
-    /// The hooks of a point, or else those that are usual there.
+    /// The configured hooks of a point, or else its defaults.
     pub fn hooks_or_usual(&self, point: HookPoint) -> &[HookSpec] {
         let usual = || self.submit.usual.get(&point).map_or(&[][..], Vec::as_slice);
         self.hooks.get(&point).map_or_else(usual, Vec::as_slice)
     }
 
-    /// Why the session's agent may not work on tasks of a type, if it may not.
+    /// Why the session's agent is not allowed to work on tasks of a type. None if it is.
     pub fn refuses_type(&self, kind: &str) -> Option<String> {
         let allowed = self.task_types.get(kind)?;
         (!allowed.contains(&self.agent)).then(|| not_allowed(&self.agent, kind, allowed))
     }
 }
 
-/// Says who may work on a type of task, to somebody who may not.
+/// The message that an agent is not allowed to work on a type of task.
 pub fn not_allowed(agent: &str, kind: &str, allowed: &[String]) -> String {
     let names: Vec<String> = allowed.iter().map(|name| format!("`{name}`")).collect();
     format!("the agent `{agent}` may not work on tasks of type `{kind}`; those who may: {}", names.join(", "))

@@ -1,10 +1,12 @@
-//! After the loop: what is still held is delivered, then the session ends.
+//! After the loop: pending items are sent, then the session ends.
 //!
 //! # Invariants
-//! - With held output that nobody skipped, the session ends only after a person or the policy was asked; and so with an
-//!   escalation of a loop that nothing has judged, or of a hook of a task event.
-//! - A session is not complete while a message waits that it can still send: the answer is checked like any other work.
-//! - At most [`FINAL_DELIVERIES`] prompts carry held output: what hooks print because of the last one stays in the journal.
+//! - With pending items that were not skipped, the session ends only after the user or the policy was asked. The same
+//!   is true for an escalation of an agent loop that no evaluation has handled, or of an automation hook.
+//! - A session is not complete while it has a message that it can still send: the answer is checked like any other
+//!   work.
+//! - At most [`FINAL_DELIVERIES`] prompts carry pending items: output that hooks produce after the last one stays in
+//!   the journal.
 
 use super::{GateDetails, Phase, SessionState, gate::GateKind, warning};
 use crate::engine::{
@@ -16,40 +18,35 @@ use crate::engine::{
     time::UnixTime,
 };
 
-/// How often the agent gets held output after the loop. What it does in such a turn can cause more of it.
+/// How many times the agent gets pending items after the loop. Its turns can cause new ones.
 pub const FINAL_DELIVERIES: u32 = 3;
 
 /// How many undelivered items the last warning names.
 const LISTED: usize = 20;
 
-/// How the loop ended.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LoopEnd {
-    /// How.
     pub outcome: SessionOutcome,
-    /// Why, in words.
     pub reason: String,
-    /// Whether the agent still gets what is held.
     pub delivery: FinalDeliveryMode,
-    /// The items that were approved, once somebody was asked.
+    /// The approved items. None until the user or the policy has answered.
     pub approved: Option<Vec<ItemId>>,
-    /// The items that somebody was asked about then.
+    /// The items that the question was about.
     pub seen: Vec<ItemId>,
     /// How many final deliveries the agent has answered.
     pub deliveries: u32,
-    /// Whether a person cut the end short.
+    /// Whether the user interrupted the end.
     pub interrupted: bool,
-    /// The good end that the loop had come to before it was escalated after all: whoever resumes goes on with that.
+    /// The successful end of the loop before it was escalated after all: `resume` continues with it.
     pub before: Option<Box<Self>>,
-    /// Where the loop was when a person stopped it at once: `resume` continues from there.
+    /// The phase when the user stopped the session immediately: `resume` continues there.
     pub stopped_at: Option<Box<Phase>>,
 }
 
-/// Why a session ended that somebody stopped.
 pub(crate) const STOPPED: &str = "stopped by a person";
 
 impl LoopEnd {
-    /// What is held is still offered.
+    /// Pending items can still be sent.
     pub(crate) fn offering(outcome: SessionOutcome, reason: &str) -> Self {
         Self {
             outcome,
@@ -64,7 +61,7 @@ impl LoopEnd {
         }
     }
 
-    /// What is held stays held.
+    /// Pending items are not sent.
     pub(crate) fn undelivered(outcome: SessionOutcome, reason: &str) -> Self {
         Self { delivery: FinalDeliveryMode::No, ..Self::offering(outcome, reason) }
     }
@@ -96,7 +93,7 @@ impl SessionState {
         let waiting = if delivers { self.pending.waiting_ids() } else { Vec::new() };
         let items: Vec<ItemId> =
             waiting.iter().copied().filter(|id| approved.is_none_or(|approved| approved.contains(id))).collect();
-        // What was caught while the gate was open, nobody has looked at.
+        // The user has not seen items that arrived while the gate was open.
         let seen = self.ending.as_ref().map_or(&[][..], |ending| &ending.seen);
         let unseen: Vec<ItemId> = waiting.into_iter().filter(|id| !seen.contains(id)).collect();
         if items.is_empty() && unseen.is_empty() && !self.message_is_due() {
@@ -113,8 +110,8 @@ impl SessionState {
         self.wait_over(now).unwrap_or_else(|| self.final_prompt(items))
     }
 
-    /// A message to a session whose loop has ended as complete. The items that the user has approved are sent before it, so
-    /// that creel does not ask about them twice.
+    /// A message to a session whose loop has ended as complete. The items that the user has approved are sent before
+    /// it, so that creel does not ask about them twice.
     fn answer_late_message(&self, now: UnixTime) -> Option<EngineOutput> {
         let ending = self.ending.as_ref().filter(|ending| !ending.interrupted)?;
         let approved = ending.approved.as_deref().unwrap_or_default();
@@ -122,8 +119,8 @@ impl SessionState {
         if items_first { None } else { self.answer_before_the_end(ending, now) }
     }
 
-    /// The step towards a message that waits while the session is about to end as complete. Its turn belongs to the last
-    /// iteration, so the stop hooks and the stop decision look at what the agent does in it.
+    /// The step towards a message that waits while the session is about to end as complete. Its turn belongs to the
+    /// last iteration, so the stop hooks and the stop decision check it.
     pub(super) fn answer_before_the_end(&self, ending: &LoopEnd, now: UnixTime) -> Option<EngineOutput> {
         let completes = ending.outcome == SessionOutcome::Complete && ending.delivery == FinalDeliveryMode::Offer;
         if !completes || !self.message_is_due() {
@@ -135,7 +132,7 @@ impl SessionState {
         self.too_many_errors().or_else(|| self.wait_over(now)).or_else(|| Some(self.reopening_prompt()))
     }
 
-    /// Whether nothing is known that a person would have to look at.
+    /// Whether nothing needs the user's attention.
     pub(super) fn ends_well(&self) -> bool {
         self.ending.as_ref().is_some_and(|ending| match ending.outcome {
             SessionOutcome::Complete | SessionOutcome::Limit | SessionOutcome::Forced => !ending.interrupted,
@@ -176,14 +173,14 @@ impl SessionState {
 }
 
 impl SessionState {
-    /// The warning about messages of the agent or a hook that the session ends without sending.
+    /// The warning about unsent messages of the agent or a hook.
     fn messages_left(&self) -> Option<Event> {
         let left = self.steering.messages.iter().filter(|message| message.by.is_supervised()).count();
         let words = if left == 1 { "1 message".into() } else { format!("{left} messages") };
         (left > 0).then(|| warning(format!("not sent: {words} of the agent or its hooks; the text is in the journal")))
     }
 
-    /// The completed tasks whose hooks the interrupt has left for later.
+    /// The completed tasks whose hooks did not run because of the interrupt.
     fn hooks_left(&self) -> Option<Event> {
         let tasks: Vec<&str> = self.side.tasks().collect();
         let first = tasks.first()?;
@@ -191,15 +188,15 @@ impl SessionState {
         Some(warning(format!("the on_task_complete hooks of {of} have not run; they run when you resume the session")))
     }
 
-    /// Where a session that is stopped at once continues when it is resumed: as if it had been killed here.
+    /// Where a session that is stopped immediately continues when it is resumed: as if creel had been killed here.
     pub(super) fn phase_to_resume(&self) -> Option<Box<Phase>> {
         match &self.phase {
             Phase::Hooks(_) | Phase::Due(_) | Phase::Settled(_) | Phase::Between | Phase::Escalated(_) => {
                 Some(Box::new(self.phase.clone()))
             }
-            // The cancelled hooks gave no verdict, so the turn is judged again.
+            // The cancelled hooks gave no verdict, so the turn is evaluated again.
             Phase::Judging(_) => Some(Box::new(Phase::Judging(Box::default()))),
-            // A person had decided to leave: the iteration is over.
+            // The user had decided to leave: the iteration is over.
             Phase::Exit(_) if self.iterations.open => Some(Box::new(Phase::Settled(IterationOutcome::Failed))),
             Phase::Turn(_)
             | Phase::Exit(_)
@@ -211,12 +208,11 @@ impl SessionState {
     }
 }
 
-/// Held items, counted in words.
 pub(super) fn count(items: usize) -> String {
     if items == 1 { "1 held item".into() } else { format!("{items} held items") }
 }
 
-/// The items that the agent has not received, by name, so that the user can look each one up.
+/// The ids of the items that the agent has not received, so that the user can look each one up.
 fn undelivered(left: &[ItemId]) -> String {
     let names = left.iter().take(LISTED).map(ToString::to_string).collect::<Vec<_>>().join(", ");
     let more = left.len().saturating_sub(LISTED);

@@ -1,4 +1,4 @@
-//! The way from point to point: what is due when the hooks of a point have run.
+//! The transitions between hook points: what is due when the hooks of a point have run.
 
 use super::{GateDetails, Phase, SessionState, feedback::RetryLimit, gate::GateKind, retry::RetryWait, warning};
 use crate::engine::{
@@ -46,7 +46,7 @@ impl SessionState {
         }
     }
 
-    /// Records which hooks will run at a point; nothing, if there are none.
+    /// Records which hooks will run at a point. Empty if there are none.
     pub(super) fn announce(&self, point: HookPoint) -> EngineOutput {
         let hooks = resolve::due(self.plan(), &self.hooks, point);
         if hooks.is_empty() {
@@ -101,16 +101,16 @@ impl SessionState {
         }
     }
 
-    /// The files that were changed in the iteration, at the points that come after the agent's work.
+    /// The files that the iteration changed, at the points after the agent's work.
     fn files_offered(&self, point: HookPoint) -> Option<Vec<String>> {
         matches!(point, HookPoint::Stop | HookPoint::PostIteration).then(|| self.iterations.files.clone())
     }
 
-    /// The hook that just broke for at least the second time in a row, if a person is there to be asked about it.
+    /// The hook that just broke for at least the second time in a row, if the session is attended.
     fn broken_again<'a>(&self, dispatch: &'a HookDispatch) -> Option<&'a FinishedRun> {
         let last = dispatch.done.last().filter(|done| done.judgement.broken)?;
         let hook = HookRef::new(dispatch.point, &last.hook);
-        // The points of a pipeline have a gate of their own for whatever fails there.
+        // The points of a pipeline have their own gate for failures.
         let elsewhere = dispatch.point == HookPoint::SessionEnd || PipelineKind::of(dispatch.point).is_some();
         let asks = self.presence == UserPresence::Attended && !elsewhere;
         (self.hooks.is_broken_again(&hook) && asks && !self.is_off(&hook)).then_some(last)
@@ -132,8 +132,8 @@ impl SessionState {
             HookPoint::BeforeSubmit | HookPoint::AfterSubmit | HookPoint::BeforeMerge | HookPoint::AfterMerge => {
                 self.conclude_pipeline(dispatch)
             }
-            // These are not part of the main line: task events and gates run beside it, stop decisions are judged by
-            // themselves.
+            // These do not belong to the lifecycle: task events and gates run independently of it, and stop decisions
+            // have their own evaluation.
             HookPoint::OnTaskComplete | HookPoint::OnGate | HookPoint::Automation | HookPoint::StopDecision => {
                 EngineOutput::default()
             }
@@ -159,7 +159,7 @@ impl SessionState {
         if self.steering.stop.is_some() {
             return self.leave_loop(&LoopEnd::offering(SessionOutcome::Cancelled, STOPPED));
         }
-        // Nobody judges who leads itself; but the hooks that run are let finish, so it is only here that it ends.
+        // Self-driven sessions are not evaluated. Running hooks finish first, so the session ends only here.
         if let Some(reason) = self.stop.promised.as_ref().filter(|_| self.is_led_from_outside()) {
             return self.leave_loop(&LoopEnd::undelivered(SessionOutcome::Complete, reason));
         }
@@ -198,7 +198,7 @@ impl SessionState {
         })
     }
 
-    /// A step while there is still a wait; nothing once it is over.
+    /// A step while the session waits. None when the wait is over.
     pub(super) fn wait_over(&self, now: UnixTime) -> Option<EngineOutput> {
         match self.retry.wait {
             RetryWait::Due { nth, at_least } => {
@@ -217,7 +217,7 @@ impl SessionState {
         }
     }
 
-    /// A recovery goes out at once, unless the agent's server asked to be left alone.
+    /// A recovery prompt is sent immediately, unless the agent's server asked creel to wait.
     fn must_leave_the_server_alone(&self, now: UnixTime) -> Option<EngineOutput> {
         match self.retry.wait {
             RetryWait::Due { at_least, .. } if at_least.is_zero() => None,
@@ -268,7 +268,7 @@ impl SessionState {
         self.open_gate(GateKind::RetryLimit, reason, GateDetails::hook(&limited))
     }
 
-    /// Whether somebody switched a hook off: what it said counts no more.
+    /// Whether an actor disabled a hook: its result no longer counts.
     pub(in crate::engine) fn is_off(&self, hook: &HookRef) -> bool {
         self.hooks.disabled.contains(hook)
     }
@@ -282,16 +282,16 @@ impl SessionState {
         }
     }
 
-    /// A message that waits when the session would be complete is answered first. If the budget does not allow that, what was
-    /// judged complete stays complete.
+    /// A message that waits when the session would be complete is answered first. If the budget does not allow that,
+    /// the session stays complete.
     pub(super) fn proceed_exit(&self, ending: &LoopEnd, now: UnixTime) -> EngineOutput {
         let answers = !self.iterations.open && self.used_up().is_none();
         let answer = answers.then(|| self.answer_before_the_end(ending, now)).flatten();
         answer.unwrap_or_else(|| self.leave_loop(ending))
     }
 
-    /// Leaves the loop; an iteration that is still open is completed first, as one that failed, unless a person accepts it.
-    /// An iteration that a person stops at once stays open: `resume` continues it.
+    /// Leaves the loop. An iteration that is still open is recorded as failed first, unless a person accepts it. An
+    /// iteration that a person stops immediately stays open: `resume` continues it.
     pub(super) fn leave_loop(&self, ending: &LoopEnd) -> EngineOutput {
         let stopped = ending.outcome == SessionOutcome::Cancelled && self.interrupted();
         if self.iterations.open && !stopped {
@@ -305,7 +305,7 @@ impl SessionState {
         }))
     }
 
-    /// Whether one that leads itself has said that it is done.
+    /// Whether an agent that the user runs by hand has reported completion.
     pub fn is_being_completed(&self) -> bool {
         self.is_led_from_outside() && (self.stop.promised.is_some() || self.ending.is_some())
     }
@@ -314,7 +314,6 @@ impl SessionState {
         matches!(&self.phase, Phase::Hooks(dispatch) if dispatch.point == HookPoint::SessionEnd)
     }
 
-    /// Whether the loop was told to end at once.
     pub(in crate::engine) fn interrupted(&self) -> bool {
         self.steering.stop == Some(StopTiming::Now)
     }

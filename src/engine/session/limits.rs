@@ -1,12 +1,12 @@
-//! Usage limits: who works while an agent may not, and how long the session waits.
+//! Usage limits: which agent works while another one is limited, and how long the session waits.
 //!
-//! Owns the wait for a reset and the switch to another agent. Which failures are limits, the agents say.
+//! Owns the wait for a reset and the switch to another agent. The agents decide which failures are usage limits.
 //!
 //! # Invariants
-//! - A turn that reached a limit is sent again as it was. It uses up no iteration, and it is no error.
-//! - An agent that reaches limits again and again waits longer each time, and then creel asks the user: no session runs
-//!   for ever.
-//! - The agent that takes over is told what has been done.
+//! - A turn that reached a limit is sent again unchanged. It uses up no iteration and does not count as an error.
+//! - An agent that reaches limits repeatedly waits longer each time, and then creel asks the user: no session waits for
+//!   ever.
+//! - The agent that takes over gets a summary of the work so far.
 
 use std::collections::BTreeMap;
 
@@ -26,41 +26,38 @@ use crate::engine::{
     time::{TimeSpan, UnixTime},
 };
 
-/// How long to wait where the agent does not say when the limit resets, unless the config says how to back off.
+/// The wait where the agent does not report a reset time, unless the config has its own backoff.
 const BACKOFF: BackoffPolicy =
     BackoffPolicy { base: TimeSpan::secs(30), factor: 2.0, max: TimeSpan::secs(30 * 60), jitter: 0.1 };
-/// After so many limits without a turn in between, the user is asked.
+/// After this many limits without a successful turn in between, creel asks the user.
 const MOST_IN_A_ROW: u32 = 40;
-/// How many changed files the next agent is told of.
+/// How many changed files the handover lists.
 const FILES_TOLD: usize = 50;
-/// How much of the last message the next agent is told.
+/// How much of the last message the handover contains.
 const SUMMARY_MAX: usize = 2000;
 
-/// What is known about limits.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct UsageLimitState {
     /// The agent that works instead of the session's own.
     pub standing_in: Option<String>,
     /// When each agent's limit resets.
     resets: BTreeMap<String, UnixTime>,
-    /// How many turns reached a limit since the last one that did not.
+    /// How many turns in a row reached a limit.
     in_a_row: u32,
-    /// The limit that holds the next prompt.
+    /// The limit that the next prompt waits for.
     pub hold: Option<UsageLimitWait>,
-    /// The agent whose work another one takes over with its next prompt.
+    /// The agent whose work another one continues with its next prompt.
     handed_over: Option<String>,
-    /// How the last turn that ended well was summed up.
+    /// The summary of the last turn that did not fail.
     summary: String,
     /// The files that were changed in this session.
     files: Vec<String>,
 }
 
-/// A limit that holds the next prompt.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UsageLimitWait {
-    /// Whose limit it is.
     pub agent: String,
-    /// When it resets, if that is known.
+    /// None if unknown.
     pub resets_at: Option<UnixTime>,
     /// When the session sends the turn again.
     pub until: UnixTime,
@@ -69,7 +66,7 @@ pub struct UsageLimitWait {
 }
 
 impl UsageLimitState {
-    /// A turn ended well.
+    /// A turn ended without a failure.
     pub(super) fn turn_ended(&mut self, said: &str, files: &[String]) {
         self.in_a_row = 0;
         let said = said.trim();
@@ -81,7 +78,7 @@ impl UsageLimitState {
         }
     }
 
-    /// A prompt was sent, and with it what the next agent had to know.
+    /// A prompt was sent, including the handover if there was one.
     pub(super) fn prompt_sent(&mut self) {
         self.hold = None;
         self.handed_over = None;
@@ -93,12 +90,12 @@ impl UsageLimitState {
 }
 
 impl SessionState {
-    /// The agent that works.
+    /// The agent that currently works.
     pub fn agent(&self) -> &str {
         self.limits.standing_in.as_deref().unwrap_or(&self.plan().agent)
     }
 
-    /// The agents that can work, the session's own first.
+    /// All agents of the session, its own first.
     fn agents(&self) -> impl Iterator<Item = &str> {
         std::iter::once(self.plan().agent.as_str()).chain(self.fallbacks())
     }
@@ -107,18 +104,18 @@ impl SessionState {
         self.plan().limits.fallback.iter().map(|agent| agent.name.as_str())
     }
 
-    /// The first agent that may work now, other than the one that does.
+    /// The first other agent that is not limited.
     fn next_agent(&self, now: UnixTime) -> Option<&str> {
         self.agents().find(|name| *name != self.agent() && !self.limits.is_limited(name, now))
     }
 
-    /// What follows from a limit that the turn in flight reached. `None`: the turn fails like any other.
+    /// Handles a usage limit that the current turn reached. `None`: the turn fails like any other.
     pub(super) fn reached_limit(&self, limit: UsageLimit, now: UnixTime) -> Option<Vec<Event>> {
         let plan = &self.plan().limits;
         let agent = self.agent().to_owned();
         let nth = self.limits.in_a_row + 1;
         let backoff = wait_for(self.plan().backoff.as_ref().unwrap_or(&BACKOFF), nth, self.began.seed);
-        // A reset that turned out to be none is not believed twice.
+        // A reported reset time that was wrong is not trusted again.
         let wait = match limit.resets_in {
             Some(resets_in) if nth <= 2 => resets_in,
             Some(resets_in) => resets_in.max(backoff),
@@ -147,14 +144,14 @@ impl SessionState {
         if plan.on_usage_limit == UsageLimitPolicy::Fail {
             return None;
         }
-        // All of them wait; the first whose limit resets takes the turn.
+        // All agents are limited; the first one whose limit resets gets the turn.
         let others = self.agents().filter(|name| *name != agent).filter_map(|name| self.limits.resets.get(name));
         let until = others.copied().chain([until]).min().unwrap_or(until);
         let asks = plan.on_usage_limit == UsageLimitPolicy::Ask || until.since(now) > plan.max_wait || too_often;
         Some(vec![reached(if asks { LimitAction::Ask } else { LimitAction::Wait }, until)])
     }
 
-    /// The turn that reached a limit is due again.
+    /// Schedules the turn that reached a limit again.
     pub(super) fn limited_turn(&mut self, mut prompt: Box<PromptSent>) {
         let text = without_handover(&prompt.text).to_owned();
         prompt.text = text;
@@ -203,13 +200,12 @@ impl SessionState {
         self.account.conversation = ConversationUsage::default();
     }
 
-    /// The wait is over because the user says so.
+    /// The user ended the wait.
     pub(super) fn wait_skipped(&mut self) {
         self.limits.hold = None;
         self.retry.wait = RetryWait::No;
     }
 
-    /// The question that a limit raises.
     pub(super) fn limit_gate(&self, now: UnixTime) -> Option<EngineOutput> {
         let hold = self.limits.hold.as_ref().filter(|hold| hold.asks)?;
         let mut choices = GateKind::UsageLimit.choices().to_vec();
@@ -226,19 +222,19 @@ impl SessionState {
         ))
     }
 
-    /// The answer to the question about a limit that has reset since, with no user there.
+    /// The answer to the gate of a limit that has reset since, when unattended.
     pub(super) fn limit_has_reset(&self, gate: &Gate, now: UnixTime) -> Option<GateChoice> {
         let unattended = self.presence == UserPresence::Unattended && gate.about == GateKind::UsageLimit;
         let is_over = self.limits.hold.as_ref().is_some_and(|hold| now >= hold.until);
         (unattended && is_over).then_some(GateChoice::Wait)
     }
 
-    /// The agent that takes over if the user says so: one that may work, or else just another one.
+    /// The agent for a switch by the user: one that is not limited, or else any other.
     fn another_agent(&self, now: UnixTime) -> Option<&str> {
         self.next_agent(now).or_else(|| self.agents().find(|name| *name != self.agent()))
     }
 
-    /// The user answered the question that a limit raised; a switch of agents is a record of its own.
+    /// The user answered the gate. A switch of agents is a record of its own.
     pub(super) fn limit_answered_by_user(&mut self, at: UnixTime, choice: GateChoice) {
         if choice == GateChoice::Retry {
             self.wait_skipped();
@@ -271,7 +267,7 @@ impl SessionState {
         }))
     }
 
-    /// A command while the session waits for a reset.
+    /// Handles a command while the session waits for a reset.
     pub(super) fn while_limited(&self, step: impl FnOnce(&UsageLimitWait) -> Result<Event, String>) -> EngineOutput {
         let Some(hold) = &self.limits.hold else {
             return EngineOutput::refuse("the session does not wait for a usage limit");
@@ -286,8 +282,8 @@ impl SessionState {
         }
     }
 
-    /// The session's own agent takes over again before a new iteration, once its limit has reset. After a wait, the agent
-    /// whose limit reset first does.
+    /// The session's own agent takes over again before a new iteration, once its limit has reset. After a wait, the
+    /// agent whose limit reset first does.
     pub(super) fn switch_back(&self, now: UnixTime) -> Option<EngineOutput> {
         let standing_in = self.limits.standing_in.clone()?;
         let own = &self.plan().agent;
@@ -318,7 +314,7 @@ impl SessionState {
         })))
     }
 
-    /// What the agent that takes over is told before its prompt.
+    /// The handover that precedes the next agent's prompt.
     pub(super) fn handover(&self, prompt: &str) -> Option<String> {
         let from = self.limits.handed_over.as_ref()?;
         let mut text = format!("{HANDOVER} `{from}`.]");
@@ -338,12 +334,10 @@ impl SessionState {
 
 const NO_FALLBACK: &str =
     "there is no other agent to switch to; name some in `limits: { fallback: [AGENT] }` or with `--agent A,B`";
-/// How a handover begins.
 const HANDOVER: &str = "[Handover: you continue the work of another agent,";
-/// How it ends.
 const HANDOVER_END: &str = "\nThe work may be half done: look at the files before you continue.";
 
-/// The prompt itself: the next agent gets a handover of its own.
+/// Removes a handover from a prompt: the next agent gets its own.
 fn without_handover(text: &str) -> &str {
     let after = text.starts_with(HANDOVER).then(|| text.split_once(HANDOVER_END)).flatten();
     after.map_or(text, |(_, rest)| rest.trim_start_matches('\n'))

@@ -1,13 +1,14 @@
-//! Loops that an agent leads itself, each over a task: it starts one, has its work judged, goes on or completes it.
+//! Loops that an agent drives itself, each over a task: the agent starts one, requests evaluations, and continues or
+//! completes it.
 //!
-//! They go on beside the main line, whoever leads that. What is judged is what the agent tells; rules and hooks are the
-//! session's.
+//! They run independently of the session's own iterations. The agent reports its work; rules and hooks are those of the
+//! session.
 //!
 //! # Invariants
-//! - A task has at most one loop that is open, and a loop at most one judgement in flight.
-//! - A loop that was decided to escalate blocks its task, once, and holds the session at the end of the turn. Until a person
-//!   has looked it neither goes on nor completes anything, whatever is decided about it meanwhile.
-//! - A loop completes its task only if the last judgement of its iteration said complete.
+//! - A task has at most one open loop, and a loop at most one evaluation in progress.
+//! - A loop that escalates blocks its task, once, and stops the session at the end of the turn. Until the user has
+//!   decided, the loop neither continues nor completes anything, regardless of later decisions about it.
+//! - A loop completes its task only if the last evaluation of its iteration decided complete.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -35,42 +36,36 @@ use crate::engine::{
     time::UnixTime,
 };
 
-/// A loop that an agent leads.
 #[derive(Debug, Clone, PartialEq)]
 pub struct AgentLoop {
-    /// Its name.
     pub id: String,
-    /// The task that it is about.
     pub task: String,
-    /// How many iterations it may have.
     pub max_iterations: u32,
     /// The promises that count in it.
     pub promises: Vec<Promise>,
-    /// Where it is, from 1.
+    /// From 1.
     pub iteration: u32,
-    /// The judgement that is asked for.
+    /// The evaluation in progress.
     pub judging: Option<StopEvaluation>,
-    /// What the rules said last.
+    /// The last results of the rules.
     pub results: Vec<RuleOutcome>,
-    /// What was decided last about the iteration that it is in.
+    /// The last decision about the current iteration.
     pub decided: Option<StopResult>,
-    /// What the guards have seen of it.
     pub guards: LoopGuards,
-    /// Whether it is over.
     pub is_over: bool,
 }
 
-/// What the guards have seen of a loop. An iteration counts once, however often the agent has it judged.
+/// The guards of a loop. An iteration counts once, even if the agent requests several evaluations of it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct LoopGuards {
-    /// Before the iteration that it is in.
+    /// Before the current iteration.
     before: GuardState,
-    /// With the last judgement of that iteration.
+    /// After the last evaluation of the current iteration.
     now: GuardState,
 }
 
 impl LoopGuards {
-    /// What they would have seen with this judgement.
+    /// The state of the guards after this evaluation.
     pub(super) fn with(&self, sight: IterationFacts<'_>) -> GuardState {
         self.before.after(sight)
     }
@@ -84,71 +79,58 @@ impl LoopGuards {
     }
 }
 
-/// Something that an agent asks about a loop of its own.
+/// An agent's command about its own loop.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LoopCommand {
-    /// Begin one.
     Start {
-        /// The task.
         task: String,
-        /// How many iterations it may have.
         max_iterations: u32,
-        /// The promises that count; all, if none is named.
+        /// The promises that count. Empty: all.
         promises: Vec<Promise>,
     },
-    /// Judge the iteration.
+    /// Evaluate the iteration.
     Judge(Box<EvaluationRequest>),
-    /// Begin the next iteration.
+    /// Start the next iteration.
     Next {
-        /// The loop.
         id: String,
-        /// What is to be kept.
         checkpoint: Option<Value>,
     },
-    /// The task is done.
+    /// Complete the task.
     Complete {
-        /// The loop.
         id: String,
-        /// The promise that the agent makes.
         promise: Promise,
     },
 }
 
-/// A judgement that an agent asks for.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct EvaluationRequest {
-    /// The loop.
     #[serde(rename = "loop")]
     pub id: String,
-    /// What it said.
+    /// The agent's message.
     #[serde(default)]
     pub said: String,
-    /// What it changed.
+    /// The changed files, as the agent reports them.
     #[serde(default)]
     pub files: Vec<String>,
-    /// What it drafted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub draft: Option<AgentDraft>,
-    /// What is to be kept.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub checkpoint: Option<Value>,
-    /// Whether the rules are checked, or only the hooks asked.
     pub rules: RuleCheckMode,
 }
 
-/// Whether the rules are checked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RuleCheckMode {
-    /// First, on this iteration's state.
+    /// Check the rules first, on this iteration's state.
     Check,
-    /// What they said last is good enough.
+    /// Use the last results.
     AsLast,
 }
 
 impl AgentLoop {
-    /// Whether the last judgement of its iteration said complete.
+    /// Whether the last evaluation of the current iteration decided complete.
     fn is_judged_complete(&self) -> bool {
         self.decided.as_ref().is_some_and(|decided| decided.action == StopAction::Complete)
     }
@@ -167,7 +149,6 @@ impl SessionState {
         done.unwrap_or_else(EngineOutput::refuse)
     }
 
-    /// The loop of that name.
     pub fn agent_loop(&self, id: &str) -> Option<&AgentLoop> {
         self.stop.loops.iter().find(|known| known.id == id)
     }
@@ -221,13 +202,13 @@ impl SessionState {
         ))
     }
 
-    /// Whether creel leads no agent here: one that somebody runs by hand leads itself.
+    /// Whether creel runs no agent here: the user runs one by hand.
     pub fn is_led_from_outside(&self) -> bool {
         self.plan().agent_spec == AgentSpec::Outside
     }
 
-    /// Whether a loop is about the whole session, which creel judges: then the config's hooks decide, and those that the agent
-    /// registered can only be stricter.
+    /// Whether a loop is about the whole session and creel runs the agent. Then the config's hooks decide, and hooks
+    /// that the agent registered can only be stricter.
     pub(super) fn is_about_the_session(&self, about: &AgentLoop) -> bool {
         about.task == self.name && !self.is_led_from_outside()
     }
@@ -317,7 +298,7 @@ impl SessionState {
         Ok(events.into_iter().fold(EngineOutput::default(), EngineOutput::and))
     }
 
-    /// Whether a loop was decided to escalate, and nobody has looked yet.
+    /// Whether a loop has escalated and the user has not decided yet.
     fn waits_for_a_person(&self, known: &AgentLoop) -> bool {
         let decided = known.decided.as_ref().is_some_and(|decided| decided.action == StopAction::Escalate);
         let to_be_taken_up = self.stop.escalated.as_ref().is_some_and(|(_, task, _)| *task == known.task);

@@ -1,4 +1,4 @@
-//! How the records of stop decisions change the state.
+//! Applies the events of stop decisions to the state.
 
 use super::{
     StopAction, StopResult, checkpoint::TimedCheckpoint, context::RuleOutcome, guard::GuardState,
@@ -45,7 +45,7 @@ impl SessionState {
             StopEvent::CheckpointKept(checkpoint) => {
                 self.stop.checkpoints.push(TimedCheckpoint { at, checkpoint: (**checkpoint).clone() });
             }
-            // A journal can come with a clone: what nobody can register is not taken from there either.
+            // A journal can come with a clone: a hook that cannot be registered is not accepted from there either.
             StopEvent::HookRegistered { hook, .. } if !matches!(hook.judge, StopHookKind::Preset(_)) => {}
             StopEvent::HookRegistered { hook_id, task, hook, metadata, by } => {
                 let (id, task, metadata, by) = (hook_id.clone(), task.clone(), metadata.clone(), by.by);
@@ -94,7 +94,7 @@ impl SessionState {
         self.stop.loops.iter_mut().find(|known| known.id == id)
     }
 
-    /// The judgement of that loop, or of the main line, which begins with its first record.
+    /// The evaluation of that loop, or of the session's own iteration. The first record starts it.
     fn judging_mut(&mut self, of: Option<&str>) -> Option<&mut StopEvaluation> {
         if let Some(id) = of {
             return self.loop_mut(id)?.judging.as_mut();
@@ -125,12 +125,12 @@ impl SessionState {
         }
     }
 
-    /// What was in flight when creel died is done again.
+    /// Evaluations that were in progress when creel died run again.
     pub(crate) fn cut_judgements(&mut self) {
         if let Phase::Judging(judging) = &mut self.phase {
             judging.cut();
         }
-        // Whoever asked is gone with its connection, and asks again.
+        // The agent's connection is gone, so it requests the evaluation again.
         self.stop.loops.iter_mut().for_each(|known| known.judging = None);
     }
 
@@ -160,7 +160,7 @@ impl SessionState {
         }
         let (action, reason, task) = (decided.action, decided.reason.clone(), known.task.clone());
         let escalated = known.decided.as_ref().is_some_and(|before| before.action == StopAction::Escalate);
-        // What waits for a person does not get past them with another word.
+        // A loop that waits for the user stays escalated, even if a later evaluation decides differently.
         let stays = escalated && self.is_blocked(&task);
         if let Some(known) = self.loop_mut(id).filter(|_| !stays) {
             known.decided = Some(StopResult {
@@ -169,13 +169,14 @@ impl SessionState {
                 ..StopResult::new(action, reason.clone())
             });
         }
-        // Who leads itself is told by the answer; there is no main line that could be held.
+        // An agent that the user runs by hand gets the decision as the answer to its request; creel has no loop to
+        // stop.
         if action == StopAction::Escalate && !outside {
             self.stop.escalated = Some((decided.hook.clone(), task, reason));
         }
     }
 
-    /// Takes in what became of the project's files in a turn.
+    /// Records a turn's changes to the project's files.
     pub(crate) fn work_done(&mut self, work: Option<&WorktreeChanges>) {
         let Some(work) = work else {
             self.iterations.signs.unknown_work = true;
@@ -193,7 +194,7 @@ impl SessionState {
         self.turns.work = Some(Box::new(work.clone()));
     }
 
-    /// A person looked: what was seen before does not count any more.
+    /// The user has decided: the guards start again.
     pub(crate) fn looked_at(&mut self) {
         self.stop.guards = GuardState::default();
         self.stop.blocked.clear();
@@ -201,7 +202,7 @@ impl SessionState {
         self.loops_go_on(&whole_session);
     }
 
-    /// What a loop waited for is over, unless its task is still blocked.
+    /// Clears a loop's escalation, unless its task is still blocked.
     pub(crate) fn loops_go_on(&mut self, task: &str) {
         if self.is_blocked(task) {
             return;

@@ -1,11 +1,11 @@
-//! Asking the stop hooks in order: who is next, and what they say together.
+//! Evaluates the stop hooks in order: which one is next, and what follows from their verdicts.
 //!
 //! # Invariants
-//! - Of the hooks that decide, the first that completes or escalates counts, and no later one is asked. Otherwise the
-//!   last verdict counts.
-//! - Hooks that agents registered can turn complete into continue or escalate, and continue into escalate; never the other
-//!   way round.
-//! - Hooks that are switched off, or whose conditions do not hold, are as if they were not there.
+//! - Of the hooks that decide, the first one that completes or escalates counts, and no later one is evaluated.
+//!   Otherwise the last verdict counts.
+//! - Hooks that agents registered can turn complete into continue or escalate, and continue into escalate; never the
+//!   reverse.
+//! - Hooks that are disabled, or whose conditions are not met, are ignored.
 
 use std::collections::BTreeMap;
 
@@ -14,30 +14,25 @@ use serde_json::Value;
 use super::{StopAction, StopResult, context::AgentContext, preset};
 use crate::engine::policy::{StopHook, StopHookCondition, StopHookKind, StopPreset};
 
-/// A hook as it takes part.
 #[derive(Debug, Clone, PartialEq)]
 pub struct StopHookInput<'a> {
-    /// What it is called in records.
+    /// The hook's name in records.
     pub id: &'a str,
-    /// What it is.
     pub hook: &'a StopHook,
-    /// What it judges: the context of its task.
+    /// The context of its task.
     pub context: &'a AgentContext,
-    /// What its verdict counts for.
     pub weight: VerdictWeight,
 }
 
-/// What the verdict of a hook counts for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum VerdictWeight {
-    /// It decides.
     Decides,
-    /// It can only make the decision stricter: an agent registered it.
+    /// It can only make the decision stricter, because an agent registered it.
     OnlyStricter,
 }
 
 impl StopHookInput<'_> {
-    /// Whether the hook is asked after the verdict so far.
+    /// Whether the hook is evaluated after the verdict so far.
     fn is_asked(&self, standing: Option<StopAction>) -> bool {
         match (self.weight, standing) {
             (VerdictWeight::Decides, standing) => matches!(standing, None | Some(StopAction::Continue)),
@@ -47,7 +42,7 @@ impl StopHookInput<'_> {
         }
     }
 
-    /// A hook for validation rules where there are none would veto every completion.
+    /// Without rules, a hook for validation rules would veto every completion.
     fn has_nothing_to_judge(&self) -> bool {
         self.hook.judge == StopHookKind::Preset(StopPreset::Validation) && self.context.validation_results.is_empty()
     }
@@ -62,34 +57,31 @@ impl StopHookInput<'_> {
     }
 }
 
-/// What is known once everybody who matters was asked.
+/// The outcome of all stop hooks together.
 #[derive(Debug, Clone, PartialEq)]
 pub struct StopVerdict {
-    /// Who decided.
+    /// The hook that decided.
     pub hook: String,
-    /// What.
     pub result: StopResult,
     /// The task that the hook belongs to.
     pub task: String,
-    /// Everybody who was asked, with what they said.
+    /// All evaluated hooks with their results.
     pub asked: Vec<(String, StopResult)>,
-    /// What was given to be kept, in order, and by whom.
+    /// The checkpoint data in order, each with its hook.
     pub keep: Vec<(String, Value)>,
 }
 
-/// What follows from asking.
 #[derive(Debug, Clone, PartialEq)]
 pub enum NextStep<'a> {
-    /// This command has to run first; for the task of this context.
+    /// This command has to run first, for the task of this context.
     Ask(&'a StopHook, &'a AgentContext),
-    /// Everybody who matters was asked.
     Decided(Box<StopVerdict>),
 }
 
-/// What the commands answered, by name.
+/// The results of commands, by hook name.
 pub type StopAnswers = BTreeMap<String, StopResult>;
 
-/// Asks in order, as far as the answers reach.
+/// Evaluates the hooks in order, as far as the known answers allow.
 pub fn consult<'a>(
     voices: &[StopHookInput<'a>],
     answers: &StopAnswers,
@@ -128,13 +120,13 @@ pub fn consult<'a>(
     }))
 }
 
-/// What a hook said, and what it and its parts gave to be kept.
+/// A hook's result, and the checkpoint data of the hook and its parts.
 struct StopHookAnswer {
     result: StopResult,
     kept: Vec<(String, Value)>,
 }
 
-/// What a hook says; nothing, if it is not asked; the command that has to run before it can say something.
+/// Evaluates a hook. Returns nothing if the hook is skipped, or the command that has to run first.
 fn said<'a>(
     hook: &'a StopHook,
     context: &AgentContext,
@@ -163,7 +155,7 @@ enum GroupMode {
     Any,
 }
 
-/// What the parts of a group say together; nothing, if none of them is asked.
+/// The combined result of a group's parts. None if all of them are skipped.
 fn together<'a>(
     how: GroupMode,
     parts: &'a [StopHook],
@@ -182,7 +174,7 @@ fn together<'a>(
                 results.push(said.result);
             }
         }
-        // Nobody can change this any more.
+        // Later parts cannot change the result.
         let last = results.last().map(|result| result.action);
         let settled = if how == GroupMode::All { StopAction::Escalate } else { StopAction::Complete };
         if last == Some(settled) {
@@ -197,7 +189,7 @@ fn together<'a>(
     Some(Ok(StopHookAnswer { result: merged(action, results), kept }))
 }
 
-/// The texts of all that say the same, in order.
+/// Merges the texts of all results with this action, in order.
 fn merged(action: StopAction, results: Vec<StopResult>) -> StopResult {
     let saying: Vec<StopResult> = results.into_iter().filter(|result| result.action == action).collect();
     let reason = saying.iter().map(|result| result.reason.as_str()).filter(|reason| !reason.is_empty());
@@ -208,7 +200,7 @@ fn merged(action: StopAction, results: Vec<StopResult>) -> StopResult {
     StopResult { next_prompt, metadata, ..StopResult::new(action, reason) }
 }
 
-/// Whether the conditions of a hook hold.
+/// Whether a hook's conditions are met.
 pub fn holds(when: &StopHookCondition, context: &AgentContext) -> bool {
     let since = when.from.is_none_or(|from| context.iteration >= from);
     let until = when.to.is_none_or(|to| context.iteration <= to);

@@ -1,4 +1,4 @@
-//! What is kept of the work on the way: data of a hook or of the agent, and where the repository was.
+//! Checkpoints: data that a hook or the agent saves during the work, with the state of the repository.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -9,57 +9,46 @@ use crate::engine::{
     time::UnixTime,
 };
 
-/// Something that was kept.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Checkpoint {
-    /// Its number.
     pub checkpoint: u32,
-    /// The task that it is about; the session's name where it is about none.
+    /// The task's id, or the session's name if it is about no task.
     pub task: String,
-    /// The iteration.
     pub iteration: u32,
-    /// The hook that gave it; the agent, if none.
+    /// The hook that saved it. None: the agent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hook: Option<String>,
-    /// What was given.
     pub data: Value,
-    /// The commit that the work was based on, in a repository.
+    /// The commit that was checked out. None outside a repository.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub commit: Option<String>,
-    /// The files that were not committed.
+    /// Files with uncommitted changes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub dirty: Vec<String>,
 }
 
-/// A checkpoint, and when it was made.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TimedCheckpoint {
-    /// When.
     pub at: UnixTime,
-    /// What.
     pub checkpoint: Checkpoint,
 }
 
-/// What a checkpoint is made of.
+/// A checkpoint that has no number yet.
 #[derive(Debug, Clone, PartialEq)]
 pub struct NewCheckpoint {
-    /// The task that it is about.
     pub task: String,
-    /// The iteration.
     pub iteration: u32,
-    /// The hook that gave it.
     pub hook: Option<String>,
-    /// What was given.
     pub data: Value,
 }
 
 impl Checkpoint {
-    /// What the agent was at.
+    /// The agent's phase, if the data contains one.
     pub fn phase(&self) -> Option<&str> {
         self.data.get("executionPhase").or_else(|| self.data.get("execution_phase"))?.as_str()
     }
 
-    /// What the agent is told of it.
+    /// The checkpoint as text for the agent.
     pub fn for_agent(&self) -> String {
         let commit = self.commit.as_deref().map(|commit| format!(" · commit {commit}")).unwrap_or_default();
         format!("[Checkpoint {} · iteration {}{commit}]\n{}", self.checkpoint, self.iteration, self.data)
@@ -67,7 +56,7 @@ impl Checkpoint {
 }
 
 impl SessionState {
-    /// The records of what is to be kept, numbered.
+    /// Numbers new checkpoints and returns their records.
     pub(crate) fn keep(&self, all: impl IntoIterator<Item = NewCheckpoint>) -> Vec<Event> {
         let last = self.stop.checkpoints.last().map_or(0, |kept| kept.checkpoint.checkpoint);
         let work = self.turns.work.as_ref();
@@ -89,7 +78,7 @@ impl SessionState {
             .collect()
     }
 
-    /// Why that checkpoint cannot be gone on from.
+    /// Why the session cannot resume from that checkpoint. None if it can.
     pub(crate) fn refuse_checkpoint(&self, number: Option<u32>) -> Option<String> {
         let number = number.filter(|number| self.checkpoint(*number).is_none())?;
         let last = self.stop.checkpoints.last().map(|kept| kept.checkpoint.checkpoint);
@@ -97,7 +86,7 @@ impl SessionState {
         Some(format!("the session has no checkpoint {number}; {known}"))
     }
 
-    /// What a person is told who goes on with a session and has not chosen a checkpoint.
+    /// A hint for a user that resumes a session without choosing a checkpoint.
     pub(crate) fn offer_checkpoint(&self, chosen: Option<u32>) -> Option<Event> {
         let last = &self.stop.checkpoints.last().filter(|_| chosen.is_none())?.checkpoint;
         let (number, iteration) = (last.checkpoint, last.iteration);
@@ -107,7 +96,6 @@ impl SessionState {
         )))
     }
 
-    /// The checkpoint of that number.
     pub fn checkpoint(&self, number: u32) -> Option<&TimedCheckpoint> {
         self.stop.checkpoints.iter().find(|kept| kept.checkpoint.checkpoint == number)
     }

@@ -1,4 +1,4 @@
-//! What stop hooks judge: what the agent said, what it changed, what the rules found; and who is asked about it.
+//! The input of stop hooks: the agent's message, its changes, the results of the rules; and which hooks are evaluated.
 
 use serde::Serialize;
 
@@ -11,66 +11,52 @@ use crate::engine::{
     time::UnixTime,
 };
 
-/// What the agent did in an iteration, under the names that tools for agents share.
+/// The agent's work in an iteration. The field names are shared with other agent tools.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct AgentContext {
-    /// The task, or the session where it is about no task.
+    /// The task's id, or the session's name if the work is about no task.
     pub task_id: String,
-    /// The iteration, from 1.
+    /// From 1.
     pub iteration: u32,
-    /// What the agent is at, as the last checkpoint has it.
+    /// From the last checkpoint.
     pub execution_phase: Option<String>,
-    /// The files that were changed.
     pub files_modified: Vec<String>,
-    /// What the rules said.
     pub validation_results: Vec<RuleOutcome>,
-    /// What the agent promised.
     pub completion_promises: Vec<CompletionPromise>,
-    /// What it said last.
+    /// The agent's last message.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub agent_output: Option<String>,
-    /// What it has drafted.
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
     pub draft: Option<AgentDraft>,
     /// The labels of the task.
     pub labels: Vec<String>,
 }
 
-/// What a rule said.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RuleOutcome {
-    /// The rule.
     pub rule_name: String,
-    /// Whether it holds.
     pub passed: bool,
-    /// What was found.
     pub message: String,
 }
 
-/// A promise that was made.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct CompletionPromise {
-    /// Which.
     #[serde(rename = "type")]
     pub promise: Promise,
-    /// Always: only promises that were made are listed.
+    /// Always true: only promises that were made are listed.
     pub detected: bool,
-    /// How it was made.
+    /// The text of the promise.
     pub content: String,
-    /// When it was found.
     pub detected_at: String,
 }
 
-/// What an agent has drafted.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, serde::Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct AgentDraft {
-    /// The text.
     pub draft_content: String,
-    /// What it is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub draft_type: Option<String>,
 }
@@ -81,15 +67,15 @@ impl AgentContext {
         self.completion_promises.iter().map(|made| made.promise).min()
     }
 
-    /// The rules that do not hold.
+    /// The rules that failed.
     pub fn failed(&self) -> impl Iterator<Item = &RuleOutcome> {
         self.validation_results.iter().filter(|result| !result.passed)
     }
 }
 
 impl SessionState {
-    /// Who is asked, each with what it judges. In a loop those that were registered for its task; in the main line those of
-    /// the config, then those that were registered for the session or for a task that is open.
+    /// The hooks to evaluate, each with its context. In an agent loop, the hooks that were registered for its task;
+    /// otherwise those of the config, then those that were registered for the session or for an open task.
     pub(super) fn seats<'a>(
         &'a self,
         about: Option<&AgentLoop>,
@@ -136,7 +122,7 @@ impl SessionState {
         }
     }
 
-    /// What the agent promised: in its words, or, for the session, by a tool.
+    /// The agent's promises, from its message or, for the session, from a tool call.
     pub(super) fn promises_made(&self, about: Option<&AgentLoop>, said: &str, now: UnixTime) -> Vec<CompletionPromise> {
         let counts =
             |promise: &Promise| about.is_none_or(|about| about.promises.is_empty() || about.promises.contains(promise));

@@ -1,10 +1,11 @@
-//! One judgement: the rules are checked, then the hooks are asked, then it is decided.
+//! One stop evaluation: creel checks the rules, then evaluates the stop hooks, then decides.
 //!
-//! The same for an iteration of the main line and for one of a loop that an agent leads: what is judged differs, not how.
+//! It works the same for an iteration of the session and for one of a loop that an agent drives itself; only the
+//! context differs.
 //!
 //! # Invariants
-//! - Rules are checked all at once, and no hook is asked before all of them have answered.
-//! - A judgement that was cut goes on where it was; what was running runs again.
+//! - Rules are checked in parallel, and no hook is evaluated before all rules have a result.
+//! - An interrupted evaluation continues where it was; commands that were running run again.
 
 use std::collections::VecDeque;
 
@@ -44,25 +45,22 @@ use crate::engine::{
     time::UnixTime,
 };
 
-/// A judgement that is going on.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct StopEvaluation {
-    /// What the agent told, where it asked for the judgement.
+    /// The agent's report, if the agent requested the evaluation.
     pub asked: Option<Box<EvaluationRequest>>,
-    /// The rules that are still to be checked; `None` until the list is recorded.
+    /// The rules that are still to be checked. `None` until the list is recorded.
     pub rules: Option<VecDeque<String>>,
-    /// The rules that are being checked.
     pub checking: Vec<ActiveRun>,
-    /// What the others said.
     pub results: Vec<RuleOutcome>,
-    /// The command that is being asked.
+    /// The stop hook command that is running.
     pub running: Option<ActiveRun>,
-    /// What the others answered.
+    /// The results of the commands that ended.
     pub answers: StopAnswers,
 }
 
 impl StopEvaluation {
-    /// What the agent asks for in a loop of its own.
+    /// The evaluation that an agent requests in its own loop.
     pub(crate) fn asked(asked: EvaluationRequest, last: Vec<RuleOutcome>) -> Self {
         let (rules, results) = match asked.rules {
             RuleCheckMode::Check => (None, Vec::new()),
@@ -71,12 +69,11 @@ impl StopEvaluation {
         Self { asked: Some(Box::new(asked)), rules, results, ..Self::default() }
     }
 
-    /// The runs in flight.
     pub fn runs(&self) -> impl Iterator<Item = &ActiveRun> {
         self.checking.iter().chain(&self.running)
     }
 
-    /// What guards see of work that the agent asked to have judged.
+    /// The facts for the guards, from the agent's own report.
     pub(super) fn facts<'a>(&'a self, results: &'a [RuleOutcome]) -> IterationFacts<'a> {
         let (files, said) = self.asked.as_ref().map_or((&[][..], ""), |asked| (&asked.files, &asked.said));
         IterationFacts { rules: results, files: ChangedFiles::Named(files), said }
@@ -94,7 +91,7 @@ impl StopEvaluation {
         self.results.push(outcome);
     }
 
-    /// What was in flight is to be done again.
+    /// Puts interrupted checks and commands back, so that they run again.
     pub(crate) fn cut(&mut self) {
         let again = std::mem::take(&mut self.checking).into_iter().map(|checking| checking.hook);
         self.rules.get_or_insert_default().extend(again);
@@ -102,14 +99,14 @@ impl StopEvaluation {
 }
 
 impl SessionState {
-    /// All judgements that are going on, each with the loop that it is about.
+    /// All evaluations in progress, each with its agent loop. None: the session's own iteration.
     pub(crate) fn judgements(&self) -> impl Iterator<Item = (Option<&str>, &StopEvaluation)> {
         let loops = self.stop.loops.iter();
         let beside = loops.filter_map(|known| Some((Some(known.id.as_str()), known.judging.as_ref()?)));
         self.judging_here().map(|judging| (None, judging)).into_iter().chain(beside)
     }
 
-    /// The next step of a judgement: of a loop, or of the main line.
+    /// The next step of an evaluation, for an agent loop or for the session's own iteration.
     pub(crate) fn proceed_judging(
         &self,
         about: Option<&AgentLoop>,
@@ -134,7 +131,6 @@ impl SessionState {
         self.ask_hooks(about, judging, now)
     }
 
-    /// The rules that are checked.
     fn rules(&self) -> impl Iterator<Item = &RuleSpec> {
         self.plan().stop.rules.iter().filter(|rule| rule.enabled)
     }
@@ -173,7 +169,7 @@ impl SessionState {
 
     fn ask_hooks(&self, about: Option<&AgentLoop>, judging: &StopEvaluation, now: UnixTime) -> EngineOutput {
         let seats = self.seats(about, judging, now);
-        // In a loop of its own the agent's hooks decide about the agent's task.
+        // In the agent's own loop, the agent's hooks decide about the agent's task.
         let of_a_task = about.filter(|about| !self.is_about_the_session(about));
         let weight = |hook: &StopHook| match of_a_task {
             None if self.stop.registered.iter().any(|known| known.id == hook.name) => VerdictWeight::OnlyStricter,
@@ -269,8 +265,8 @@ impl SessionState {
         events.into_iter().fold(EngineOutput::default(), EngineOutput::and)
     }
 
-    /// What overrules the hooks: in the main line, a loop whose decision is to escalate, and an iteration that has settled;
-    /// everywhere, a guard, if they continue.
+    /// Overrides the hooks' verdict. In the session's own iteration, an escalated agent loop or a settled iteration
+    /// overrides it; everywhere, a guard can override continue.
     fn overruled(
         &self,
         about: Option<&AgentLoop>,
@@ -295,13 +291,13 @@ impl SessionState {
         self.guarded(verdict, || self.stop.guards.after(self.iteration_sight(&judging.results)), &judging.results)
     }
 
-    /// What guards see of an iteration of the main line.
+    /// The facts for the guards, from the session's own iteration.
     pub(super) fn iteration_sight<'a>(&'a self, results: &'a [RuleOutcome]) -> IterationFacts<'a> {
         let files = ChangedFiles::Seen(&self.iterations.contents);
         IterationFacts { rules: results, files, said: &self.turns.said }
     }
 
-    /// The verdict, unless the work is to continue and a guard finds that it leads nowhere.
+    /// The verdict, unless it is continue and a guard finds that the work makes no progress.
     fn guarded(
         &self,
         verdict: chain::StopVerdict,
@@ -329,8 +325,8 @@ impl SessionState {
             .then(|| warning(format!("the agent promised {} and {others} at once; {0} counts", first.promise)))
     }
 
-    /// The tasks that an escalation blocks: the one that it is about, or those that are worked on where it is about the whole
-    /// session; none that others work on elsewhere. A loop's escalation is about the loop's task, whoever takes it up.
+    /// The tasks that an escalation blocks: the task of the hook, or all tasks in progress if it is about the whole
+    /// session. Tasks that a queue worker does are left out. A loop's escalation always blocks the loop's own task.
     fn to_block(&self, about: Option<&AgentLoop>, task: &str) -> Vec<String> {
         let own = about.map_or(task, |about| &about.task);
         let can_be_blocked = |task: &Task| task.is_open() && !task.is_elsewhere();
@@ -346,19 +342,20 @@ impl SessionState {
         self.tasks.graph.get(task).is_some_and(|task| task.state == TaskState::Blocked)
     }
 
-    /// The gate for a loop's escalation after a turn that nothing judges: one that failed, or that came after the main line.
+    /// The gate for a loop's escalation after a turn without a stop evaluation: one that failed, or that came after the
+    /// loop of the session.
     pub(crate) fn take_up_a_loop(&self) -> Option<EngineOutput> {
         let (_, _, reason) = self.stop.escalated.as_ref()?;
         Some(self.open_gate(GateKind::Escalation, reason.clone(), GateDetails::default()))
     }
 
-    /// Whether a gate is about a loop's escalation: not about a hook, nor about a decision of the main line.
+    /// Whether a gate is about a loop's escalation, and not about a hook or a decision of the session itself.
     pub(crate) fn is_of_a_loop(&self, gate: &Gate) -> bool {
         let decided = matches!(self.phase, Phase::Escalated(_));
         gate.about == GateKind::Escalation && gate.hook.is_none() && !decided
     }
 
-    /// A person lets the work go on: so do the tasks that the escalation blocked.
+    /// The user continues the work: the tasks that the escalation blocked are started again.
     pub(crate) fn unblock<'a>(&self, tasks: impl IntoIterator<Item = &'a String>, by: &Actor) -> EngineOutput {
         let starts = tasks.into_iter().filter(|id| self.is_blocked(id)).filter_map(|id| {
             let start = TaskCommand::Start { id: id.clone(), context: None };
@@ -389,7 +386,7 @@ impl SessionState {
         }))
     }
 
-    /// Whether a stop hook's answer of this run is awaited.
+    /// Whether a stop evaluation waits for this run of a stop hook.
     pub(crate) fn awaits_stop_hook(&self, run: RunId) -> bool {
         self.judgements().any(|(_, judging)| judging.running.as_ref().is_some_and(|running| running.run == run))
     }
@@ -413,7 +410,7 @@ impl SessionState {
         }))))
     }
 
-    /// The commands in flight, as ones that were cut by the death of creel.
+    /// The running commands as cut, because creel itself died.
     pub(crate) fn cut_stop_hooks(&self) -> impl Iterator<Item = HookFinished> {
         self.judgements().filter_map(|(of, judging)| {
             let running = judging.running.as_ref()?;
@@ -427,7 +424,7 @@ fn blocked_why(result: &StopResult) -> String {
     if result.reason.trim().is_empty() { "a person has to look at it".into() } else { result.reason.clone() }
 }
 
-/// What a command answered, or why that is none.
+/// Parses a command's answer, or says why it is not valid.
 fn answered(result: &RunResult) -> Result<StopResult, String> {
     if result.end != RunEnd::Exit(0) {
         let said = result.stderr.trim();

@@ -1,7 +1,7 @@
-//! Stop hooks that were registered while the session runs.
+//! Stop hooks that are registered while the session runs.
 //!
-//! They are data, so they are journalled and there again after a restart. Only presets can be registered: a command that
-//! an agent wrote is never run.
+//! They are data, so the journal restores them after a restart. Only presets can be registered: creel never runs a
+//! command that an agent wrote.
 
 use serde_json::{Map, Value};
 
@@ -14,39 +14,32 @@ use crate::engine::{
     time::UnixTime,
 };
 
-/// A task has no more hooks than this.
+/// The most hooks that a task can have.
 const MOST: usize = 50;
 
-/// A stop hook that was registered for a task, or for the session.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RegisteredStopHook {
-    /// Its name.
     pub id: String,
-    /// The task; the session's own name where it is for the session.
+    /// The task's id, or the session's name if the hook applies to the whole session.
     pub task: String,
-    /// What it does.
     pub hook: StopHook,
-    /// The registrant's note about it.
+    /// Data of the actor that registered it.
     pub metadata: Map<String, Value>,
-    /// The actor that registered it.
     pub by: ActorKind,
 }
 
 impl RegisteredStopHook {
-    /// The name of the preset that it is.
     pub fn preset(&self) -> &'static str {
         if let StopHookKind::Preset(preset) = self.hook.judge { preset.name() } else { "custom" }
     }
 }
 
-/// A hook to be registered.
 #[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct StopHookRegistration {
-    /// The task, or the session.
+    /// The task's id, or the session's name.
     pub task: String,
-    /// What decides.
     pub preset: StopPreset,
-    /// Whatever whoever registers it wants to know of it.
+    /// Data of the actor that registers it; creel does not use it.
     #[serde(default)]
     pub metadata: Map<String, Value>,
 }
@@ -73,7 +66,7 @@ impl SessionState {
         }))
     }
 
-    /// Removes the hooks of a task; an agent or hook removes only those that agents and hooks registered.
+    /// Removes the hooks of a task. An agent or hook removes only those that agents and hooks registered.
     pub(crate) fn clear_stop_hooks(&self, by: &Actor, task: String) -> EngineOutput {
         let may = |known: &&RegisteredStopHook| !by.by.is_supervised() || known.by.is_supervised();
         let hooks = self.stop.registered.iter().filter(|known| known.task == task).filter(may);
@@ -87,7 +80,6 @@ impl SessionState {
         self.plan().stop.hook(name).or_else(registered)
     }
 
-    /// Whether a stop hook is asked.
     pub fn stop_hook_is_on(&self, hook: &StopHook) -> bool {
         let name = HookRef::new(HookPoint::StopDecision, &hook.name);
         !self.hooks.disabled.contains(&name) && (hook.enabled || self.hooks.enabled.contains(&name))

@@ -1,13 +1,13 @@
 //! A settled iteration: all checks passed, and the agent changed nothing and promised nothing. Then the work is done.
 //!
-//! Owns what an iteration must show for that. What the config makes of it is in
+//! Owns the conditions. The config's reaction to a settled iteration is
 //! [`StopPlan::settled`](crate::engine::policy::StopPlan).
 //!
 //! # Invariants
-//! - Without a check, nothing settles: silence is no proof.
-//! - Only a check that passed counts: not one that broke, that failed without blocking, or that was switched off.
-//! - While a message waits for the agent, nothing settles: its turn may change something.
-//! - A hook that the agent registered and that wants to continue is heard.
+//! - Without any check, an iteration never settles.
+//! - Only a check that passed counts: not one that broke, failed without blocking, or was disabled.
+//! - While a message waits for the agent, an iteration does not settle: the next turn may change something.
+//! - A hook that the agent registered can still ask to continue.
 
 use super::{StopAction, StopResult, chain};
 use crate::engine::{
@@ -19,36 +19,30 @@ use crate::engine::{
     time::UnixTime,
 };
 
-/// Who decides where an iteration has settled.
+/// The hook name in decisions about settled iterations.
 const SETTLED: &str = "settled";
-/// Why the session is complete.
 const REASON: &str = "All checks pass and the agent changed nothing";
 
-/// What an iteration shows about whether its work is done.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct IterationSigns {
-    /// What the stop hooks said of its last turn.
+    /// The verdicts of the stop hooks on its last turn.
     pub stop_hooks: StopHookSigns,
     /// Whether the agent changed a task.
     pub changed_a_task: bool,
-    /// Whether creel could not see what a turn did to the project's files.
+    /// Whether creel could not see a turn's changes to the project's files.
     pub unknown_work: bool,
 }
 
-/// What the stop hooks said of a turn.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum StopHookSigns {
-    /// There are none.
+    /// No stop hooks ran.
     #[default]
     None,
-    /// All of them passed.
     Passed,
-    /// One of them did not.
     NotPassed,
 }
 
 impl StopHookSigns {
-    /// Of the last pass over the stop hooks.
     pub(crate) fn of(dispatch: &HookDispatch) -> Self {
         let passed = |verdict: Verdict, broken: bool| verdict == Verdict::Pass && !broken;
         if dispatch.done.is_empty() {
@@ -62,7 +56,7 @@ impl StopHookSigns {
 }
 
 impl SessionState {
-    /// The decision about an iteration that has settled, if the hooks want to continue.
+    /// The decision about a settled iteration, if the hooks want to continue.
     pub(super) fn settle(
         &self,
         judging: &StopEvaluation,

@@ -1,13 +1,14 @@
-//! Reviews: a check whose runs are turns of other agents.
+//! Reviews: checks whose runs are turns of other agents.
 //!
-//! The run reads the change (see `crate::hooks`), and each gatekeeper is shown it in a turn of its own, one after another.
-//! Owns what they are told and what their answers mean. All of them are asked, so that the agent hears of every objection
-//! at once.
+//! The run reads the change (see `crate::hooks`), and each gatekeeper sees it in a turn of its own, one after another.
+//! Owns their prompts and the interpretation of their answers. All gatekeepers are asked, so that the agent gets every
+//! objection at once.
 //!
 //! # Invariants
-//! - Who does not approve blocks: silence, a turn that failed or was cut short, and an unknown name are no approval.
-//! - An approval stands alone in its line, outside of code and quotations: a gatekeeper that only mentions the tag, shows it, or
-//!   wraps it into a sentence has not approved.
+//! - A gatekeeper that does not approve blocks: silence, a turn that failed or was cut short, and an unknown name are
+//!   no approval.
+//! - An approval must be alone on its line, outside of code and quotations: a gatekeeper that only mentions the tag,
+//!   shows it, or uses it in a sentence has not approved.
 
 use serde::{Deserialize, Serialize};
 
@@ -27,57 +28,46 @@ use crate::engine::{
     unquoted_text::UnquotedText,
 };
 
-/// How many bytes of a change a gatekeeper is shown.
+/// How many bytes of a change a gatekeeper sees.
 pub const CHANGE_LIMIT: usize = 64 << 10;
 
-/// How much of an answer is kept as its reason.
+/// How many bytes of an answer are kept as its reason.
 const REASON: usize = 4 << 10;
 
-/// What a gatekeeper is told to look at, unless the config says otherwise.
+/// The default instructions for a review.
 const USUAL: &str = include_str!("../../../assets/prompts/gatekeeper.md");
 
-/// A review that goes on.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ReviewRun {
-    /// The run that it is part of.
     pub run: RunId,
-    /// What is reviewed.
     pub change: String,
-    /// When it began.
     pub began: UnixTime,
-    /// What was said so far, in order.
+    /// The reviews so far, in order.
     pub said: Vec<GatekeeperReview>,
-    /// What the last one answered, until it is read: its words, or why there are none.
+    /// The last answer until it is parsed, or why there is none.
     heard: Option<Result<String, String>>,
-    /// The hooks of the point, while a gatekeeper works.
+    /// The dispatch of the point, while a gatekeeper works.
     dispatch: Option<HookDispatch>,
 }
 
-/// What a gatekeeper said.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GatekeeperReview {
-    /// Who.
     pub gatekeeper: String,
-    /// What.
     pub verdict: ReviewVerdict,
-    /// Why.
     pub reason: String,
 }
 
-/// What a gatekeeper thinks of a change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ReviewVerdict {
-    /// It may pass.
     Approve,
-    /// It may not.
     Block,
-    /// Nothing that could be understood; it may not pass.
+    /// No verdict that creel understands; it counts as a block.
     Unsaid,
 }
 
 impl ReviewVerdict {
-    /// The word in the tag, and for a person.
+    /// The word in the tag, also shown to the user.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Approve => "approve",
@@ -87,8 +77,8 @@ impl ReviewVerdict {
     }
 }
 
-/// The verdict in an answer to a prompt: a tag or a line of JSON, in the gatekeeper's own words. An approval stands alone in
-/// its line, an objection anywhere. An answer that does both does not approve.
+/// Reads the verdict from an answer: a tag or a line of JSON, written by the gatekeeper itself. An approval must be
+/// alone on its line, an objection can be anywhere. An answer with both does not approve.
 pub fn read(answer: &str, prompt: &str) -> (ReviewVerdict, String) {
     let tag = |opinion: ReviewVerdict| format!("<verdict>{}</verdict>", opinion.name());
     let own = UnquotedText::of(answer, prompt);
@@ -105,7 +95,7 @@ pub fn read(answer: &str, prompt: &str) -> (ReviewVerdict, String) {
     (opinion, reason.unwrap_or_else(|| words(answer)))
 }
 
-/// One line of JSON that tells a verdict.
+/// One line of JSON with a verdict.
 #[derive(Deserialize)]
 struct VerdictLine {
     verdict: ReviewVerdict,
@@ -123,14 +113,14 @@ fn words(answer: &str) -> String {
 }
 
 impl SessionState {
-    /// The change that a review is about was read.
+    /// Starts the review once its run has read the change.
     pub(in crate::engine) fn review_read(&self, run: RunId, result: &RunResult) -> Option<EngineOutput> {
         let course = self.pipelines.course.as_ref()?;
         let dispatch = self.dispatch()?;
         let running = dispatch.running.as_ref().filter(|running| running.run == run)?;
         let spec = self.plan().hook(dispatch.point, &running.hook)?;
         let reads = matches!(spec.action, HookAction::Gatekeeper(_)) && course.review.is_none();
-        // What there is nothing of needs no review: the run ends as it did.
+        // An empty change needs no review: the run ends as it did.
         let something = result.end == RunEnd::Exit(0) && !result.stdout.trim().is_empty();
         (reads && something).then(|| {
             let commit = result.outcome.as_ref().and_then(|outcome| outcome.read.clone());
@@ -145,12 +135,12 @@ impl SessionState {
         self.pipelines.course.as_ref()?.review.as_deref().filter(|review| review.run == running.run)
     }
 
-    /// Whether a run goes on without a process: there is nothing that a killed creel could have left behind.
+    /// Whether a run is a review: it has no process that a killed creel could have left behind.
     pub(in crate::engine) fn is_under_review(&self, dispatch: &HookDispatch) -> bool {
         self.review_of(dispatch).is_some()
     }
 
-    /// The next gatekeeper, or what they said together.
+    /// Asks the next gatekeeper, or combines their verdicts.
     pub(in crate::engine) fn proceed_review(&self, dispatch: &HookDispatch, now: UnixTime) -> EngineOutput {
         let Some(review) = self.review_of(dispatch) else { return EngineOutput::default() };
         let names = self.gatekeepers(dispatch);
@@ -192,7 +182,7 @@ impl SessionState {
         self.send(PromptSent { conversation: ConversationMode::New, agent: Some(name.to_owned()), ..prompt })
     }
 
-    /// How long a gatekeeper may take: what its hook says.
+    /// The time limit of a gatekeeper's turn: its hook's timeout.
     pub(in crate::engine) fn review_timeout(&self) -> Option<TimeSpan> {
         let review = self.pipelines.course.as_ref()?.review.as_deref()?;
         let dispatch = review.dispatch.as_ref().or(self.dispatch())?;
@@ -212,7 +202,7 @@ impl SessionState {
         let outcome = BuiltinOutcome {
             status: if passes { BuiltinStatus::Success } else { BuiltinStatus::Failure },
             message: if passes { "approved".into() } else { against.join("\n\n") },
-            // The agent can answer an objection; it can do nothing about a reviewer who said none.
+            // The agent can repair an objection, but not a missing verdict.
             remediation: (!objections.is_empty()).then(|| objections.join("\n\n")),
             pull_request: None,
             merged: None,
@@ -231,7 +221,7 @@ impl SessionState {
         EngineOutput::record(Event::Hook(HookEvent::Finished(Box::new(finished))))
     }
 
-    /// The end of a review that the pipeline no longer waits for.
+    /// Ends a review that the pipeline no longer waits for.
     pub(super) fn cut_review(&self, course: &PipelineRun) -> Option<EngineOutput> {
         let review = course.review.as_deref()?;
         let dispatch = self.dispatch().or(review.dispatch.as_ref())?;
@@ -241,11 +231,11 @@ impl SessionState {
     }
 }
 
-/// How the records of reviews change the state.
+/// Applies the events of reviews.
 impl SessionState {
     pub(in crate::engine) fn review_started(&mut self, at: UnixTime, run: RunId, change: &str, commit: Option<&str>) {
         if let Some(course) = &mut self.pipelines.course {
-            // A second review may see another commit: then what the first one saw has moved.
+            // A second review may see another commit. The first one is kept, so that the difference is noticed.
             course.reviewed = course.reviewed.take().or(commit.map(str::to_owned));
             let change = change.to_owned();
             let review = ReviewRun { run, change, began: at, said: Vec::new(), heard: None, dispatch: None };
@@ -263,7 +253,7 @@ impl SessionState {
         }
     }
 
-    /// A gatekeeper was asked: the hooks of the point wait in the review until there is an answer.
+    /// A gatekeeper was asked: the dispatch of the point moves into the review until the answer arrives.
     pub(in crate::engine) fn gatekeeper_asked(&mut self) {
         let review = self.pipelines.course.as_mut().and_then(|course| course.review.as_deref_mut());
         if let (Some(review), Phase::Hooks(dispatch)) = (review, &self.phase) {
@@ -271,8 +261,8 @@ impl SessionState {
         }
     }
 
-    /// A gatekeeper's turn is over; `failed` says why there is no answer. One that was cut short is none: what would have
-    /// come after it, nobody knows.
+    /// A gatekeeper's turn has ended; `failed` says why there is no answer. An answer that was cut short does not
+    /// count, because an objection could have followed.
     pub(in crate::engine) fn gatekeeper_answered(&mut self, failed: Option<&str>) {
         let answer = failed.map_or_else(|| Ok(self.turns.said.clone()), |why| Err(format!("the review failed: {why}")));
         let review = self.pipelines.course.as_mut().and_then(|course| course.review.as_deref_mut());

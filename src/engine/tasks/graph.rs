@@ -1,12 +1,12 @@
-//! The graph of tasks: what depends on what.
+//! The task graph: tasks and their dependencies.
 //!
-//! Owns the edges in both directions, so that completing or removing a task costs its own edges only, however many tasks
-//! there are. Takes in what was recorded; what may be asked of it is decided in [`super::command`].
+//! Owns the edges in both directions, so that completing or removing a task costs only its own edges, whatever the size
+//! of the graph. Applies records; [`super::command`] decides which commands are allowed.
 //!
 //! # Invariants
-//! - A task that is ready has no open dependency. A task that waits becomes ready by itself when its last open edge is
-//!   removed, but not when its last open dependency is completed: that is for a hook to say.
-//! - There are no cycles, and every edge leads from a task that is there to another.
+//! - A ready task has no open dependency. A waiting task becomes ready by itself when its last open edge is removed,
+//!   but not when its last open dependency is completed: a hook decides that.
+//! - There are no cycles, and every edge connects two existing tasks.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,25 +18,23 @@ use super::{
 };
 use crate::engine::time::UnixTime;
 
-/// A number in a given name that is larger is none of ours.
+/// creel never generates larger numbers, so a larger number in an id is ignored.
 const NUMBERS: u64 = 1 << 53;
 
-/// The tasks and what depends on what.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct TaskGraph {
     tasks: BTreeMap<String, Task>,
-    /// Who waits for a task.
+    /// The tasks that wait for a task.
     dependents: BTreeMap<String, BTreeSet<String>>,
-    /// Who came from a task.
+    /// The tasks that came from a task.
     children: BTreeMap<String, BTreeSet<String>>,
-    /// How many tasks there ever were.
+    /// How many tasks were ever added.
     count: u64,
-    /// The highest number in a name of the form `task_N`.
+    /// The highest number in an id of the form `task_N`.
     last: u64,
 }
 
 impl TaskGraph {
-    /// The task of that name.
     pub fn get(&self, id: &str) -> Option<&Task> {
         self.tasks.get(id)
     }
@@ -48,17 +46,15 @@ impl TaskGraph {
         all
     }
 
-    /// How many there are.
     pub fn len(&self) -> usize {
         self.tasks.len()
     }
 
-    /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.tasks.is_empty()
     }
 
-    /// Who waits for a task, in the order in which they were added.
+    /// The tasks that wait for a task, in the order in which they were added.
     pub fn dependents(&self, id: &str) -> Vec<&Task> {
         self.in_order(self.dependents.get(id))
     }
@@ -74,19 +70,19 @@ impl TaskGraph {
         all
     }
 
-    /// The names that the next tasks get if none is given. A name is not given twice, not even after a removal.
+    /// The ids for the next tasks without one. An id is never reused, not even after a removal.
     pub fn names(&self) -> impl Iterator<Item = String> {
         (self.last + 1..).map(|number| format!("task_{number}"))
     }
 
-    /// How many of these are not completed.
+    /// How many of these tasks are not completed.
     pub fn open_among<'a>(&self, ids: impl IntoIterator<Item = &'a String>) -> usize {
         ids.into_iter().filter(|id| self.get(id).is_some_and(Task::is_open)).count()
     }
 
-    /// The way along dependencies from one task to another, both included, if there is one.
+    /// The path along dependencies from one task to another, both included, if there is one.
     pub fn path(&self, from: &str, to: &str) -> Option<Vec<String>> {
-        // Who was reached first from where: each task is looked at once, however many ways lead to it.
+        // Maps each task to the one it was first reached from, so that each task is visited once.
         let mut reached: BTreeMap<&str, &str> = BTreeMap::new();
         let mut next = vec![from];
         while let Some(here) = next.pop() {
@@ -103,7 +99,7 @@ impl TaskGraph {
         None
     }
 
-    /// How many edges would go with a task: what it waits for, who waits for it, where it and others came from.
+    /// How many edges are removed with a task: its dependencies, its dependents, its parent and its children.
     pub fn edges_of(&self, id: &str) -> usize {
         let Some(task) = self.get(id) else { return 0 };
         let edges = |edges: &BTreeMap<String, BTreeSet<String>>| edges.get(id).map_or(0, BTreeSet::len);
@@ -111,7 +107,7 @@ impl TaskGraph {
         outward + edges(&self.dependents) + edges(&self.children)
     }
 
-    /// All of it, as hooks are told.
+    /// The whole graph in the form that hooks receive.
     pub fn to_json(&self) -> Value {
         let tasks = self.tasks();
         let depends = tasks.iter().flat_map(|task| {
@@ -124,7 +120,7 @@ impl TaskGraph {
         json!({ "tasks": tasks, "edges": edges })
     }
 
-    /// Takes in what happened.
+    /// Applies a record.
     pub(super) fn take(&mut self, at: UnixTime, news: &TaskRecordRef<'_>) {
         let id = news.task;
         match news.what {
@@ -214,7 +210,7 @@ impl TaskGraph {
         self.comes_from(id, data.parent.as_deref());
     }
 
-    /// Says where a task came from: from that one, and from no other.
+    /// Replaces a task's parent.
     fn comes_from(&mut self, id: &str, parent: Option<&str>) {
         let before = self.get(id).and_then(|task| task.parent.clone());
         if let Some(siblings) = before.and_then(|before| self.children.get_mut(&before)) {

@@ -1,7 +1,8 @@
-//! What a session takes over from another one: the tasks that are open there.
+//! The open tasks that a session copies from another session.
 //!
 //! # Invariants
-//! - A task is recorded after those that it waits for, so that no prefix of the journal holds an edge that leads nowhere.
+//! - A task is recorded after its dependencies, so that every edge in a prefix of the journal leads to an existing
+//!   task.
 
 use std::collections::BTreeSet;
 
@@ -15,18 +16,18 @@ use crate::engine::{
     event::{ActorKind, Event, TaskEvent},
 };
 
-/// The open tasks of a graph as new ones, under their names. Nobody works on them yet, and nobody is blocked.
+/// Copies the open tasks of a graph under their ids. The copies are neither active nor blocked.
 pub fn inherit(graph: &TaskGraph) -> EngineOutput {
     let events = in_order(graph).into_iter().map(|task| created(graph, task)).collect();
     EngineOutput { events, ..EngineOutput::default() }
 }
 
-/// The open tasks: those that others wait for come first, and otherwise those that were added first.
+/// The open tasks, dependencies first, and otherwise in the order in which they were added.
 fn in_order(graph: &TaskGraph) -> Vec<&Task> {
     let mut ordered = Vec::new();
     let mut seen: BTreeSet<&str> = BTreeSet::new();
     let mut next: Vec<(&Task, GraphVisit)> = open(graph).rev().map(|task| (task, GraphVisit::Before)).collect();
-    // With a list of its own instead of recursion: a chain of tasks may be longer than a stack is deep.
+    // An explicit stack instead of recursion: a chain of tasks can be longer than the call stack allows.
     while let Some((task, visit)) = next.pop() {
         match visit {
             GraphVisit::Before if seen.insert(&task.id) => {
@@ -40,7 +41,7 @@ fn in_order(graph: &TaskGraph) -> Vec<&Task> {
     ordered
 }
 
-/// Whether what a task waits for has had its turn.
+/// Whether a task's dependencies have been visited.
 enum GraphVisit {
     Before,
     After,
@@ -50,7 +51,7 @@ fn open(graph: &TaskGraph) -> impl DoubleEndedIterator<Item = &Task> {
     graph.tasks().into_iter().filter(|task| task.is_open())
 }
 
-/// The open tasks among those that a task depends on.
+/// The open dependencies of a task.
 fn waited_for<'a>(graph: &'a TaskGraph, task: &'a Task) -> impl Iterator<Item = &'a Task> {
     task.dependencies.iter().filter_map(|on| graph.get(on)).filter(|on| on.is_open())
 }
@@ -65,7 +66,7 @@ fn created(graph: &TaskGraph, task: &Task) -> Event {
         priority: task.priority,
         kind: task.kind.clone(),
         queue: task.queue.clone(),
-        // It may be recorded later: a task often waits for those that came from it.
+        // The parent may be recorded later: a task often waits for its own children.
         parent: task.parent.clone().filter(is_open),
         state: if dependencies.is_empty() { TaskState::Ready } else { TaskState::Created },
         dependencies,

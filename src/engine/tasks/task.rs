@@ -1,4 +1,3 @@
-//! One task.
 
 use std::collections::BTreeSet;
 
@@ -6,80 +5,65 @@ use serde::{Deserialize, Serialize, Serializer};
 
 use crate::engine::time::UnixTime;
 
-/// The priority of a task about which nothing is said.
+/// The default priority.
 pub const PRIORITY: u8 = 2;
 /// The lowest priority; 0 is the highest.
 pub const LOWEST: u8 = 4;
 
-/// Something to do.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Task {
-    /// Its name.
     pub id: String,
-    /// What is to be reached.
     pub goal: String,
-    /// What is to be there in the end.
     pub deliverables: Vec<String>,
-    /// Words to find it by.
     pub labels: Vec<String>,
     /// 0 is the highest, 4 the lowest.
     pub priority: u8,
-    /// Of which type it is, as the config knows them.
+    /// The type's name in the config.
     #[serde(rename = "type")]
     pub kind: Option<String>,
-    /// Where it is.
     pub state: TaskState,
-    /// What has to be completed before it.
+    /// Tasks that must be completed first.
     pub dependencies: BTreeSet<String>,
     /// The task that it came from.
     pub parent: Option<String>,
-    /// Who may work on it elsewhere, if it is handed to others by a queue; nobody means everybody.
+    /// The agents that can work on it through the queue; empty means all. None: it is done in its session.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub queue: Option<BTreeSet<String>>,
-    /// What came of it.
     pub result: Option<String>,
-    /// What was made.
     pub artifacts: Vec<String>,
     /// Why it is blocked.
     pub reason: Option<String>,
-    /// What somebody would have to know to go on.
+    /// Information that is missing to continue.
     pub required_knowledge: Vec<String>,
-    /// When it was added.
     #[serde(rename = "createdAt", serialize_with = "moment")]
     pub created: UnixTime,
     /// When it was first started.
     #[serde(rename = "startedAt", serialize_with = "maybe_moment")]
     pub started: Option<UnixTime>,
-    /// When it was completed.
     #[serde(rename = "completedAt", serialize_with = "maybe_moment")]
     pub completed: Option<UnixTime>,
     /// How many of its dependencies are not completed.
     #[serde(skip)]
     pub(super) open: usize,
-    /// Its place among all tasks that there ever were.
+    /// Its position among all tasks that were ever added.
     #[serde(skip)]
     pub(super) number: u64,
 }
 
-/// Where a task is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TaskState {
-    /// It waits for others.
+    /// It waits for its dependencies.
     Created,
     /// It can be started.
     Ready,
-    /// Somebody works on it.
     Active,
-    /// Somebody who worked on it cannot go on.
     Blocked,
-    /// It is done.
     Completed,
 }
 
 impl TaskState {
-    /// All of them.
     pub const ALL: [Self; 5] = [Self::Created, Self::Ready, Self::Active, Self::Blocked, Self::Completed];
 
     /// The name in records.
@@ -100,22 +84,20 @@ impl Task {
         self.open
     }
 
-    /// Whether it bears that label.
     pub fn has_label(&self, label: &str) -> bool {
         self.labels.iter().any(|own| own == label)
     }
 
-    /// Whether somebody still has to do something about it.
     pub fn is_open(&self) -> bool {
         self.state != TaskState::Completed
     }
 
-    /// Whether it is for others, who have it from a queue: what becomes of it is not decided in its session.
+    /// Whether it is given to queue workers: its session does not decide about it.
     pub const fn is_elsewhere(&self) -> bool {
         self.queue.is_some()
     }
 
-    /// Whether somebody works on it in its session.
+    /// Whether it is in progress in its own session.
     pub fn is_worked_on_here(&self) -> bool {
         self.state == TaskState::Active && !self.is_elsewhere()
     }

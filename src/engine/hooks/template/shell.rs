@@ -1,26 +1,25 @@
-//! Reads a command line as a POSIX shell would, as far as needed to know how a placeholder must be quoted.
+//! Parses a command line as a POSIX shell would, as far as needed to quote a placeholder.
 //!
 //! Owns the contexts of the shell's grammar: bare words, '…', "…", `$(…)`, `$((…))`, `${…}`, `` `…` ``, comments and
-//! here-documents. Which words are code for another program is known to [`super::simple_command`]. Where shells differ, it says so and gives up: from there on every
-//! placeholder is refused.
+//! here-documents. [`super::simple_command`] knows which words are code for another program. Where shells differ, the
+//! reader marks the rest of the command line as unclear, and every later placeholder is refused.
 //!
-//! Whether a program reads what it is given as code may be known only when its command has ended (`<<E bash`, `echo x | sh`).
-//! So the first value of an agent's in a pipeline is remembered, and refused then: see [`super::taint`].
+//! Whether a program reads its argument or input as code may be known only when its command has ended (`<<E bash`,
+//! `echo x | sh`). So the first agent value in a pipeline is remembered, and refused then: see [`super::taint`].
 
 use std::{iter::Peekable, vec::IntoIter};
 
 use super::{Placeholder, TemplateError, UnsafePosition, placeholders, variable};
 use crate::engine::hooks::template::{simple_command::SimpleCommand, taint::TaintTracker};
 
-/// Names whose values are letters, digits, `-` and `_`: code or not, they do nothing.
+/// Names whose values contain only letters, digits, `-` and `_`: they are harmless even as code.
 const PLAIN: &[&str] = &["session", "iteration", "attempt"];
-/// Names whose values are numbers.
 const NUMBERS: &[&str] = &["iteration", "attempt"];
 
-/// Where a word ends that is not quoted.
+/// Characters that end an unquoted word.
 const ENDS_WORD: [char; 10] = [' ', '\t', '\n', ';', '&', '|', '<', '>', '(', ')'];
 
-/// What the shell is in the middle of.
+/// The grammar context that the reader is in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ShellContext {
     /// `(…)`.
@@ -29,7 +28,7 @@ enum ShellContext {
     Substitution,
     /// `"…"`.
     Double,
-    /// `$((…))`, and how many parentheses are open in it.
+    /// `$((…))`, with the number of parentheses that are open in it.
     Arithmetic(usize),
     /// `${…}`.
     Parameter,
@@ -42,7 +41,7 @@ struct HereDocument {
     delimiter: String,
     quoted: bool,
     strip_tabs: bool,
-    /// Whether a shell reads it: known when its command, or one behind it, has ended.
+    /// Whether a shell reads it: known when its command, or a later one in the pipeline, has ended.
     is_code: bool,
 }
 
@@ -51,7 +50,7 @@ struct ShellReader<'a> {
     at: usize,
     waiting: Peekable<IntoIter<Placeholder>>,
     frames: Vec<ShellContext>,
-    /// One for the top and one for each `(` or `$(` that is open.
+    /// One for the top level and one for each open `(` or `$(`.
     commands: Vec<SimpleCommand>,
     heres: Vec<HereDocument>,
     /// Where values are that could do harm as code.
@@ -115,7 +114,7 @@ impl ShellReader<'_> {
             }
             ')' => {
                 self.end_command()?;
-                // The end of a pattern, or of what was opened.
+                // The end of a `case` pattern, or of a group.
                 if !self.reach.in_case() {
                     self.close();
                 }
@@ -157,7 +156,7 @@ impl ShellReader<'_> {
         Ok(())
     }
 
-    /// After the opening `'`, to the closing one.
+    /// After the opening `'`, up to the closing one.
     fn single(&mut self) -> ShellResult {
         self.word();
         while self.at < self.text.len() {
@@ -200,7 +199,7 @@ impl ShellReader<'_> {
         } else if rest.starts_with("\\\n")
             || (rest.starts_with('\'') && self.frames.last() != Some(&ShellContext::Double))
         {
-            // A continued line joins `$` with what follows; `$'…'` has escapes in some shells only.
+            // A line continuation joins `$` with the next line; `$'…'` has escapes in some shells only.
             self.lost = true;
         }
         Ok(())
@@ -266,7 +265,7 @@ impl ShellReader<'_> {
         if self.at < self.text.len() {
             let next = self.take();
             if next == '\n' {
-                // The line goes on. After one of these, the two lines would make one operator.
+                // A line continuation. After one of these characters, the two lines would form one operator.
                 self.lost |= self.text[..self.at - 2].ends_with(['$', '<', '(']) || !self.heres.is_empty();
             } else {
                 self.word().push(next);
@@ -275,7 +274,7 @@ impl ShellReader<'_> {
         Ok(())
     }
 
-    /// After a `#` that begins a word: to the end of the line, which nobody reads.
+    /// After a `#` that begins a word: skips to the end of the line.
     fn comment(&mut self) {
         while self.at < self.text.len() && !self.rest().starts_with('\n') {
             if self.placeholder_here() {
@@ -312,7 +311,7 @@ impl ShellReader<'_> {
             match (next, open) {
                 (quote, Some(opened)) if quote == opened => open = None,
                 (quote @ ('\'' | '"'), None) => open = Some(quote),
-                // What is escaped or expanded in a mark is too rare to be worth a guess.
+                // Escapes and expansions in an end mark are too rare to support.
                 ('$' | '`' | '\n', _) | ('\\', Some(_)) => self.lost = true,
                 ('\\', None) => {
                     self.lost |= self.rest().starts_with(['\'', '"', '\\']) || self.rest().starts_with(ENDS_WORD);
@@ -324,7 +323,7 @@ impl ShellReader<'_> {
         Ok(())
     }
 
-    /// After a newline. A pipeline goes on behind it whose next command has not begun.
+    /// After a newline. A pipeline continues on the next line if its next command has not begun.
     fn newline(&mut self) -> ShellResult {
         let goes_on = self.command().is_empty() && self.reach.is_piped();
         self.end_command()?;
@@ -338,7 +337,7 @@ impl ShellReader<'_> {
         Ok(())
     }
 
-    /// The bodies of the here-documents that were announced.
+    /// Reads the bodies of the announced here-documents.
     fn bodies(&mut self) -> ShellResult {
         for here in std::mem::take(&mut self.heres) {
             self.body(&here)?;
@@ -360,7 +359,7 @@ impl ShellReader<'_> {
             line_at += line.len();
         }
         let body = &self.text[start..end];
-        // A continued line may hide the end mark.
+        // A line continuation may hide the end mark.
         self.lost |= !here.quoted && body.contains("\\\n");
         if here.is_code && !here.quoted {
             let held = body.match_indices('$').find_map(|(i, _)| self.reach.held(&body[i + 1..]));
@@ -386,14 +385,14 @@ impl ShellReader<'_> {
                 self.put_plain()?;
             }
         }
-        // The end mark is no command.
+        // The end mark is not a command.
         let mark = self.rest().find('\n').map_or(self.rest().len(), |i| i + 1);
         self.skip(mark);
         Ok(())
     }
 }
 
-/// Putting references in.
+/// Inserting references.
 impl ShellReader<'_> {
     fn placeholder_here(&mut self) -> bool {
         let at = self.at;
@@ -422,7 +421,7 @@ impl ShellReader<'_> {
         if self.frames.contains(&ShellContext::Parameter) {
             return self.refuse(UnsafePosition::Parameter);
         }
-        // What `$(…)` says belongs to the command around it.
+        // The output of `$(…)` belongs to the enclosing command.
         if !self.is_plain() && self.commands.iter().any(SimpleCommand::is_code) {
             return self.refuse(UnsafePosition::OtherShell);
         }
@@ -449,13 +448,12 @@ impl ShellReader<'_> {
     }
 }
 
-/// Moving on.
+/// Advancing in the text.
 impl ShellReader<'_> {
     fn rest(&self) -> &str {
         &self.text[self.at..]
     }
 
-    /// Copies one character.
     fn take(&mut self) -> char {
         let next = self.rest().chars().next().expect("not called at the end");
         self.at += next.len_utf8();
@@ -463,7 +461,6 @@ impl ShellReader<'_> {
         next
     }
 
-    /// Copies so many bytes.
     fn skip(&mut self, bytes: usize) {
         self.out.push_str(&self.text[self.at..self.at + bytes]);
         self.at += bytes;
@@ -484,7 +481,7 @@ impl ShellReader<'_> {
         self.reach.open();
     }
 
-    /// A program's name may be what it prints.
+    /// The output can be the name of a program.
     fn backquote(&mut self) {
         self.word().push('`');
         self.frames.push(ShellContext::Backquotes);
@@ -504,20 +501,20 @@ impl ShellReader<'_> {
         self.command().redirect();
     }
 
-    /// After a `)`. One that closes nothing belongs to a `case`. A here-document whose body has not come yet ends
-    /// here for some shells.
+    /// After a `)`. One that closes nothing belongs to a `case`. For some shells, a here-document whose body has not
+    /// started ends here.
     fn close(&mut self) {
         self.lost |= !self.heres.is_empty();
         let Some(frame) = self.frames.pop() else { return };
         self.commands.pop();
         self.reach.close();
         if frame == ShellContext::Subshell {
-            // The name of a function, which need not be apart from its `{`.
+            // The name of a function, which can touch its `{`.
             self.end_word();
         }
     }
 
-    /// Where a here-document then begins, shells do not agree.
+    /// Shells disagree on where a pending here-document begins after this newline.
     fn newline_in_quotes(&mut self, next: char) {
         self.lost |= next == '\n' && !self.heres.is_empty();
     }

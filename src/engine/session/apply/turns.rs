@@ -1,4 +1,4 @@
-//! How the events of turns change the state.
+//! Applies the events of turns to the state.
 
 use crate::engine::{
     conversation::StopReason,
@@ -55,7 +55,7 @@ impl SessionState {
                 self.account.book(at, *spent);
                 self.forbidden_changes(forbidden);
                 self.asks.waiting.clear();
-                // A failed turn does not say what it changed.
+                // A failed turn does not report its changes.
                 self.iterations.signs.unknown_work = true;
                 match self.turn_that_ended().filter(|_| *usage_limit) {
                     Some(prompt) => self.limited_turn(prompt),
@@ -83,7 +83,7 @@ impl SessionState {
         if prompt.reason == PromptReason::Message && !by_person && !again {
             self.iterations.messages += 1;
         }
-        // What a message replaces was not delivered.
+        // The items of a turn that a message replaces were not delivered.
         self.set_turn_aside();
         if prompt.reopens {
             self.ending = None;
@@ -126,7 +126,7 @@ impl SessionState {
         if prompt.reason == PromptReason::Gatekeeper {
             return self.gatekeeper_answered(None);
         }
-        // A recovery says nothing about whether the work goes on: it neither adds to the count nor clears it.
+        // A recovery does not show whether the work progresses: it neither increases nor resets the count.
         if prompt.reason != PromptReason::Recovery {
             self.retry.errors = 0;
         }
@@ -139,7 +139,7 @@ impl SessionState {
         self.phase = match (&mut self.ending, prompt.reason) {
             _ if self.pipelines.is_open() => Phase::Pipeline,
             (Some(ending), _) => {
-                // What is caught from now on was not seen by whoever approved.
+                // The approval does not cover items that arrive from now on.
                 ending.approved = None;
                 ending.deliveries += u32::from(prompt.reason == PromptReason::FinalDelivery);
                 Phase::Delivering
@@ -169,8 +169,8 @@ impl SessionState {
                 self.pending.set_state(&prompt.items, ItemState::InFlight);
                 Phase::Due(DuePrompt::Cancelled(prompt))
             }
-            // The agent ended the turn itself: what the prompt carried goes with the next iteration, as after a turn that
-            // failed.
+            // The agent ended the turn itself: the prompt's items are sent with the next iteration, as after a failed
+            // turn.
             None => Phase::Settled(IterationOutcome::Failed),
         };
     }
@@ -181,7 +181,7 @@ impl SessionState {
             return self.gatekeeper_answered(Some(error));
         }
         self.pending.set_state(&prompt.items, ItemState::Pending);
-        // A pipeline counts by itself how often something is repaired.
+        // A pipeline has its own count of repairs.
         if prompt.reason != PromptReason::Recovery && !self.pipelines.is_open() {
             self.retry.errors += 1;
         }
@@ -212,8 +212,8 @@ impl SessionState {
         self.turn_in_flight().is_some_and(|prompt| prompt.agent.is_some())
     }
 
-    /// The session leaves its phase. A turn that was about to be sent to the agent again is not sent, and a review that
-    /// was about to ask a gatekeeper keeps its hooks, so that its run can be ended.
+    /// The session leaves its phase. A turn that was about to be sent again is not sent, and a review that was about to
+    /// ask a gatekeeper keeps its dispatch, so that its run can be ended.
     pub(super) fn set_turn_aside(&mut self) {
         self.gatekeeper_asked();
         if let Phase::Due(DuePrompt::Again(prompt) | DuePrompt::Cancelled(prompt)) = &self.phase {
