@@ -1,7 +1,7 @@
-//! The actor behind a command, and what agents and hooks may do.
+//! The actor behind a command, and which commands agents and hooks are allowed to give.
 //!
 //! # Invariants
-//! - The session's own agent and hooks cannot act as the user: they never answer a gate, switch a hook off, change pending
+//! - The session's own agent and hooks cannot act as the user: they never answer a gate, disable a hook, change pending
 //!   items, pause, stop, submit or merge, unless the config adds that command to `agent_may`.
 
 use serde::{Deserialize, Serialize};
@@ -12,7 +12,6 @@ use super::{input::SessionCommand, submit::PipelineKind};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ActorKind {
-    /// A screen.
     Tui,
     /// The command line, or a signal.
     Cli,
@@ -20,18 +19,17 @@ pub enum ActorKind {
     Mcp,
     /// Another machine.
     Nats,
-    /// The session's own agent, whichever way it took.
+    /// The session's own agent, through any endpoint.
     Agent,
-    /// One of the session's own hooks, whichever way it took.
+    /// One of the session's own hooks, through any endpoint.
     Hook,
-    /// The config.
     Policy,
     /// A gate that timed out.
     Timeout,
 }
 
 impl ActorKind {
-    /// The word for it in records and on the screen.
+    /// The name in records and on the screen.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Tui => "tui",
@@ -45,7 +43,7 @@ impl ActorKind {
         }
     }
 
-    /// Whether it is a part of the session itself, whose work others judge.
+    /// Whether it is a part of the session itself, whose work creel checks.
     pub const fn is_supervised(self) -> bool {
         matches!(self, Self::Agent | Self::Hook)
     }
@@ -54,18 +52,16 @@ impl ActorKind {
 /// The actor that gave a command; records carry its fields as `by`, `user` and `host`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Actor {
-    /// How the command came.
     pub by: ActorKind,
-    /// The name of the person.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub user: Option<String>,
-    /// The machine that the person works at.
+    /// The machine that the user works at.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub host: Option<String>,
 }
 
 impl Actor {
-    /// One that is not a person, or whose name is unknown.
+    /// An actor that is not a person, or whose name is unknown.
     pub const fn of(by: ActorKind) -> Self {
         Self { by, user: None, host: None }
     }
@@ -88,8 +84,7 @@ impl std::fmt::Display for Actor {
     }
 }
 
-/// A command that only the user may give, unless the config allows it to agents and hooks; by its name on the command
-/// line.
+/// A command that only the user can give, unless the config allows it for agents and hooks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum UserCommand {
@@ -106,7 +101,6 @@ pub enum UserCommand {
 }
 
 impl UserCommand {
-    /// All of them.
     pub const ALL: [Self; 10] = [
         Self::Pause,
         Self::Unpause,
@@ -136,7 +130,7 @@ impl UserCommand {
         }
     }
 
-    /// What agents and hooks may not do, for the sentence that refuses it.
+    /// The command as part of a refusal message.
     pub(super) const fn describe(self) -> &'static str {
         match self {
             Self::Pause => "pause the session",
@@ -154,7 +148,7 @@ impl UserCommand {
 }
 
 impl SessionCommand {
-    /// The command of the user that this is; nothing, if agents and hooks may give it as well.
+    /// The user command that this is. None if agents and hooks can give it as well.
     pub const fn of_the_user(&self) -> Option<UserCommand> {
         match self {
             Self::Pause => Some(UserCommand::Pause),
@@ -163,7 +157,7 @@ impl SessionCommand {
             Self::CancelTurn => Some(UserCommand::Cancel),
             Self::Message(_) => Some(UserCommand::Message),
             Self::SkipItem(_) | Self::RestoreItem(_) | Self::EditItem(..) => Some(UserCommand::Pending),
-            // What a gate would ask about, if the config said so.
+            // A gate may ask about these, too.
             Self::AnswerGate(_) | Self::RetryNow | Self::SwitchAgent(_) => Some(UserCommand::Gate),
             Self::DisableHook(..) | Self::EnableHook(..) | Self::RunHook(..) | Self::CancelHook(_) => {
                 Some(UserCommand::Hooks)

@@ -1,4 +1,4 @@
-//! Decides whether two texts say the same although they were written at different times.
+//! Decides whether two texts mean the same although they were written at different times.
 //!
 //! Two runs of the same failing test differ in their durations, process ids and temporary directories. Every "same
 //! message" and "no progress" comparison goes through [`same_text`], so all of them ignore the same things.
@@ -39,7 +39,7 @@ const SPELLED_UNITS: [&str; 12] = [
 ];
 const MONTHS: [&str; 12] = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
 
-/// Whether two texts say the same, apart from what changes with every run.
+/// Whether two texts are the same, apart from parts that change with every run.
 pub fn same_text(one: &str, other: &str) -> bool {
     one == other || comparable_text(one) == comparable_text(other)
 }
@@ -62,7 +62,7 @@ pub fn comparable_text(text: &str) -> String {
     out
 }
 
-/// What changes with every run, if `rest` begins with it: its length, and what stands for it.
+/// If `rest` begins with a part that changes with every run: its length and its replacement.
 fn changing_part(before: &str, rest: &str) -> Option<(usize, String)> {
     if before.ends_with(|c: char| c.is_alphanumeric() || c == '_') {
         return None;
@@ -189,7 +189,7 @@ fn sixty(rest: &str) -> Option<usize> {
     (is_below && digits(number) == Some(2)).then_some(3)
 }
 
-/// How long a zone or the half of the day after a time is.
+/// The length of a time zone or of AM/PM after a time.
 fn zone(rest: &str) -> usize {
     if let Some(offset) = rest.strip_prefix(['+', '-']) {
         let bare: String = offset.chars().take(5).filter(|c| *c != ':').collect();
@@ -244,7 +244,7 @@ fn duration(before: &str, rest: &str) -> Option<usize> {
     (next > 0 || ends_word(more)).then_some(length + next)
 }
 
-/// The number of a process or a thread, which the words before it give away.
+/// The id of a process or a thread, recognized by the words before it.
 fn process_id(before: &str, rest: &str) -> Option<usize> {
     let count = digits(rest).filter(|count| ends_word(&rest[*count..]))?;
     let after = &rest[count..];
@@ -275,7 +275,6 @@ fn ends_with_word(text: &str, word: &str) -> bool {
     is_word && !text[..from].ends_with(|c: char| c.is_alphanumeric() || c == '_')
 }
 
-/// How many digits a text begins with, if any.
 fn digits(text: &str) -> Option<usize> {
     let count = text.bytes().take_while(u8::is_ascii_digit).count();
     (count > 0).then_some(count)

@@ -1,4 +1,4 @@
-//! The names of creel's own MCP tools, and what tells a request for one of them from anything else.
+//! The names of creel's own MCP tools, and how creel recognizes a request for one of them.
 
 /// The tools of creel's MCP server. A test compares this list with the server.
 pub const TOOLS: [&str; 17] = [

@@ -41,10 +41,7 @@ pub enum Effect {
     /// Cancels the turn. Its end still arrives, as `cancelled`.
     CancelTurn(TurnId),
     /// Answers a permission request, which the agent may have dropped by now.
-    AnswerPermission {
-        ask: PermissionId,
-        answer: PermissionAnswer,
-    },
+    AnswerPermission { ask: PermissionId, answer: PermissionAnswer },
     /// The session needs the runtime no longer.
     Leave(ExitReason),
 }

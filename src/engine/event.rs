@@ -1,6 +1,6 @@
-//! What happened: the lines of the journal, and the only thing that changes state.
+//! Events: the lines of the journal. Only an event changes the state.
 //!
-//! The fields that other programs rely on are fixed; more may be added. A kind that a reader does not know is
+//! The fields that other programs rely on are fixed; more can be added. A kind that a reader does not know is
 //! [`Event::Unknown`], and changes nothing. Hooks log events of their own kinds as [`TaskEvent::Custom`].
 
 pub mod automation;
@@ -37,31 +37,24 @@ pub use workflow::WorkflowEvent;
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(untagged)]
 pub enum Event {
-    /// What happens to the session as a whole: its start and end, its iterations.
+    /// The session as a whole: its start and end, its iterations.
     Session(SessionEvent),
-    /// Runs of hooks: which are due, which run, how they ended.
     Hook(HookEvent),
     /// Hook output on its way to the agent.
     Pending(PendingEvent),
-    /// A prompt, and what the agent does and says until its turn ends.
+    /// A prompt, and the agent's updates until its turn ends.
     Turn(TurnEvent),
-    /// Usage limits of agents: when one is reached, and which agent works meanwhile.
     UsageLimit(UsageLimitEvent),
-    /// How often a blocked turn was sent back, and waits between attempts.
     Retry(RetryEvent),
-    /// Decisions that the session waits for.
     Gate(GateEvent),
     /// Rules, stop decisions, and the loops that an agent drives itself.
     Stop(StopEvent),
-    /// The task graph.
     Task(TaskEvent),
-    /// What automation hooks were asked, and what they answered.
     Automation(AutomationEvent),
-    /// Workflows and their steps.
     Workflow(WorkflowEvent),
     /// Submitting and merging.
     Pipeline(PipelineEvent),
-    /// What the user asks of the session while it runs.
+    /// The user's commands to a running session.
     Steering(SteeringEvent),
     /// A kind of a later version.
     #[serde(skip)]

@@ -1,4 +1,4 @@
-//! Hooks as the engine sees them: where they run, in which order, and what their runs mean.
+//! Hooks in the engine: where they run, in which order, and what their results mean.
 
 pub mod dispatch;
 pub mod headline;

@@ -1,7 +1,7 @@
-//! Numbers that name things inside one session.
+//! Ids that are unique within one session.
 //!
-//! A [`RunId`] or a [`TurnId`] is the ticket of its effect: the answer brings it back, and an answer whose ticket
-//! is no longer awaited changes nothing.
+//! A [`RunId`] or a [`TurnId`] is the id of its effect: the result carries it, and a result whose id the session does
+//! not wait for changes nothing.
 
 use std::fmt;
 
@@ -15,7 +15,6 @@ macro_rules! id {
         pub struct $name(pub u64);
 
         impl $name {
-            /// The number after this one.
             #[must_use]
             pub fn next(self) -> Self {
                 Self(self.0 + 1)
@@ -36,7 +35,7 @@ id! {
 }
 
 impl RunId {
-    /// Where all that the run prints is kept, below the session's folder.
+    /// The file with the run's whole output, relative to the session's folder.
     pub fn output_file(self) -> String {
         format!("outputs/run-{self}.log")
     }
@@ -47,15 +46,15 @@ id! {
     TurnId
 }
 id! {
-    /// One piece of held output.
+    /// One pending item.
     ItemId
 }
 id! {
-    /// One place where the session waited for a person.
+    /// One gate.
     GateId
 }
 id! {
-    /// One event of a task that hooks are told of.
+    /// One task event that automation hooks receive.
     TaskEventId
 }
 id! {
@@ -63,6 +62,6 @@ id! {
     WorkflowRunId
 }
 id! {
-    /// One request of an agent for leave to do something.
+    /// One permission request.
     PermissionId
 }

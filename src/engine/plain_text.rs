@@ -1,21 +1,21 @@
-//! What a program prints for a terminal, as text.
+//! Removes terminal sequences from a program's output.
 //!
-//! Owns what is a sequence and what is text. It is a machine of its own and no crate, since none of those for terminals
-//! gives text back after a sequence that never ends.
+//! Owns the distinction between sequences and text. It is hand-written because no terminal crate returns to text after
+//! a sequence that never ends.
 //!
 //! # Invariants
-//! - No escape sequence and no control character comes out, apart from line ends and tabs; all other bytes do, also
-//!   those that are no UTF-8.
-//! - Where the pieces are cut does not matter to sequences and characters.
-//! - A sequence that does not end takes no more than the rest of its line, or [`STRING_MAX`].
+//! - The result contains no escape sequence and no control character, apart from line ends and tabs. All other bytes
+//!   stay, also those that are not UTF-8.
+//! - Sequences and characters can be split between pieces of output.
+//! - A sequence that does not end consumes at most the rest of its line, or [`STRING_MAX`].
 
-/// How long a title, a link or a picture can be.
+/// The longest title, link or picture, in bytes.
 const STRING_MAX: usize = 64 * 1024;
-/// How much of a line is held that is drawn again and again.
+/// How many bytes of a line that is redrawn repeatedly are buffered.
 const REDRAWN_MAX: usize = 4 * 1024;
 
 /// The text without escape sequences and control characters; newlines and tabs stay. A bare carriage return redraws the
-/// line; as text it would hide what stands before it, so it becomes a line end.
+/// line; as text it would hide the text before it, so it becomes a line end.
 pub fn plain_text(text: &str) -> String {
     let mut out = Vec::with_capacity(text.len());
     let mut plain = PlainTextFilter::new(CarriageReturnMode::EndLine);
@@ -24,35 +24,35 @@ pub fn plain_text(text: &str) -> String {
     String::from_utf8(out).expect("only whole characters are taken out of a text")
 }
 
-/// What a carriage return means that stands before no line end.
+/// The meaning of a carriage return without a line end after it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CarriageReturnMode {
     /// The line ends: nothing of it is hidden.
     EndLine,
-    /// The line is drawn anew: of a progress bar, only the last state counts. What was passed on already stays.
+    /// The line is redrawn: of a progress bar, only the last state counts. Text that was already passed on stays.
     Redraw,
 }
 
-/// Takes pieces of output, and gives text.
+/// Converts pieces of output to text.
 #[derive(Debug)]
 pub struct PlainTextFilter {
     returns: CarriageReturnMode,
     place: EscapeState,
-    /// What is not passed on yet of the current line.
+    /// The part of the current line that has not been passed on.
     line: Vec<u8>,
-    /// Whether some of the current line was passed on.
+    /// Whether a part of the current line was passed on.
     begun: bool,
-    /// Whether the current line was drawn before, and may be again.
+    /// Whether the current line was redrawn, and can be again.
     redrawn: bool,
-    /// Whether the last thing was a carriage return; what it means depends on what follows.
+    /// Whether the last character was a carriage return; its meaning depends on the next one.
     returned: bool,
 }
 
-/// Where in a sequence the next byte stands.
+/// The position in a sequence.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum EscapeState {
     Text,
-    /// After `C2`, with which a control character can begin that has two bytes.
+    /// After `C2`, the first byte of a control character with two bytes.
     TextLead,
     /// After an escape character.
     Escape,
@@ -63,7 +63,7 @@ enum EscapeState {
         parameters: usize,
         to_start: bool,
     },
-    /// In a title, a link, a picture.
+    /// In a title, a link or a picture.
     String {
         kind: ControlStringKind,
         taken: usize,
@@ -79,21 +79,20 @@ enum EscapeState {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ControlStringKind {
-    /// `ESC ]`: has no line ends.
+    /// `ESC ]`: contains no line ends.
     Command,
-    /// All others: may have them.
+    /// All others: can contain line ends.
     Other,
 }
 
 const CONTROL: EscapeState = EscapeState::Control { parameters: 0, to_start: true };
 
 impl PlainTextFilter {
-    /// Nothing was printed yet.
     pub fn new(returns: CarriageReturnMode) -> Self {
         Self { returns, place: EscapeState::Text, line: Vec::new(), begun: false, redrawn: false, returned: false }
     }
 
-    /// Takes a piece; what of it is text for sure goes to `out`.
+    /// Adds a piece of output. Text that is complete is written to `out`.
     pub fn push(&mut self, bytes: &[u8], out: &mut Vec<u8>) {
         let mut rest = bytes;
         while let Some((&byte, after)) = rest.split_first() {
@@ -111,7 +110,7 @@ impl PlainTextFilter {
         }
     }
 
-    /// There is no more.
+    /// Writes the remaining text.
     pub fn finish(mut self, out: &mut Vec<u8>) {
         if self.place == EscapeState::TextLead {
             self.text(&[0xc2], out);
@@ -202,7 +201,7 @@ impl PlainTextFilter {
         EscapeState::Text
     }
 
-    /// The second half of a character between U+0080 and U+00BF. The first part of these are control characters.
+    /// The second byte of a character between U+0080 and U+00BF. The first half of these are control characters.
     fn after_lead(&mut self, byte: u8, out: &mut Vec<u8>) -> EscapeState {
         match byte {
             0x9b => CONTROL,
@@ -242,13 +241,13 @@ impl PlainTextFilter {
         }
     }
 
-    /// What cannot be part of the sequence: it is over, and this is text again.
+    /// This byte cannot be part of the sequence: the sequence ends, and the byte is text.
     fn broken_off(&mut self, byte: u8, out: &mut Vec<u8>) -> EscapeState {
         self.in_text(byte, out)
     }
 }
 
-/// Whether a byte in the text needs a closer look.
+/// Whether a byte is more than plain text.
 const fn is_special(byte: u8) -> bool {
     matches!(byte, 0..0x20 | 0x7f | 0xc2)
 }

@@ -61,8 +61,7 @@ impl SessionState {
             .chain(calls)
             .chain(started)
             .fold(self.unasked(&ActorKind::Policy.into()), EngineOutput::and);
-        // A user who resumes a session that has ended wants it to continue. A kill is no reason to end a pause.
-        // Unattended, no user is there to end the pause.
+        // Resuming a session that has ended continues it. A kill is no reason to end a pause.
         let attended = presence == UserPresence::Attended;
         let paused = self.steering.paused && self.outcome().is_none() && attended;
         let resumed =
@@ -111,7 +110,8 @@ impl SessionState {
         if let Some(kept) = checkpoint.and_then(|number| self.checkpoint(number)) {
             let told = kept.checkpoint.for_agent();
             if self.iterations.open {
-                // The open turn is older than the checkpoint, and a later decision has a text of its own.
+                // An open iteration continues with its old prompt, and its stop decision replaces `next_prompt`. So the
+                // checkpoint is sent as a message.
                 self.steering.messages.push(QueuedMessage { by: ActorKind::Cli, text: told });
             } else {
                 let told = [Some(told), self.turns.next_prompt.take()];

@@ -1,4 +1,4 @@
-//! A session in a few plain words, for lists and status lines.
+//! A session in a few words, for lists and status lines.
 
 use super::{
     event::{PromptReason, SessionOutcome, StopTiming},
@@ -21,13 +21,12 @@ impl SessionOutcome {
     }
 }
 
-/// A number of iterations.
 pub fn iterations(count: u32) -> String {
     if count == 1 { "1 iteration".into() } else { format!("{count} iterations") }
 }
 
 impl SessionState {
-    /// What the session is doing.
+    /// What the session is doing, in words.
     pub fn doing(&self) -> String {
         if let Some(outcome) = self.outcome() {
             return outcome.name().into();
@@ -55,7 +54,7 @@ impl SessionState {
 
     fn doing_now(&self) -> String {
         match &self.phase {
-            // Nothing comes after its start but what the agent does.
+            // creel has nothing to do until the agent that the user runs calls a tool.
             Phase::Hooks(HookDispatch { point: HookPoint::SessionStart, running: None, .. }) | Phase::Between
                 if self.is_led_from_outside() =>
             {

@@ -1,27 +1,26 @@
-//! Time as the engine knows it: told, never asked.
+//! Time in the engine: always passed in, never read from a clock.
 
 use std::{fmt, time::Duration};
 
 use serde::{Deserialize, Serialize};
 
-/// A moment, in milliseconds since the Unix epoch.
+/// Milliseconds since the Unix epoch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct UnixTime(pub i64);
 
-/// A length of time, in milliseconds.
+/// A duration in milliseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct TimeSpan(pub u64);
 
 impl UnixTime {
-    /// The moment that lies `span` after this one.
     #[must_use]
     pub fn after(self, span: TimeSpan) -> Self {
         Self(self.0.saturating_add(i64::try_from(span.0).unwrap_or(i64::MAX)))
     }
 
-    /// The moment that [`Self::rfc3339`] wrote; other spellings are not read.
+    /// Parses the format of [`Self::rfc3339`] only.
     pub fn from_rfc3339(text: &str) -> Option<Self> {
         let (date, time) = text.strip_suffix('Z')?.split_once('T')?;
         let mut date = date.splitn(3, '-').map(str::parse::<i64>);
@@ -42,10 +41,10 @@ impl UnixTime {
         Some(Self((((days * 24 + hour) * 60 + minute) * 60 + second) * 1_000 + ms))
     }
 
-    /// The moment as records write it: `2026-11-15T09:30:00.123Z`.
+    /// The format of records: `2026-11-15T09:30:00.123Z`.
     ///
-    /// Calculated here, since the engine may not ask a calendar: days are counted in years that begin in March, so that
-    /// the day that some years have more is their last.
+    /// Calculated here, because the engine has no calendar: years are counted from March, so that a leap day is the
+    /// last day of its year.
     pub fn rfc3339(self) -> String {
         let (days, ms) = (self.0.div_euclid(86_400_000), self.0.rem_euclid(86_400_000));
         let since_0000_03_01 = days + 719_468;
@@ -57,12 +56,12 @@ impl UnixTime {
         let month = if from_march < 10 { from_march + 3 } else { from_march - 9 };
         let year = year_of_era + era * 400 + i64::from(month <= 2);
         let (hour, minute, second) = (ms / 3_600_000, ms / 60_000 % 60, ms / 1_000 % 60);
-        // Years before the first are written with a sign and six digits, or no reader would take them.
+        // Years before year 0 need a sign and six digits, or readers would reject them.
         let year = if year < 0 { format!("-{:06}", -year) } else { format!("{year:04}") };
         format!("{year}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{:03}Z", ms % 1_000)
     }
 
-    /// How long it is from `earlier` to this moment; nothing if `earlier` is later.
+    /// The duration from `earlier` to this moment; zero if `earlier` is later.
     #[must_use]
     pub fn since(self, earlier: Self) -> TimeSpan {
         TimeSpan(u64::try_from(self.0.saturating_sub(earlier.0)).unwrap_or(0))
@@ -70,12 +69,10 @@ impl UnixTime {
 }
 
 impl TimeSpan {
-    /// A span of whole seconds.
     pub const fn secs(secs: u64) -> Self {
         Self(secs * 1000)
     }
 
-    /// Whether there is any time in it.
     pub const fn is_zero(self) -> bool {
         self.0 == 0
     }
@@ -93,7 +90,7 @@ impl From<Duration> for TimeSpan {
     }
 }
 
-/// As a person says it: `40 ms`, `12.3 s`, `4 min 10 s`, `2 h 5 min`.
+/// `40 ms`, `12.3 s`, `4 min 10 s`, `2 h 5 min`.
 impl fmt::Display for TimeSpan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let ms = self.0;
@@ -109,7 +106,7 @@ impl fmt::Display for TimeSpan {
     }
 }
 
-/// For fields that hold a moment as text.
+/// For fields with a moment as text.
 pub mod as_rfc3339 {
     use serde::{Deserialize, Deserializer, Serializer, de::Error};
 
@@ -125,7 +122,7 @@ pub mod as_rfc3339 {
     }
 }
 
-/// The same for fields that may be absent.
+/// The same for optional fields.
 pub mod rfc3339_or_none {
     use serde::{Deserialize, Deserializer, Serializer, de::Error};
 

@@ -1,11 +1,10 @@
-//! Reads what an agent says in its own words: the one reader for promises and for verdicts of gatekeepers.
+//! Finds tags that an agent writes in its own words: used for promises and for verdicts of gatekeepers.
 //!
 //! Owns which parts of a message count. Does not know what a tag means: see [`super::stop::promise`] and
 //! [`super::submit::review`].
 //!
 //! # Invariants
-//! - Text in a fenced block, in inline code, in a quotation, or repeated from the prompt is talk about a tag and never
-//!   counts as the tag.
+//! - A tag in a fenced block, in inline code, in a quotation, or repeated from the prompt never counts.
 
 /// Pairs of quotation marks. A straight single mark is also an apostrophe, so it only counts next to the tag.
 const QUOTES: [(char, char); 5] = [('"', '"'), ('“', '”'), ('‘', '’'), ('«', '»'), ('„', '“')];
@@ -17,7 +16,7 @@ pub(in crate::engine) struct UnquotedText<'a> {
     prompt: &'a str,
 }
 
-/// One line, as written and with its inline code blotted out.
+/// One line, as written and with its inline code masked.
 #[derive(Debug)]
 struct UnquotedLine<'a> {
     written: &'a str,
@@ -46,12 +45,12 @@ impl<'a> UnquotedText<'a> {
         Self { lines, prompt }
     }
 
-    /// Whether the agent says this tag, anywhere in a line.
+    /// Whether the agent writes this tag anywhere in a line.
     pub(in crate::engine) fn say(&self, tag: &str) -> bool {
         self.any(tag, |line| is_said(&line.shown, tag))
     }
 
-    /// Whether the agent says this tag in a line that holds nothing else but emphasis and a full stop.
+    /// Whether the agent writes this tag in a line that contains nothing else but emphasis and a full stop.
     pub(in crate::engine) fn say_alone(&self, tag: &str) -> bool {
         let is_dress = |c: char| c.is_whitespace() || matches!(c, '*' | '_' | '.');
         self.any(tag, |line| line.shown.trim_matches(is_dress) == tag)
@@ -67,8 +66,8 @@ impl<'a> UnquotedText<'a> {
         self.lines.iter().enumerate().any(|(nth, line)| says(line) && !self.is_repeated(nth, tag))
     }
 
-    /// Whether the agent only repeats its prompt: the same line, if the line holds more than the tag; otherwise the same
-    /// line after the same line.
+    /// Whether the agent only repeats its prompt: the same line, if the line contains more than the tag; otherwise the
+    /// same two consecutive lines.
     fn is_repeated(&self, nth: usize, tag: &str) -> bool {
         let line = self.lines[nth].written.trim();
         if line != tag {
@@ -81,7 +80,7 @@ impl<'a> UnquotedText<'a> {
     }
 }
 
-/// The fence of the code block that a text ends in, if it ends in one.
+/// The fence of the code block that a text ends in, if any.
 pub(in crate::engine) fn open_fence(text: &str) -> Option<&str> {
     text.lines().fold(None, fence_after)
 }
@@ -90,7 +89,7 @@ pub(in crate::engine) fn open_fence(text: &str) -> Option<&str> {
 pub(crate) fn fence_after<'a>(open: Option<&'a str>, line: &'a str) -> Option<&'a str> {
     let text = line.trim_start();
     let Some(open) = open else { return fence_mark(past_list_marks(text)) };
-    // Only a fence that is at least as long, with nothing behind it, ends a block.
+    // Only a fence that is at least as long, with nothing after it, ends a block.
     let closes = fence_mark(text).is_some_and(|mark| mark.starts_with(open) && text[mark.len()..].trim().is_empty());
     (!closes).then_some(open)
 }
@@ -110,7 +109,7 @@ fn past_list_marks(mut text: &str) -> &str {
 fn fence_mark(text: &str) -> Option<&str> {
     let mark = text.chars().next().filter(|c| matches!(c, '`' | '~'))?;
     let length = text.len() - text.trim_start_matches(mark).len();
-    // A line with backticks behind three of them is inline code.
+    // A line with further backticks after the first three is inline code.
     let opens = length >= 3 && !(mark == '`' && text[length..].contains('`'));
     opens.then(|| &text[..length])
 }
@@ -140,7 +139,7 @@ fn backticks(text: &str) -> usize {
     text.len() - text.trim_start_matches('`').len()
 }
 
-/// Where exactly so many backticks stand, which end a piece of inline code.
+/// The position of exactly that many backticks, which end a piece of inline code.
 fn closing(text: &str, length: usize) -> Option<usize> {
     let mut at = 0;
     while let Some(next) = text[at..].find('`') {
@@ -153,7 +152,7 @@ fn closing(text: &str, length: usize) -> Option<usize> {
     None
 }
 
-/// Whether a line holds the tag outside of quotation marks.
+/// Whether a line contains the tag outside of quotation marks.
 fn is_said(line: &str, tag: &str) -> bool {
     line.match_indices(tag).any(|(at, _)| {
         let (before, after) = (&line[..at], &line[at + tag.len()..]);
@@ -162,7 +161,7 @@ fn is_said(line: &str, tag: &str) -> bool {
     })
 }
 
-/// Whether a quotation that was opened before is closed behind.
+/// Whether a quotation that was opened before the tag is closed after it.
 fn is_between(before: &str, after: &str, (open, close): (char, char)) -> bool {
     let is_open = if open == close {
         before.matches(open).count() % 2 == 1

@@ -1,4 +1,4 @@
-//! What automation hooks were asked, and what they answered.
+//! Events of automation hooks.
 
 use crate::engine::{
     ids::TaskEventId,
@@ -6,21 +6,19 @@ use crate::engine::{
 };
 use serde::{Deserialize, Serialize};
 
-/// What automation hooks were asked, and what they answered.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind")]
 pub enum AutomationEvent {
-    /// An event of a task is looked at, and these automation hooks will be asked.
+    /// creel processes a task event with these automation hooks.
     #[serde(rename = "automation_due")]
     Due { event: TaskEventId, task: String, hooks: Vec<String> },
-    /// An automation hook answered.
     #[serde(rename = "automation_decided")]
     Decided { event: TaskEventId, hook: String, actions: Vec<AutomationAction> },
     #[serde(rename = "hook_error")]
     HookError {
         task: String,
         data: task::HookErrorData,
-        /// The event that an automation hook was told of.
+        /// The event that the automation hook received.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         event: Option<TaskEventId>,
     },

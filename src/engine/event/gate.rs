@@ -8,7 +8,6 @@ use crate::engine::{
     session::gate::{GateChoice, GateKind},
 };
 
-/// Decisions that the session waits for.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind")]
 pub enum GateEvent {
@@ -17,18 +16,12 @@ pub enum GateEvent {
         gate: GateId,
         about: GateKind,
         choices: Vec<GateChoice>,
-        /// Why the session waits, in words.
+        /// Why the session waits.
         reason: String,
-        /// The hook that it is about.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         hook: Option<String>,
-        /// The failed run of that hook.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        run: Option<RunId>,
-        /// The held items that it is about.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         items: Vec<ItemId>,
-        /// The agent's request that it is about.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         ask: Option<PermissionId>,
     },
@@ -38,7 +31,7 @@ pub enum GateEvent {
         choice: GateChoice,
         #[serde(flatten)]
         by: Actor,
-        /// Which of the agent's options was taken.
+        /// The id of the agent's option that was chosen.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         option: Option<String>,
     },

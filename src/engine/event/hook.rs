@@ -1,4 +1,4 @@
-//! Runs of hooks: which are due, which run, how they ended.
+//! Runs of hooks: which are queued, which run, how they ended.
 
 use crate::engine::{
     actor::Actor,
@@ -12,7 +12,6 @@ use crate::engine::{
 };
 use serde::{Deserialize, Serialize};
 
-/// Runs of hooks: which are due, which run, how they ended.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind")]
 pub enum HookEvent {
@@ -26,11 +25,11 @@ pub enum HookEvent {
         /// The task whose event it is.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         task: Option<String>,
-        /// Whether a person asked for it.
+        /// Whether the user ran the hook by hand.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         by_hand: bool,
     },
-    /// A person wants a hook to run now.
+    /// The user wants to run a hook now.
     #[serde(rename = "hook_requested")]
     Requested {
         point: HookPoint,
@@ -46,10 +45,10 @@ pub enum HookEvent {
         iteration: u32,
         /// Retries so far.
         attempt: u32,
-        /// Whether it runs beside the main line.
+        /// Whether it runs independently of the lifecycle.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         beside: bool,
-        /// The agent's own loop that it judges.
+        /// The agent's own loop that it evaluates.
         #[serde(default, rename = "loop", skip_serializing_if = "Option::is_none")]
         of: Option<String>,
     },
@@ -71,44 +70,34 @@ pub enum HookEvent {
     },
 }
 
-/// How a run ended and what it means.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct HookFinished {
-    /// The ticket.
     pub run: RunId,
-    /// Where.
     pub point: HookPoint,
-    /// Which.
     pub hook: String,
-    /// When.
     pub iteration: u32,
-    /// How it ended.
     pub end: RunEnd,
-    /// How long it took.
     pub took_ms: TimeSpan,
-    /// What it means.
     pub verdict: Verdict,
-    /// Standard output, limited.
+    /// Truncated.
     pub stdout: String,
-    /// Standard error, limited.
+    /// Truncated.
     pub stderr: String,
-    /// How much the limits left out.
+    /// How many bytes the limits left out.
     pub omitted_bytes: u64,
-    /// Whether its text goes to the agent.
+    /// Whether its output is sent to the agent.
     pub piped: bool,
-    /// The JSON that it answered.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reply: Option<HookReply>,
-    /// What it decided, where it is a stop decision.
+    /// The result of a stop decision hook.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub decision: Option<Box<StopResult>>,
-    /// The file with all of the output, relative to the session's folder.
+    /// The file with the whole output, relative to the session's folder.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub file: Option<String>,
-    /// What a built-in hook came to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub outcome: Option<BuiltinOutcome>,
-    /// Whether it was cut off with the session, and runs again when that is resumed.
+    /// Whether the run was cut and runs again when the session is resumed.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub again: bool,
 }

@@ -7,7 +7,6 @@ use crate::engine::{
 };
 use serde::{Deserialize, Serialize};
 
-/// Hook output on its way to the agent.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind")]
 pub enum PendingEvent {

@@ -1,9 +1,8 @@
-//! How often a blocked turn was sent back, and waits between attempts.
+//! Retries of blocked turns, and waits between attempts.
 
 use crate::engine::time::{TimeSpan, UnixTime};
 use serde::{Deserialize, Serialize};
 
-/// How often a blocked turn was sent back, and waits between attempts.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind")]
 pub enum RetryEvent {
@@ -11,7 +10,6 @@ pub enum RetryEvent {
     Counted { used: u32, limit: u32, hook: String, reason: String, no_progress: bool },
     #[serde(rename = "retry_limit_reached")]
     LimitReached { used: u32, limit: u32, hook: String },
-    /// The session waits before it tries again.
     #[serde(rename = "backoff_started")]
     BackoffStarted { wait_ms: TimeSpan, until: UnixTime },
 }

@@ -1,9 +1,8 @@
-//! What the user asks of the session while it runs.
+//! The user's commands to a running session.
 
 use crate::engine::{actor::Actor, ids::TurnId};
 use serde::{Deserialize, Serialize};
 
-/// What the user asks of the session while it runs.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind")]
 pub enum SteeringEvent {
@@ -11,7 +10,7 @@ pub enum SteeringEvent {
     Paused {
         #[serde(flatten)]
         by: Actor,
-        /// The turn that was cancelled, if that is why.
+        /// The turn whose cancellation paused the session, if any.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         turn: Option<TurnId>,
     },
@@ -34,12 +33,11 @@ pub enum SteeringEvent {
     },
 }
 
-/// When a stop takes effect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum StopTiming {
-    /// When this iteration is completed; what is held is still delivered.
+    /// When this iteration is completed; pending items are still sent.
     AfterIteration,
-    /// At once: the turn is cancelled and nothing more is delivered.
+    /// Immediately: the turn is cancelled and nothing more is sent.
     Now,
 }

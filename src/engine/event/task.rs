@@ -4,7 +4,6 @@ use crate::engine::tasks::record::{self as task, TaskRecord};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-/// The task graph.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind")]
 pub enum TaskEvent {
@@ -30,20 +29,18 @@ pub enum TaskEvent {
     AgentMetrics(Box<TaskRecord<Map<String, Value>>>),
     #[serde(rename = "action_error")]
     ActionError(Box<TaskRecord<task::ActionErrorData>>),
-    /// What a hook logged under a kind of its own, which its record carries.
+    /// An event that a hook logged under a kind of its own.
     #[serde(untagged, skip_deserializing)]
     Custom(Box<CustomRecord>),
 }
 
-/// What the kinds of events that hooks log begin with.
+/// The prefix of kinds that hooks log.
 pub const CUSTOM: &str = "custom.";
 
-/// An event that a hook logged under a kind of its own.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct CustomRecord {
     /// The kind, with its prefix `custom.`.
     pub kind: String,
-    /// What it says.
     #[serde(flatten)]
     pub record: TaskRecord<Map<String, Value>>,
 }

@@ -1,4 +1,4 @@
-//! A prompt, and what the agent does and says until its turn ends.
+//! A prompt, and the agent's updates until its turn ends.
 
 use crate::engine::{
     conversation::{
@@ -10,7 +10,6 @@ use crate::engine::{
 };
 use serde::{Deserialize, Serialize};
 
-/// A prompt, and what the agent does and says until its turn ends.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind")]
 pub enum TurnEvent {
@@ -34,7 +33,7 @@ pub enum TurnEvent {
         #[serde(flatten)]
         tool: ToolCall,
     },
-    /// What the agent means to do; it replaces what it meant to do before.
+    /// The whole plan; it replaces the previous one.
     #[serde(rename = "agent_planned")]
     AgentPlanned { iteration: u32, turn: TurnId, entries: Vec<PlanEntry> },
     #[serde(rename = "agent_used")]
@@ -44,13 +43,13 @@ pub enum TurnEvent {
         #[serde(flatten)]
         context: ContextUsage,
     },
-    /// Something of the agent's own affairs.
+    /// Another update of the agent, for example about its mode.
     #[serde(rename = "agent_noted")]
     AgentNoted { iteration: u32, turn: TurnId, what: String, text: String },
-    /// The agent's own name for the conversation, by which it can be taken up again.
+    /// `conversation` is the agent's id for it, for resuming it later.
     #[serde(rename = "conversation_opened")]
     ConversationOpened { iteration: u32, turn: TurnId, conversation: String },
-    /// The agent wants to do something and waits for leave.
+    /// The agent waits for permission to do something.
     #[serde(rename = "permission_asked")]
     PermissionAsked {
         iteration: u32,
@@ -65,7 +64,7 @@ pub enum TurnEvent {
         stop_reason: StopReason,
         #[serde(flatten)]
         spent: TurnUsage,
-        /// What became of the project's files meanwhile.
+        /// Changes to the project's files during the turn.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         work: Option<Box<WorktreeChanges>>,
         #[serde(flatten)]
@@ -76,10 +75,10 @@ pub enum TurnEvent {
         iteration: u32,
         turn: TurnId,
         error: String,
-        /// How long the agent's server wants to be left alone.
+        /// How long the agent's server asks creel to wait.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         retry_after_ms: Option<TimeSpan>,
-        /// Whether it reached a usage limit: then it is sent again, and counts as no error.
+        /// Whether it reached a usage limit: then it is sent again and does not count as an error.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         usage_limit: bool,
         #[serde(flatten)]
@@ -89,48 +88,41 @@ pub enum TurnEvent {
     },
 }
 
-/// A prompt as it went to the agent.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PromptSent {
-    /// The iteration.
     pub iteration: u32,
-    /// The ticket.
     pub turn: TurnId,
-    /// Why it was sent.
     pub reason: PromptReason,
-    /// All of it.
+    /// The whole text.
     pub text: String,
-    /// The held items that it carries.
+    /// The pending items that it carries.
     pub items: Vec<ItemId>,
-    /// Whether it opens a conversation.
     pub conversation: ConversationMode,
-    /// How many of a person's messages it carries.
+    /// How many queued messages it carries.
     #[serde(default)]
     pub messages: usize,
-    /// The gatekeeper that it went to; the session's own agent, if unsaid.
+    /// The gatekeeper that it was sent to. None: the session's agent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agent: Option<String>,
-    /// Whether it continues an iteration that was judged complete: the answer is checked and judged again.
+    /// Whether it continues an iteration that was already complete: the answer is checked and evaluated again.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub reopens: bool,
 }
 
-/// Why a prompt was sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PromptReason {
-    /// A new iteration.
     Iteration,
     /// A stop hook blocked.
     Feedback,
-    /// A turn failed, and `on_error` had something to say.
+    /// A turn failed, and `on_error` had output for the agent.
     Recovery,
-    /// The loop is over, and output was still held.
+    /// The loop has ended, and there were pending items.
     FinalDelivery,
-    /// A person said something.
+    /// A message of the user, the agent or a hook.
     Message,
     /// A submit hook blocked.
     Remediation,
-    /// A review is wanted.
+    /// A review is due.
     Gatekeeper,
 }

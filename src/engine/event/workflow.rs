@@ -6,7 +6,6 @@ use crate::engine::{
 };
 use serde::{Deserialize, Serialize};
 
-/// Workflows and their steps.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind")]
 pub enum WorkflowEvent {

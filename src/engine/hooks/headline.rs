@@ -1,35 +1,36 @@
-//! Selects the line of a program's output that says most about what went wrong.
+//! Selects the most informative line of a program's output about a failure.
 //!
-//! Counters, rows, gates and error messages have room for one line. All of them ask this file, so they all show the same.
-//! Both output streams count alike: many tools print their failures to standard output.
+//! Counters, rows, gates and error messages have room for one line. All of them use this file, so they all show the
+//! same line. Both output streams count alike: many tools print their failures to standard output.
 //!
 //! # Invariants
 //! - The line comes from the output, without terminal sequences, and is at most [`LINE_MAX`] characters long.
-//! - If anything was printed that holds a letter or a digit, there is a line.
+//! - If the output contains a letter or a digit, there is a line.
 
 use crate::engine::plain_text::plain_text;
 
-/// How many characters of the line are kept.
+/// In characters.
 const LINE_MAX: usize = 300;
 
-/// How much a line looks like the failure that the reader wants to know about, least first.
+/// How much a line looks like the failure that the reader wants to see, least first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum FailureLikeness {
     /// Ordinary output.
     None,
-    /// A warning: worth more than ordinary output, but not what failed.
+    /// A warning: better than ordinary output, but not the failure.
     Warning,
-    /// It says that something failed, but not what: `error: could not compile …`, `make: *** […] Error 1`, `1 failed`.
+    /// It reports that something failed, but not what: `error: could not compile …`, `make: *** […] Error 1`, `1
+    /// failed`.
     Summary,
-    /// It has a word for a failure in it, or begins with a place in a file.
+    /// It contains a word for a failure, or begins with a file position.
     Mention,
     /// It has the form in which a tool reports one failure.
     Failure,
-    /// It names what failed and says why.
+    /// It names the failure and its reason.
     Explained,
 }
 
-/// The most informative line of these outputs, in this order: the first of those that look most like a failure, else the
+/// The most informative line of these outputs, in this order: the first one that looks most like a failure, else the
 /// last line that is not about progress, else the last one.
 pub fn telling_line(outputs: &[&str]) -> Option<String> {
     let texts: Vec<String> = outputs.iter().map(|output| plain_text(output)).collect();
@@ -44,7 +45,7 @@ pub fn telling_line(outputs: &[&str]) -> Option<String> {
     }
     let last = || lines.iter().rposition(|line| !is_progress(line)).or_else(|| lines.len().checked_sub(1));
     let chosen = best.1.or_else(last)?;
-    // Rust prints the place and the message of a panic in two lines.
+    // Rust prints the position and the message of a panic in two lines.
     let message =
         lines.get(chosen + 1).filter(|_| lines[chosen].contains(" panicked at ") && lines[chosen].ends_with(':'));
     let line = message.map_or_else(|| lines[chosen].to_owned(), |message| format!("{} {message}", lines[chosen]));
@@ -83,7 +84,7 @@ fn likeness(line: &str) -> FailureLikeness {
     }
 }
 
-/// What build tools print while all is well.
+/// Lines that build tools print during normal progress.
 fn is_progress(line: &str) -> bool {
     const STEPS: [&str; 14] = [
         "Compiling",
@@ -134,7 +135,7 @@ fn is_excerpt(line: &str) -> bool {
         "- ",
         "import ",
     ];
-    // pytest and unittest draw rulers with `=`, which hold the number of failures.
+    // pytest and unittest draw rulers with `=`, some of which contain the number of failures.
     if line.starts_with("==") {
         return !line.contains(|c: char| c.is_ascii_digit());
     }
@@ -281,7 +282,7 @@ fn is_mention(line: &str, lower: &str) -> bool {
     const PHRASES: [&str; 5] = ["not found", "no such", "timed out", "can't", "could not"];
     let mut before = "";
     for word in lower.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty()) {
-        // `0 failed` and `no errors` say that all is well.
+        // `0 failed` and `no errors` report success.
         let is_absent = matches!(before, "0" | "no" | "without");
         if !is_absent && (WORDS.contains(&word) || word.starts_with("assert")) {
             return true;

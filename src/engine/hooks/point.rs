@@ -1,10 +1,10 @@
-//! The points where hooks run, and the one table of what differs between them.
+//! The hook points, and the one table of their differences.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// A place in the lifecycle where hooks can be configured.
+/// A point in the lifecycle where hooks can be configured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum HookPoint {
@@ -12,96 +12,85 @@ pub enum HookPoint {
     SessionStart,
     /// Before each iteration's prompt.
     PreIteration,
-    /// After each turn of an iteration that ended well.
+    /// After each turn of an iteration that did not fail.
     Stop,
-    /// After each iteration that was completed.
+    /// After each completed iteration.
     PostIteration,
-    /// When a task was completed, beside the agent.
+    /// When a task is completed, independently of the agent.
     OnTaskComplete,
-    /// When something happens to a task, beside the agent. Not a point of `hooks:`: these have a place of their own in the
-    /// config, subscribe to events, and answer with actions.
+    /// On task events, independently of the agent. Not a point of `hooks:`: automation hooks have their own section in
+    /// the config, subscribe to events, and answer with actions.
     Automation,
-    /// After each iteration, to decide whether it was the last. Not a point of `hooks:` either: stop decisions have a place
-    /// of their own in the config.
+    /// After each iteration, to decide whether it was the last. Not a point of `hooks:` either: stop decisions have
+    /// their own section in the config.
     StopDecision,
     /// After a turn that failed.
     OnError,
-    /// When a gate opens and again when it closes, beside the session.
+    /// When a gate opens and again when it closes, independently of the session.
     OnGate,
-    /// Before the work is submitted.
     BeforeSubmit,
-    /// After the work was submitted.
     AfterSubmit,
-    /// Before the work is merged.
     BeforeMerge,
-    /// After the work was merged.
     AfterMerge,
     /// Once, after the final delivery.
     SessionEnd,
 }
 
-/// Whose word at a point changes what happens next.
+/// Which results at a point change what happens next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DecisionMode {
-    /// Runs are for their effects and their output.
+    /// Results change nothing; runs matter for their effects and their output.
     Nobody,
-    /// One run that blocks holds the whole point.
+    /// One run that blocks blocks the whole point.
     AllMustPass,
     /// The first that completes or escalates decides.
     TheFirstThatEndsIt,
 }
 
-/// What a run that could not do its job (crash, timeout, not found) means.
+/// What a broken run (crash, timeout, not found) means.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BrokenHookPolicy {
-    /// A warning; everything goes on.
+    /// A warning; the session continues.
     Warn,
-    /// A `hook_error` record; everything goes on.
+    /// A `hook_error` record; the session continues.
     HookError,
     /// As if the hook had blocked.
     Block,
-    /// A person has to look.
+    /// The user has to look.
     Escalate,
 }
 
-/// Where the text of a piped run goes.
+/// Where the output of a piped run is sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PipeTarget {
-    /// Held for the next iteration's prompt.
+    /// Pending until the next iteration's prompt.
     Pending,
-    /// Part of the prompt that is about to be sent.
+    /// The prompt that is about to be sent.
     ThisPrompt,
-    /// A turn of its own, at once, if the point blocks.
+    /// A turn of its own, immediately, if the point blocks.
     Feedback,
-    /// A recovery turn, at once.
+    /// A recovery turn, immediately.
     Recovery,
-    /// A turn in which the agent repairs what blocked.
+    /// A turn in which the agent repairs the failed check.
     Remediation,
-    /// Part of the next iteration's prompt.
+    /// The next iteration's prompt.
     NextPrompt,
     /// Nowhere: no prompt follows.
     Never,
 }
 
-/// What follows from a failed run for the runs after it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AfterFailure {
-    /// They run all the same.
     RunTheRest,
-    /// They do not run.
     StopTheRest,
 }
 
-/// One row of the table: everything in which points differ.
+/// One row of the table: all differences between points.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PointRules {
-    /// Whose word counts.
     pub decides: DecisionMode,
-    /// Whether the rest runs after a failure.
     pub after_failure: AfterFailure,
-    /// What a broken hook means.
     pub broken: BrokenHookPolicy,
-    /// Where piped text goes.
     pub piped_to: PipeTarget,
 }
 
@@ -122,7 +111,8 @@ impl HookPoint {
         Self::SessionEnd,
     ];
 
-    /// The table. Every difference between points is a column of it, and no other place knows of one.
+    /// The table. Every difference between points is a column here, and no other code has point-specific rules of this
+    /// kind.
     pub const fn rules(self) -> PointRules {
         use AfterFailure::{RunTheRest, StopTheRest};
         use DecisionMode::{AllMustPass, Nobody, TheFirstThatEndsIt};
@@ -164,7 +154,6 @@ impl HookPoint {
         }
     }
 
-    /// The point of that name.
     pub fn named(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|point| point.name() == name)
     }

@@ -8,37 +8,32 @@ use crate::engine::{
     policy::{HookSpec, SessionPlan},
 };
 
-/// A hook by its place and name.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct HookRef {
-    /// Where it runs.
     pub point: HookPoint,
-    /// What it is called.
     pub hook: String,
 }
 
 impl HookRef {
-    /// The hook of that name at that point.
     pub fn new(point: HookPoint, hook: &str) -> Self {
         Self { point, hook: hook.to_owned() }
     }
 }
 
-/// What the session knows of its hooks beside the plan.
+/// What the session knows of its hooks in addition to the plan.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct HookState {
-    /// The last number given to a run.
+    /// The highest run id so far.
     pub last_run: RunId,
-    /// Switched off for this session.
+    /// Disabled for this session.
     pub disabled: BTreeSet<HookRef>,
-    /// Switched on for this session, against the config.
+    /// Enabled for this session, against the config.
     pub enabled: BTreeSet<HookRef>,
-    /// How often in a row a hook could not do its job.
+    /// How many times in a row a hook was broken.
     pub broken: BTreeMap<HookRef, u32>,
 }
 
 impl HookState {
-    /// Whether a hook runs when its point is reached.
     pub fn is_enabled(&self, point: HookPoint, spec: &HookSpec) -> bool {
         let hook = HookRef::new(point, &spec.name);
         !self.disabled.contains(&hook) && (spec.enabled || self.enabled.contains(&hook))
@@ -52,7 +47,7 @@ impl HookState {
         }
     }
 
-    /// Whether a hook could not do its job at least twice in a row.
+    /// Whether a hook was broken at least twice in a row.
     pub(crate) fn is_broken_again(&self, hook: &HookRef) -> bool {
         self.broken.get(hook).is_some_and(|times| *times >= 2)
     }
@@ -70,12 +65,11 @@ impl HookState {
 }
 
 impl SessionPlan {
-    /// The hooks of a point, in order, disabled ones included.
+    /// The hooks of a point, in order, including disabled ones.
     pub fn hooks_at(&self, point: HookPoint) -> &[HookSpec] {
         self.hooks.get(&point).map_or(&[], Vec::as_slice)
     }
 
-    /// A hook by its place and name.
     pub fn hook(&self, point: HookPoint, name: &str) -> Option<&HookSpec> {
         if point == HookPoint::Automation {
             return self.automation_hook(name).map(|hook| &hook.spec);
@@ -84,8 +78,8 @@ impl SessionPlan {
     }
 }
 
-/// The names of the hooks that run when a point is reached now, in order. Two that are the same but for their names
-/// and places run once.
+/// The names of the hooks that run when a point is reached now, in order. Hooks that differ only in their names and
+/// positions run once.
 pub(crate) fn due(plan: &SessionPlan, book: &HookState, point: HookPoint) -> Vec<String> {
     let all = plan.hooks_or_usual(point).iter();
     let mut enabled: Vec<&HookSpec> = all.filter(|spec| book.is_enabled(point, spec)).collect();

@@ -1,4 +1,4 @@
-//! What a run says, and what the runs of one dispatch say together.
+//! The verdict of a run.
 
 use serde::{Deserialize, Serialize};
 
@@ -9,62 +9,53 @@ use crate::engine::{
     time::TimeSpan,
 };
 
-/// What a warning says about a reply that older journals recorded as unreadable without saying why.
+/// The warning for a reply that older journals recorded as unreadable without a reason.
 const UNREADABLE: &str = "its JSON reply cannot be read";
 
-/// How a run ended.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RunEnd {
-    /// It exited with this code.
     Exit(i32),
-    /// A signal ended it.
     Signal(i32),
-    /// It took longer than it may.
     TimedOut,
-    /// It could not be started, and why.
+    /// It could not be started, with the reason.
     SpawnFailed(String),
-    /// creel was stopped, or a person cancelled it, while it ran.
+    /// creel was stopped, or an actor cancelled the run.
     Cut,
 }
 
-/// What a run printed and how it ended, as the runner tells it.
+/// A run's output and end, as the runner reports it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RunResult {
-    /// How it ended.
     pub end: RunEnd,
-    /// How long it took.
     pub took: TimeSpan,
-    /// Standard output, limited.
+    /// Truncated.
     pub stdout: String,
-    /// Standard error, limited.
+    /// Truncated.
     pub stderr: String,
     /// How many bytes the limits left out.
     pub omitted_bytes: u64,
-    /// The file with all of it, relative to the session's folder.
+    /// The file with the whole output, relative to the session's folder.
     pub file: Option<String>,
-    /// The JSON that it printed, if it exited with 0 and did.
+    /// The JSON that it printed. Only read after exit code 0.
     pub reply: Option<HookReply>,
-    /// All of its standard output, where that is an answer, unless it is longer than any answer.
+    /// The whole standard output, where it is an answer. None if it is too long for one.
     pub answer: Option<String>,
-    /// What a built-in hook came to.
     pub outcome: Option<BuiltinOutcome>,
 }
 
-/// What a built-in hook came to.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BuiltinOutcome {
-    /// Whether it did its job.
     pub status: BuiltinStatus,
-    /// What happened, why, and what to do, for a person.
+    /// The cause, and what the user can do.
     pub message: String,
-    /// What an agent is to do about a failure, if one can do something.
+    /// Instructions for the agent about a failure, if an agent can repair it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub remediation: Option<String>,
-    /// Where the pull request is.
+    /// The URL of the pull request.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pull_request: Option<String>,
-    /// The commit by which the work is in the base branch.
+    /// The commit with which the work is in the base branch.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub merged: Option<String>,
     /// The commit that it read, if it only reads.
@@ -72,43 +63,37 @@ pub struct BuiltinOutcome {
     pub read: Option<String>,
 }
 
-/// Whether a built-in hook did its job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum BuiltinStatus {
-    /// It did.
     Success,
-    /// It did not.
     Failure,
-    /// There was nothing to do.
+    /// It had nothing to do.
     Skip,
 }
 
-/// What a hook can answer in JSON: the format of Claude Code and codemie hooks.
+/// A hook's JSON reply, in the format of Claude Code and codemie hooks.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HookReply {
-    /// What it decided.
     pub decision: Option<HookDecision>,
-    /// Why.
     pub reason: Option<String>,
-    /// What the agent should know.
+    /// Additional text for the agent.
     pub additional_context: Option<String>,
-    /// Whether to keep the output from the agent.
+    /// Whether the output is not sent to the agent.
     pub suppress_output: bool,
-    /// Whether the hook wants the session to stop here and wait for the user (`continue: false`). `reason` is then meant
-    /// for the user and not for the agent.
+    /// Whether the hook wants the session to stop here and wait for the user (`continue: false`). `reason` is then
+    /// meant for the user and not for the agent.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub stops: bool,
     /// Whether the reply cannot be used: everything but `problem` is empty then.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub unreadable: bool,
-    /// What is wrong with a reply that cannot be used, and what is accepted.
+    /// What is wrong with an unreadable reply, and what is accepted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub problem: Option<String>,
 }
 
 impl HookReply {
-    /// A reply that cannot be used, and why.
     pub fn unreadable(problem: impl Into<String>) -> Self {
         Self { unreadable: true, problem: Some(problem.into()), ..Self::default() }
     }
@@ -119,34 +104,28 @@ impl HookReply {
     }
 }
 
-/// A decision, weakest first: merging takes the strongest.
+/// A decision, weakest first: when several are merged, the strongest counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum HookDecision {
-    /// Go on.
     Allow,
-    /// Go on, said aloud.
+    /// Like `Allow`, but explicit.
     Approve,
-    /// Do not go on.
     Deny,
-    /// Do not go on.
     Block,
 }
 
-/// What a run means.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
-    /// Nothing stands in the way.
     Pass,
-    /// It must not go on like this.
     Block,
-    /// It did not do its job; what that means, the point says.
+    /// It failed; the point decides what that means.
     Fail,
 }
 
 impl RunResult {
-    /// A run that never was, and why.
+    /// A run that was never started, with the reason.
     pub fn not_started(why: String) -> Self {
         Self {
             end: RunEnd::SpawnFailed(why),
@@ -163,8 +142,8 @@ impl RunResult {
 }
 
 impl RunEnd {
-    /// Whether the hook itself is at fault, not what it looked at. 126 and 127 are what a shell says of a command
-    /// that cannot be run or found.
+    /// Whether the hook itself is broken, and not its subject. A shell exits with 126 or 127 for a command that it
+    /// cannot run or find.
     pub fn is_broken(&self) -> bool {
         match self {
             Self::Exit(code) => matches!(code, 126 | 127),
@@ -172,7 +151,7 @@ impl RunEnd {
         }
     }
 
-    /// As a person says it: `exit 101`, `signal 9`, `timed out`.
+    /// The end in words: `exit 101`, `signal 9`, `timed out`.
     pub fn describe(&self) -> String {
         match self {
             Self::Exit(code) => format!("exit {code}"),
@@ -184,31 +163,31 @@ impl RunEnd {
     }
 }
 
-/// What a run says, read by the rules of its point.
+/// A run's result under the rules of its point.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RunJudgement {
-    /// What it means.
     pub verdict: Verdict,
-    /// Why, if it blocks: all that the agent is told.
+    /// The full reason for the agent, if it blocks.
     pub reason: Option<String>,
-    /// Why in one line, for counters, rows and gates: the hook's own reason, else the most telling line of its output.
+    /// The reason in one line, for counters, rows and gates: the hook's own reason, else the most informative line of
+    /// its output.
     pub headline: Option<String>,
-    /// What the agent should know besides.
+    /// Additional text for the agent.
     pub context: Option<String>,
-    /// Whether the hook itself is at fault.
+    /// Whether the hook itself is broken.
     pub broken: bool,
-    /// Whether a person has to look.
+    /// Whether the user has to look.
     pub escalates: bool,
-    /// Whether the hook asked for that itself, with `continue: false`. Its reason is not for the agent.
+    /// Whether the hook itself requested that, with `continue: false`. Its reason is not for the agent.
     pub stops: bool,
 }
 
-/// Reads a run by the rules of its point.
+/// Applies the rules of its point to a run.
 pub fn judge(point: HookPoint, hook: &HookSpec, run: RunView<'_>) -> RunJudgement {
     let can_block = point.rules().decides == DecisionMode::AllMustPass;
     match run.end {
         RunEnd::Exit(0) => judge_reply(point, hook, run),
-        // What the hook itself says, like a decision in its JSON: `on_failure` is about those that say nothing.
+        // An explicit verdict of the hook, like a decision in its JSON. `on_failure` applies only to hooks without one.
         RunEnd::Exit(2) if can_block => {
             blocked(HookExplanation::printed(run, "Hook returned blocking error (exit code 2)"))
         }
@@ -219,32 +198,32 @@ pub fn judge(point: HookPoint, hook: &HookSpec, run: RunView<'_>) -> RunJudgemen
     }
 }
 
-/// What a hook that does not pass has to say.
+/// Why a hook does not pass.
 struct HookExplanation {
     /// For the agent, in full.
     reason: String,
-    /// The same for people, in one line.
+    /// For the user, in one line.
     headline: String,
-    /// For the agent, besides.
+    /// Additional text for the agent.
     context: Option<String>,
 }
 
 impl HookExplanation {
-    /// What it printed. Standard error is the reason and standard output the context, but the line for people can come
-    /// from either.
+    /// From its output. Standard error is the reason and standard output the context, but the line for the user can
+    /// come from either.
     fn printed(run: RunView<'_>, unsaid: &str) -> Self {
         let reason = told(run.stderr).unwrap_or_else(|| unsaid.to_owned());
         let line = telling_line(&[run.stdout, run.stderr]);
         let headline = match (line, run.end) {
             (Some(line), RunEnd::Exit(_)) => line,
-            // A hook that did not end by itself printed no verdict.
+            // A hook that did not exit by itself printed no verdict.
             (Some(line), end) => format!("{}: {line}", end.describe()),
             (None, _) => unsaid.to_owned(),
         };
         Self { reason, headline, context: told(run.stdout) }
     }
 
-    /// What it said in its JSON reply.
+    /// From its JSON reply.
     fn replied(reply: &HookReply, unsaid: &str) -> Self {
         let context = reply.additional_context.as_deref().and_then(told);
         let own = reply.reason.as_deref().and_then(told);
@@ -256,32 +235,28 @@ impl HookExplanation {
         }
     }
 
-    /// What creel says about a reply that cannot be used.
+    /// creel's message about a reply that cannot be used.
     fn about_reply(problem: &str) -> Self {
         Self { reason: problem.to_owned(), headline: problem.to_owned(), context: None }
     }
 }
 
-/// The parts of a run that a verdict rests on.
+/// The parts of a run that determine the verdict.
 #[derive(Debug, Clone, Copy)]
 pub struct RunView<'a> {
-    /// How it ended.
     pub end: &'a RunEnd,
-    /// Standard output.
     pub stdout: &'a str,
-    /// Standard error.
     pub stderr: &'a str,
-    /// The JSON that it answered.
     pub reply: Option<&'a HookReply>,
 }
 
 impl<'a> RunView<'a> {
-    /// Whether the hook itself is at fault. A hook whose reply cannot be used is.
+    /// Whether the hook itself is broken. A reply that cannot be used counts as broken.
     pub fn is_broken(&self) -> bool {
         self.end.is_broken() || self.reply.is_some_and(|reply| reply.unreadable)
     }
 
-    /// The JSON that it answered, if that says something.
+    /// The JSON reply, if it can be used.
     pub fn readable(&self) -> Option<&'a HookReply> {
         self.reply.filter(|reply| !reply.unreadable)
     }
@@ -293,7 +268,7 @@ fn judge_reply(point: HookPoint, hook: &HookSpec, run: RunView<'_>) -> RunJudgem
         return judge_failure(point, hook, run, HookExplanation::about_reply(problem));
     }
     let can_block = point.rules().decides == DecisionMode::AllMustPass;
-    // As in Claude Code, this counts more than any decision beside it.
+    // As in Claude Code, this overrides any decision in the same reply.
     if reply.stops {
         let words = HookExplanation::replied(reply, "it gave no reason");
         return RunJudgement { escalates: true, stops: true, ..failed(words) };
@@ -319,7 +294,7 @@ fn judge_failure(point: HookPoint, hook: &HookSpec, run: RunView<'_>, words: Hoo
         // At the points that fail fast every failure blocks; at `stop` only exit 2 does.
         None => rules.broken == BrokenHookPolicy::Block,
     };
-    // The agent cannot repair a hook, and a point that cannot block has nothing to send back: a person has to look.
+    // The agent cannot repair a hook, and a point that cannot block has nothing to send back: the user has to look.
     let cannot_be_sent_back = !can_block || (broken && point == HookPoint::Stop);
     let escalates = hook.on_failure == Some(HookFailurePolicy::Escalate) || (blocks && cannot_be_sent_back);
     let judged = if blocks && !escalates { blocked(words) } else { failed(words) };

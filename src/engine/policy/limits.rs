@@ -1,18 +1,16 @@
-//! What follows when an agent reaches a usage limit.
+//! The part of the plan for usage limits of agents.
 
 use serde::{Deserialize, Serialize};
 
 use super::AgentSpec;
 use crate::engine::time::TimeSpan;
 
-/// What follows when an agent reaches a usage limit.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct LimitsPlan {
-    /// What the session does.
     pub on_usage_limit: UsageLimitPolicy,
-    /// The user is asked about a longer wait.
+    /// The longest wait without asking the user.
     pub max_wait: TimeSpan,
-    /// The agents that take over meanwhile, in this order.
+    /// The agents that take over, in this order.
     #[serde(default)]
     pub fallback: Vec<FallbackAgent>,
 }
@@ -23,24 +21,18 @@ impl Default for LimitsPlan {
     }
 }
 
-/// What a session does at a usage limit.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum UsageLimitPolicy {
-    /// It waits for the reset.
     #[default]
     Wait,
-    /// It asks the user.
     Ask,
     /// The turn fails like any other.
     Fail,
 }
 
-/// An agent that takes over.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct FallbackAgent {
-    /// Its name.
     pub name: String,
-    /// How to run it.
     pub spec: AgentSpec,
 }

@@ -1,4 +1,4 @@
-//! How each event changes the state. Nothing is decided here: an event says what was decided.
+//! Applies events to the state. It decides nothing: an event contains the decision.
 
 mod gates;
 mod hooks;
@@ -21,7 +21,6 @@ use crate::engine::{
 };
 
 impl SessionState {
-    /// Takes in one event.
     pub fn apply(&mut self, at: UnixTime, event: &Event) {
         self.store(at, event);
         self.note_gate_change(event);
@@ -66,7 +65,7 @@ impl SessionState {
         }
     }
 
-    /// The main line's dispatch, if it is at that point.
+    /// The dispatch of the lifecycle, if it is at that point.
     fn dispatch_at(&mut self, point: HookPoint) -> Option<&mut HookDispatch> {
         let Phase::Hooks(dispatch) = &mut self.phase else { return None };
         (dispatch.point == point).then_some(dispatch)
@@ -82,7 +81,7 @@ impl SessionState {
     fn iteration_started(&mut self, iteration: u32) {
         self.iterations.current = iteration;
         self.iterations.begin_work();
-        // What the agent promised in a turn that failed is not said of this one.
+        // A promise from a failed turn does not count for this iteration.
         self.stop.promised = None;
         self.retry.wait = RetryWait::No;
         self.phase = Phase::Hooks(HookDispatch::reached(HookPoint::PreIteration, DispatchCause::Lifecycle));
@@ -135,7 +134,7 @@ impl SessionState {
         self.stop.loops.iter_mut().for_each(|known| known.judging = None);
         self.gates.open = None;
         self.asks.waiting.clear();
-        // A session that had ended before it was submitted has ended as it did.
+        // A session that had ended before its submit keeps its outcome.
         let had_ended = matches!(&self.pipelines.course, Some(course) if matches!(course.back, ReturnTo::Ended(_)));
         let stays = self.is_ending() || had_ended;
         if let Some(ending) = self.ending.as_mut().filter(|_| !stays) {
@@ -148,7 +147,7 @@ impl SessionState {
         self.gates.open = None;
         self.asks.waiting.clear();
         self.pipelines.course = None;
-        // A person may end anew what had ended: that is no other loop, and what was submitted is submitted.
+        // If the loop had already ended, this is the same loop ending again, and its submit is not repeated.
         let was_cut = |last: &FinishedPipeline| last.outcome == PipelineOutcome::Cancelled;
         self.pipelines.followed &= self.ending.is_some() && !self.pipelines.last.as_deref().is_some_and(was_cut);
         self.stop.promised = None;

@@ -1,7 +1,7 @@
-//! The completion note: what tells the agent how to report the end of its work.
+//! The completion note: instructions for the agent on how to report the end of its work.
 //!
 //! # Invariants
-//! - The note stands at the end of iteration prompts only, and once in each conversation.
+//! - The note is at the end of iteration prompts only, and once in each conversation.
 //! - A goal that mentions promises itself needs no note.
 //! - An agent that repeats the note promises nothing: the tags in it are inline code.
 
@@ -12,14 +12,14 @@ use crate::engine::{
     policy::{AgentFacts, CompletionInstructions},
 };
 
-/// The note. Orders from the queue end with it, too.
+/// Prompts of queued tasks end with it, too.
 pub const COMPLETION_NOTE: &str = include_str!("../../../assets/prompts/completion.md");
 
-/// What a goal contains that says itself how to report the end.
+/// A goal with this text contains its own completion instructions.
 const MENTIONS_PROMISES: &str = "<promise>";
 
 impl SessionState {
-    /// The note for an iteration prompt.
+    /// The note for an iteration prompt. None if it is not needed.
     pub(super) fn completion_note(&self, conversation: ConversationMode) -> Option<String> {
         let is_known = conversation == ConversationMode::Same;
         let text = match &self.plan().instructions {
@@ -34,7 +34,6 @@ impl SessionState {
         Some(parts.collect::<Vec<_>>().join("\n\n")).filter(|text| !text.is_empty())
     }
 
-    /// What is known about the agent that works.
     fn agent_facts(&self) -> Option<&AgentFacts> {
         let plan = self.plan();
         match &self.limits.standing_in {
@@ -44,7 +43,7 @@ impl SessionState {
     }
 }
 
-/// Some agents hide tools behind a search. Their models have to know the names.
+/// Some agents hide tools behind a search, so their models have to know the names.
 fn tool_list() -> String {
     let names = TOOLS.map(|tool| format!("`{tool}`")).join(", ");
     format!("You have these tools of the MCP server `creel`; if you do not see them, search for them by name: {names}.")

@@ -1,7 +1,7 @@
-//! What the agent reads when stop hooks block, and the limit that applies to it.
+//! The feedback to the agent when stop hooks block, and the retry limit that applies to it.
 //!
 //! # Invariants
-//! - The first limit that is reached decides: that of the session, or one that a blocking hook has of its own.
+//! - The first limit that is reached decides: the session's limit, or a blocking hook's own limit.
 //! - The values of a template are data: `{{…}}` in a value stays as it is.
 
 use std::collections::BTreeMap;
@@ -18,13 +18,12 @@ use crate::engine::{
     },
 };
 
-/// What a template of feedback can contain.
+/// The placeholders of feedback templates.
 pub const FEEDBACK_VALUES: &[&str] = &["hook", "reason", "output", "attempt", "limit", "changed"];
 
-/// creel compares no more than the last lines of two outputs: the cost grows with the square of their number.
+/// creel compares only the last lines of two outputs: the cost is quadratic in the number of lines.
 const COMPARED_LINES: usize = 1_000;
 
-/// The limit that applies to a blocked stop.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct RetryLimit {
     /// The count at which it is reached.
@@ -36,21 +35,20 @@ pub(super) struct RetryLimit {
 /// The retries that one hook has caused since the last new message.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct HookRetries {
-    /// How many.
     pub used: u32,
     /// How many the user granted on top of the hook's own limit.
     pub granted: u32,
-    /// What it printed last, if its feedback is a template.
+    /// Its last output, if its feedback is a template.
     pub output: Option<String>,
 }
 
 impl SessionState {
-    /// The count at which the retries end: what the screen shows beside the count.
+    /// The count at which the retries end. The screen shows it next to the count.
     pub fn retry_limit(&self) -> u32 {
         self.retry.applies.unwrap_or_else(|| self.retry.limit(self.plan().max_hook_retries))
     }
 
-    /// What the agent reads, if something blocked.
+    /// The feedback to the agent, if a hook blocked.
     pub(crate) fn feedback(&self, dispatch: &HookDispatch) -> Option<HookFeedback> {
         let feedback = self.protect_feedback(dispatch).or_else(|| dispatch.feedback(&|hook| self.is_off(hook)))?;
         if feedback.own.is_empty() {
@@ -84,7 +82,7 @@ impl SessionState {
         }
     }
 
-    /// The count of all retries at which the hook has used up its own.
+    /// The total count at which the hook has used up its own retries.
     fn own_limit(&self, hook: &str) -> Option<u32> {
         let retries = self.own_retries(hook)?;
         let (used, granted) = self.retry.by_hook.get(hook).map_or((0, 0), |known| (known.used, known.granted));
@@ -95,7 +93,7 @@ impl SessionState {
         self.plan().hook(HookPoint::Stop, hook)?.retry.retries
     }
 
-    /// Counts a retry for each hook that blocked, and remembers what `{{changed}}` is compared with.
+    /// Counts a retry for each hook that blocked, and remembers the output that `{{changed}}` is compared with.
     pub(super) fn count_retries(&mut self, feedback: &HookFeedback) {
         for hook in &feedback.blocked {
             let known = self.retry.by_hook.entry(hook.clone()).or_default();
@@ -104,7 +102,7 @@ impl SessionState {
         }
     }
 
-    /// The user continues: the same number of retries again for each limit that is reached.
+    /// The user continues: each limit that was reached is granted again.
     pub(super) fn grant_retries(&mut self) {
         let max = self.plan().max_hook_retries;
         let feedback = if let Phase::Hooks(dispatch) = &self.phase { self.feedback(dispatch) } else { None };
@@ -119,14 +117,15 @@ impl SessionState {
         }
         for (hook, retries) in own {
             let known = self.retry.by_hook.entry(hook).or_default();
-            // At least one, or the grant would mean nothing.
+            // At least one, or the grant would have no effect.
             known.granted = known.granted.saturating_add(retries.max(1));
         }
         self.retry.applies = None;
     }
 }
 
-/// The lines that differ, those that are gone with `-` and new ones with `+`. Times and the like make no difference.
+/// The lines that differ: removed ones with `-` and new ones with `+`. Times and other parts that change with every run
+/// are ignored.
 fn changed(before: &str, now: &str) -> String {
     let (before, now) = (last_lines(before), last_lines(now));
     let comparable = |lines: &[&str]| lines.iter().map(|line| comparable_text(line)).collect::<Vec<_>>();

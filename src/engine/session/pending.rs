@@ -1,13 +1,12 @@
-//! Hook output that waits for the agent.
+//! Hook output that has not been sent to the agent yet.
 //!
 //! Owns its order and its delivery. Does not decide when a prompt is sent: see [`super::turn`].
 //!
 //! # Invariants
 //! - First in, first out, whatever the source.
-//! - An item leaves only inside a prompt whose turn ended well: none is lost, none is sent twice.
-//! - Items are in the order of their numbers.
-//! - What a run printed for the agent is either an item or about to become one (`incoming`); there is no moment at
-//!   which it is neither.
+//! - An item leaves only in a prompt whose turn did not fail: none is lost, none is sent twice.
+//! - Items are sorted by their ids.
+//! - Output for the agent is either an item or about to become one (`incoming`) at every moment.
 
 use std::collections::VecDeque;
 
@@ -19,7 +18,6 @@ use crate::engine::{
     ids::{ItemId, RunId},
 };
 
-/// All held output of a session.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct PendingItems {
     items: Vec<PendingItem>,
@@ -27,50 +25,37 @@ pub struct PendingItems {
     unreported: Vec<ItemId>,
 }
 
-/// One piece of held output.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PendingItem {
-    /// Its name.
     pub id: ItemId,
-    /// Where it came from.
     pub source: ItemSource,
-    /// What the agent will read, frame included.
+    /// The text for the agent, including its frame.
     pub text: String,
-    /// Whether a person changed the text.
+    /// Whether the user changed the text.
     pub edited: bool,
-    /// Where it is.
     pub state: ItemState,
 }
 
-/// Where a piece of output came from.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ItemSource {
-    /// The run that printed it.
     pub run: RunId,
-    /// The point of that run.
     pub point: HookPoint,
-    /// The hook.
     pub hook: String,
-    /// The iteration.
     pub iteration: u32,
 }
 
-/// Where an item is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ItemState {
-    /// It waits.
     Pending,
-    /// It is part of the prompt that the agent works on.
+    /// It is part of the current turn's prompt.
     InFlight,
-    /// A person does not want it delivered.
     Skipped,
-    /// The agent has it.
     Delivered,
 }
 
 impl ItemState {
-    /// Why an item of this state cannot be changed any more, if it cannot.
+    /// Why an item in this state cannot be changed. None if it can.
     pub fn is_settled(self, id: ItemId) -> Option<String> {
         match self {
             Self::Pending | Self::Skipped => None,
@@ -80,7 +65,7 @@ impl ItemState {
     }
 }
 
-/// Output that was caught and has no number yet.
+/// Output that has no item id yet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct IncomingItem {
     pub(crate) source: ItemSource,
@@ -88,18 +73,17 @@ pub(crate) struct IncomingItem {
 }
 
 impl PendingItems {
-    /// All items, oldest first, whatever their state.
+    /// All items, oldest first, in any state.
     pub fn items(&self) -> &[PendingItem] {
         &self.items
     }
 
-    /// The item of that name.
     pub fn get(&self, id: ItemId) -> Option<&PendingItem> {
         self.place(id).map(|place| &self.items[place])
     }
 
-    /// Items are numbered in the order in which they come. A long session holds tens of thousands, and every prompt
-    /// asks for some: looking through all of them would make a long journal slow to read.
+    /// A long session has tens of thousands of items, and every prompt looks some of them up: a linear search would
+    /// make a long journal slow to read. Items are sorted by id.
     fn place(&self, id: ItemId) -> Option<usize> {
         self.items.binary_search_by_key(&id, |item| item.id).ok()
     }
@@ -108,17 +92,16 @@ impl PendingItems {
         self.place(id).map(|place| &mut self.items[place])
     }
 
-    /// What would go with the next prompt, oldest first.
+    /// The items for the next prompt, oldest first.
     pub fn waiting(&self) -> impl Iterator<Item = &PendingItem> {
         self.items.iter().filter(|item| item.state == ItemState::Pending)
     }
 
-    /// What would go with the next prompt, by name.
     pub fn waiting_ids(&self) -> Vec<ItemId> {
         self.waiting().map(|item| item.id).collect()
     }
 
-    /// The next thing to record about held output, if there is one.
+    /// The next event to record about pending items, if any.
     pub(crate) fn due(&self) -> Option<Event> {
         if !self.unreported.is_empty() {
             return Some(Event::Pending(PendingEvent::Delivered { items: self.unreported.clone() }));
@@ -175,14 +158,14 @@ impl PendingItems {
         }
     }
 
-    /// The turn that carried these ended well.
+    /// The turn that carried these items did not fail.
     pub(crate) fn deliver(&mut self, ids: &[ItemId]) {
         self.set_state(ids, ItemState::Delivered);
         self.unreported.extend_from_slice(ids);
     }
 
     fn reported(&mut self) {
-        // The text is in the journal; a long session must not keep what it will not send again.
+        // The text is in the journal; a long session must not keep texts in memory that it will not send again.
         for id in std::mem::take(&mut self.unreported) {
             if let Some(item) = self.get_mut(id) {
                 item.text = String::new();

@@ -1,14 +1,14 @@
 //! Permission requests: the agent's own, and those for the files and commands that creel serves to it.
 //!
-//! Owns the requests that wait, the answers that creel remembers, and what the rules decide before the user is asked.
-//! Does not show anything: a request becomes a gate like any other, see [`super::gate`].
+//! Owns the waiting requests, the answers that creel remembers, and the rules' decisions before the user is asked. Does
+//! not show anything: a request becomes a gate like any other, see [`super::gate`].
 //!
 //! # Invariants
 //! - A request is answered once: by a rule, by the user, or by the end of its turn.
-//! - One request is asked about at a time, in the order in which they came.
+//! - The user is asked about one request at a time, in the order in which they arrived.
 //! - creel answers requests for its own MCP tools itself; the user is never asked about them.
-//! - creel never selects an agent's "always" option where the agent offers "once": what the agent then stops asking about
-//!   is the agent's choice, and creel would not hear of it. creel remembers the answer itself.
+//! - creel never selects an agent's "always" option where the agent offers "once": the agent would then decide itself
+//!   which requests to skip, and creel would not see them. creel remembers the answer itself.
 
 mod remembered_answers;
 mod rules;
@@ -33,35 +33,31 @@ use crate::engine::{
 };
 use rules::first_that_fits;
 
-/// The requests of the agent.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct PermissionState {
-    /// Those that wait, oldest first; the first one is the open gate's.
+    /// Oldest first; the first one belongs to the open gate.
     pub waiting: VecDeque<AgentPermissionRequest>,
     /// The user's "always" answers.
     pub remembered: Vec<RememberedAnswer>,
-    /// What was allowed in this turn.
+    /// The tool calls that were allowed in this turn.
     granted: Vec<ToolCall>,
 }
 
-/// An answer that the user can choose, in words that say what it does.
+/// An answer that the user can choose, with a label that describes its effect.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OfferedAnswer {
-    /// The agent's own name of the option.
+    /// The agent's id of the option.
     pub id: String,
-    /// What it says.
     pub name: String,
-    /// What it means.
     pub choice: GateChoice,
 }
 
 impl PermissionOptionKind {
-    /// Whether the agent may.
     pub const fn allows(self) -> bool {
         matches!(self, Self::AllowOnce | Self::AllowAlways)
     }
 
-    /// The answer that takes such an option.
+    /// The answer that selects such an option.
     pub const fn choice(self) -> GateChoice {
         match self {
             Self::AllowOnce => GateChoice::AllowOnce,
@@ -73,7 +69,7 @@ impl PermissionOptionKind {
 }
 
 impl AgentPermissionRequest {
-    /// The answers that a person can give, in the agent's order.
+    /// The answers that the user can give, in the agent's order.
     pub fn choices(&self) -> Vec<GateChoice> {
         let mut choices: Vec<GateChoice> = Vec::new();
         for option in &self.options {
@@ -85,8 +81,8 @@ impl AgentPermissionRequest {
         choices
     }
 
-    /// The answers to show. "Always" is creel's own answer and means less than most agents' options of that kind, so it is
-    /// offered once and in creel's words, unless the agent offers nothing else.
+    /// The answers to show. "Always" is creel's own answer and narrower than most agents' options of that kind, so it
+    /// is offered once and with creel's label, unless the agent offers nothing else.
     pub fn offers(&self) -> Vec<OfferedAnswer> {
         let mut offers: Vec<OfferedAnswer> = Vec::new();
         for PermissionOption { id, name, kind } in &self.options {
@@ -104,7 +100,7 @@ impl AgentPermissionRequest {
         offers
     }
 
-    /// For an "always" answer that creel remembers itself: its label, and the option that the agent gets instead.
+    /// For an "always" answer that creel remembers itself: its label, and the option that creel selects instead.
     fn kept_by_creel(&self, choice: GateChoice) -> Option<(&'static str, &PermissionOption)> {
         let (name, once) = if choice == GateChoice::AllowAlways {
             ("Always allow this exact request", GateChoice::AllowOnce)
@@ -121,7 +117,7 @@ impl AgentPermissionRequest {
         self.kept_by_creel(choice).map(|(_, once)| once).or_else(|| self.option(choice, named))
     }
 
-    /// The option that an answer takes: the one that is named, or the first of its kind.
+    /// The option of an answer: the named one, or the first of its kind.
     pub fn option(&self, choice: GateChoice, named: Option<&str>) -> Option<&PermissionOption> {
         let mut fitting = self.options.iter().filter(|option| option.kind.choice() == choice);
         match named {
@@ -130,7 +126,7 @@ impl AgentPermissionRequest {
         }
     }
 
-    /// How creel answers by itself: once, if the agent offers that.
+    /// creel's automatic answer: "once", if the agent offers that.
     fn standing(&self, allow: bool) -> Option<GateChoice> {
         let wanted = if allow {
             [GateChoice::AllowOnce, GateChoice::AllowAlways]
@@ -138,7 +134,7 @@ impl AgentPermissionRequest {
             [GateChoice::RejectOnce, GateChoice::RejectAlways]
         };
         let offered = wanted.into_iter().find(|choice| self.option(*choice, None).is_some());
-        // If the agent offers no way to refuse, its turn ends.
+        // If the agent offers no way to refuse, its turn is cancelled.
         offered.or((!allow).then_some(GateChoice::Cancel))
     }
 
@@ -159,7 +155,7 @@ impl AgentPermissionRequest {
 }
 
 impl PermissionState {
-    /// A gate was answered: the request goes, and perhaps the answer stays.
+    /// Removes the answered request, and remembers an "always" answer.
     pub(super) fn answered(&mut self, choice: GateChoice, agent: &str) {
         let Some(ask) = self.waiting.pop_front() else { return };
         if matches!(choice, GateChoice::AllowAlways | GateChoice::RejectAlways) {
@@ -170,7 +166,6 @@ impl PermissionState {
         }
     }
 
-    /// A new turn begins.
     pub(super) fn next_turn(&mut self) {
         self.granted.clear();
     }
@@ -191,8 +186,8 @@ impl SessionState {
         }
     }
 
-    /// The option for a request that needs no gate: one for creel's own tools, and one for a file or a command of creel's
-    /// services that is already decided. The tool call itself is on record in both cases.
+    /// The option for a request that needs no gate: one for creel's own tools, or one for a file or a command of
+    /// creel's services that is already decided. The tool call itself is recorded in both cases.
     fn answered_at_once<'a>(&self, ask: &'a AgentPermissionRequest) -> Option<&'a str> {
         let allow = match ask.source {
             PermissionSource::Agent => None,
@@ -203,7 +198,7 @@ impl SessionState {
         ask.option(choice, None).map(|option| option.id.as_str())
     }
 
-    /// Whether creel does something for the agent, if that is decided without the user.
+    /// Whether creel serves the request, if that is decided without the user.
     fn served(&self, ask: &AgentPermissionRequest) -> Option<bool> {
         let ruled = first_that_fits(&self.plan().permissions, &self.began.cwd, &ask.tool);
         // A gate for each file that an agent reads would be unusable; a rule can still ask for one.
@@ -218,13 +213,13 @@ impl SessionState {
         }
     }
 
-    /// The agent whose turn it is.
+    /// The agent of the current turn.
     pub(super) fn asking_agent(&self) -> &str {
         let reviewer = self.turn_in_flight().and_then(|prompt| prompt.agent.as_deref());
         reviewer.unwrap_or(&self.began.agent)
     }
 
-    /// The oldest request becomes a gate.
+    /// Opens a gate for the oldest request.
     pub(super) fn proceed_asks(&self) -> EngineOutput {
         let Some(ask) = self.asks.waiting.front() else { return EngineOutput::default() };
         self.open_gate(GateKind::Permission, ask.reason(), GateDetails::ask(ask))
@@ -246,7 +241,7 @@ impl SessionState {
         said.and_then(|allow| ask.standing(allow))
     }
 
-    /// An answer to the agent. `cancel` ends the turn.
+    /// Answers the agent's request. `cancel` cancels the turn.
     pub(super) fn permitted(&self, gate: &Gate, choice: GateChoice, by: &Actor, named: Option<&str>) -> EngineOutput {
         let ask = self.asked_at(gate);
         let option = ask.and_then(|ask| ask.selected(choice, named)).map(|option| option.id.clone());
@@ -276,7 +271,7 @@ impl SessionState {
         }
     }
 
-    /// The end of a turn answers what still waits.
+    /// The end of a turn cancels the requests that still wait.
     pub(crate) fn unasked(&self, by: &Actor) -> EngineOutput {
         let gate = self.gates.open.as_ref().filter(|gate| gate.about == GateKind::Permission);
         gate.map_or_else(EngineOutput::default, |gate| {

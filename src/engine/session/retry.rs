@@ -1,8 +1,8 @@
-//! How often a blocked stop was sent back, how many turns failed in a row, and the waits in between.
+//! Retries of blocked stops, failed turns in a row, and the waits in between.
 //!
 //! # Invariants
-//! - `used` never passes the limit unless a person granted more.
-//! - A new message (an iteration's prompt, a person's message) starts at 0.
+//! - `used` never passes the limit unless the user granted more.
+//! - A new message (an iteration's prompt, a person's message) resets `used` to 0.
 
 use std::collections::BTreeMap;
 
@@ -12,53 +12,47 @@ use crate::engine::{
     time::{TimeSpan, UnixTime},
 };
 
-/// The counters.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct RetryState {
     /// `hookLoopCounter`: feedback sent since the last new message.
     pub used: u32,
-    /// Retries that a person granted on top of the limit.
+    /// Retries that the user granted on top of the limit.
     pub granted: u32,
-    /// What each hook that blocked has caused of it.
+    /// The retries per blocking hook.
     pub by_hook: BTreeMap<String, HookRetries>,
     /// The limit that applied to the last blocked stop.
     pub applies: Option<u32>,
-    /// The feedback sent last.
     pub last_feedback: Option<String>,
-    /// The same in the usual form, to see whether the next one says anything new.
+    /// The last feedback in the default form. Comparing it shows whether the next one is new.
     pub last_usual: Option<String>,
-    /// Turns that failed in a row.
+    /// Failed turns in a row.
     pub errors: u32,
-    /// Whether the next prompt has to wait.
     pub wait: RetryWait,
-    /// How long the wait is that began last.
+    /// How long the last wait is.
     pub last_wait: TimeSpan,
 }
 
-/// Whether the next prompt has to wait.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum RetryWait {
-    /// It does not.
     #[default]
     No,
-    /// It does; how long is not yet said.
+    /// A wait is due, but its length is not recorded yet.
     Due {
-        /// The how-manieth wait in a row it is, from 1.
+        /// Which consecutive wait this is, from 1.
         nth: u32,
-        /// What the agent's server asked for.
+        /// The wait that the agent's server asked for.
         at_least: TimeSpan,
     },
-    /// Until this moment.
     Until(UnixTime),
 }
 
 impl RetryState {
-    /// How many retries there may be, a person's grants included.
+    /// The retry limit, including the user's grants.
     pub fn limit(&self, max: u32) -> u32 {
         max.saturating_add(self.granted)
     }
 
-    /// Another process resumed the session, and the clock may have been set meanwhile: no wait becomes longer than it
+    /// Another process resumed the session, and the clock may have been changed since: no wait becomes longer than it
     /// was.
     pub(crate) fn resumed(&mut self, at: UnixTime) {
         if let RetryWait::Until(until) = self.wait {
@@ -76,13 +70,13 @@ impl RetryState {
         self.last_usual = None;
     }
 
-    /// As many again, and at least one, or the grant would mean nothing.
+    /// Grants the limit again, at least 1, or the grant would have no effect.
     pub(crate) fn grant(&mut self, max: u32) {
         self.granted = self.granted.saturating_add(max.max(1));
     }
 }
 
-/// How long the `nth` wait is. Chance is drawn from the session's seed: the same session waits the same again.
+/// The length of the `nth` wait. The jitter depends only on the session's seed, so a replay waits the same.
 pub(crate) fn wait_for(backoff: &BackoffPolicy, nth: u32, seed: u64) -> TimeSpan {
     let exponent = i32::try_from(nth.saturating_sub(1)).unwrap_or(i32::MAX);
     let full = (millis(backoff.base) * backoff.factor.powi(exponent)).min(millis(backoff.max));
@@ -100,7 +94,7 @@ fn from_millis(ms: f64) -> TimeSpan {
     TimeSpan(ms.max(0.0).round() as u64)
 }
 
-/// A number from 0 to 1 that depends on the seed alone (the finaliser of `SplitMix64`).
+/// A number from 0 to 1 that depends on the seed alone (the finalizer of `SplitMix64`).
 #[expect(clippy::cast_precision_loss, reason = "53 bits fit")]
 fn share(seed: u64) -> f64 {
     let mut z = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);

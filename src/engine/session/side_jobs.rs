@@ -1,11 +1,13 @@
-//! Hooks of task events, and those that people run: beside the agent, one at a time, in the order in which they were asked for.
+//! Hooks of completed tasks, and hooks that the user runs by hand. They run independently of the agent, one at a time,
+//! in the order of the requests.
 //!
 //! # Invariants
-//! - What cannot be run here never gets into a dispatch: each one comes to its end.
-//! - A chain of hooks that complete further tasks is cut at [`DEEPEST`], and after [`MOST_CHAINED`] such tasks between two
-//!   prompts, with a warning: so it ends, and soon.
-//! - An interrupt starts nothing here and drops nothing that is about a task: that runs when the session is resumed.
-//! - A session that the agent leads itself is never held: what needs a person there is only told.
+//! - A hook that cannot run here is never added to a dispatch: every dispatch ends.
+//! - A chain of hooks that complete further tasks ends at depth [`DEEPEST`], and after [`MOST_CHAINED`] such tasks
+//!   between two prompts, with a warning.
+//! - An interrupt starts nothing here and keeps everything about tasks: it runs when the session is resumed.
+//! - A session that the agent drives itself is never stopped: where the user would have to decide, there is only a
+//!   warning.
 
 use std::collections::{BTreeSet, VecDeque};
 
@@ -28,53 +30,46 @@ use crate::engine::{
     tasks::automation::DEEPEST,
 };
 
-/// For how many tasks that hooks completed the hooks run between two prompts. Each may complete several, so the depth alone
-/// would allow thousands.
+/// For how many tasks completed by hooks the hooks run between two prompts. Each task can lead to several more, so the
+/// depth alone would allow thousands.
 pub const MOST_CHAINED: u32 = 64;
 
-/// What runs beside the main line.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct SideJobs {
-    /// What is still to be run.
     pub queue: VecDeque<SideJob>,
-    /// What runs now.
+    /// The dispatch in progress.
     pub dispatch: Option<HookDispatch>,
-    /// How many tasks led to what was begun last, each completed by a hook of the one before.
+    /// The depth of the last started job: how many tasks led to it, each completed by a hook of the one before.
     pub depth: u32,
-    /// For how many tasks that hooks completed the hooks have run since the last prompt.
+    /// For how many tasks completed by hooks the hooks have run since the last prompt.
     pub chained: u32,
-    /// Tasks that were completed; completing one again means nothing.
+    /// Completed tasks; completing one again has no effect.
     pub completed: BTreeSet<String>,
-    /// Failures that a person has to look at, until one was asked: they wait for the next place where the main line can.
+    /// Failures that the user has not been asked about. They wait until the session can open a gate.
     pub troubles: Vec<TaskHookFailure>,
 }
 
-/// A hook of a task event that needs a person.
+/// A hook of a completed task that needs the user.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TaskHookFailure {
-    /// Which.
     pub hook: String,
-    /// The run that failed.
-    pub run: RunId,
-    /// Why, for the user. One answer settles all failures of a hook for the same reason.
+    /// The reason as shown. One answer applies to all failures with the same reason.
     pub reason: String,
-    /// The task, if the hook could not do its job for it twice in a row: it can be run again.
+    /// The task, if the hook was broken for it twice in a row: the hook can be run again.
     pub broken_for: Option<TaskFacts>,
 }
 
-/// Something to run beside the main line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SideJob {
     /// The hooks for a completed task.
     Task {
-        /// The task.
         task: TaskFacts,
         /// How many tasks led to it, each completed by a hook of the one before.
         depth: u32,
     },
-    /// One of them, again.
+    /// One of these hooks again.
     Again(TaskFacts, String),
-    /// A hook that a person wants to run.
+    /// A hook that the user runs by hand.
     ByHand(HookRef),
 }
 
@@ -86,7 +81,6 @@ impl TaskHookFailure {
 }
 
 impl SideJobs {
-    /// Whether something runs or is about to.
     pub fn is_busy(&self) -> bool {
         self.dispatch.is_some() || !self.queue.is_empty()
     }
@@ -109,7 +103,7 @@ impl SideJobs {
         self.settle();
     }
 
-    /// A dispatch with nothing left to run is over.
+    /// Ends a dispatch that has nothing left to run.
     pub(super) fn settle(&mut self) {
         let over = |dispatch: &HookDispatch| dispatch.running.is_none() && dispatch.next().is_none();
         if self.dispatch.as_ref().is_some_and(over) {
@@ -117,8 +111,7 @@ impl SideJobs {
         }
     }
 
-    /// The hooks of a task have come as far as this: what the last one said may need a person, and so does one that could
-    /// not do its job again.
+    /// Records a failure if the last hook of a task escalated, or was broken again.
     pub(super) fn look(&mut self, broken_again: bool) {
         let Some(dispatch) = &self.dispatch else { return };
         let (DispatchCause::Task(task), Some(done)) = (&dispatch.cause, dispatch.done.last()) else { return };
@@ -132,7 +125,7 @@ impl SideJobs {
         }
     }
 
-    /// A person was asked about troubles. Gives whether they were of this kind, and not the main line's.
+    /// The user was asked about failures. Returns whether they were failures of task hooks, and not of the lifecycle.
     pub(super) fn asked(&mut self, run: Option<RunId>, choice: GateChoice) -> bool {
         let Some(failure) = self.failure_of(run).cloned() else { return false };
         let is_same = |other: &mut TaskHookFailure| other.hook == failure.hook && other.reason == failure.reason;
@@ -154,7 +147,7 @@ impl SideJobs {
         self.troubles.iter().find(asks).map(|failure| failure.run)
     }
 
-    /// Drops the hooks that a person wanted to run and that have not been started.
+    /// Discards hooks that the user wanted to run and that have not been started.
     pub(super) fn drop_by_hand(&mut self) {
         self.queue.retain(|errand| !matches!(errand, SideJob::ByHand(_)));
         if let Some(dispatch) = self.dispatch.as_mut().filter(|dispatch| dispatch.cause == DispatchCause::ByHand) {
@@ -163,12 +156,12 @@ impl SideJobs {
         self.settle();
     }
 
-    /// Whether the hooks of a task that other hooks led to do not run any more.
+    /// Whether the hooks of a task at this depth are skipped, because the chain is too long.
     fn is_cut(&self, depth: u32) -> bool {
         depth > DEEPEST || (depth > 0 && self.chained >= MOST_CHAINED)
     }
 
-    /// How deep a task is that a hook of this kind completes now; nothing, if none runs.
+    /// The depth of a task that a task hook completes now. None if no such hook runs.
     pub(in crate::engine) fn next_depth(&self) -> Option<u32> {
         let dispatch = self.dispatch.as_ref()?;
         matches!(dispatch.cause, DispatchCause::Task(_)).then(|| self.depth.saturating_add(1))
@@ -189,7 +182,7 @@ impl SideJobs {
 }
 
 impl SessionState {
-    /// What a hook of a task event needs a person for, where the agent leads itself: there is no main line that could be held.
+    /// The warning for a task hook that escalates while the agent drives itself: there is no loop of creel's to stop.
     pub(in crate::engine) fn only_told(
         &self,
         dispatch: &HookDispatch,
@@ -200,7 +193,7 @@ impl SessionState {
         tells.then(|| warning(needs_a_person(dispatch.point, hook, judged)))
     }
 
-    /// The gate for a failure beside the main line.
+    /// The gate for a failed task hook.
     pub(super) fn take_up_trouble(&self) -> Option<EngineOutput> {
         let hook_of = |trouble: &TaskHookFailure| HookRef::new(HookPoint::OnTaskComplete, &trouble.hook);
         let matters = |trouble: &TaskHookFailure| {
@@ -214,7 +207,7 @@ impl SessionState {
         Some(self.open_gate(failure.gate(), failure.reason.clone(), details))
     }
 
-    /// Whether a gate is about a hook that runs beside the main line.
+    /// Whether a gate is about a task hook.
     pub(super) fn is_beside(&self, gate: &Gate) -> bool {
         self.side.failure_of(gate.run).is_some()
     }
@@ -226,7 +219,7 @@ impl SessionState {
         self.interrupted() && self.ending.as_ref().is_none_or(resumable)
     }
 
-    /// Whether a hook that an interrupt has cut off runs again when the session is resumed.
+    /// Whether a hook that an interrupt has cut runs again when the session is resumed.
     pub(in crate::engine) fn runs_again(&self, dispatch: &HookDispatch, end: &RunEnd) -> bool {
         let resumes = match dispatch.cause {
             DispatchCause::Task(_) => self.task_hooks_wait(),
@@ -237,7 +230,7 @@ impl SessionState {
         *end == RunEnd::Cut && self.interrupted() && resumes
     }
 
-    /// Whether hooks run beside the main line, or are about to.
+    /// Whether these hooks run, or are about to.
     pub(super) fn side_is_busy(&self) -> bool {
         let running = |dispatch: &HookDispatch| dispatch.running.is_some();
         if self.task_hooks_wait() { self.side.dispatch.as_ref().is_some_and(running) } else { self.side.is_busy() }
@@ -252,7 +245,7 @@ impl SessionState {
                 dispatch.next().map_or_else(EngineOutput::default, |hook| self.start_hook(dispatch, hook))
             }
             (None, Some(errand)) => {
-                // Recorded also when nothing is due any more: the record takes the errand off the queue.
+                // Recorded even if no hook is left: the record removes the job from the queue.
                 let (point, hooks, task) = match errand {
                     SideJob::Task { task, depth } if self.side.is_cut(*depth) => {
                         return EngineOutput::record(warning(cut_off(&task.id, *depth))).and(Event::Hook(
@@ -287,7 +280,7 @@ impl SessionState {
         }
     }
 
-    /// Whether a hook can run beside the main line: those of other points have a place of their own where runs are kept.
+    /// Whether a hook can run here: only hooks of `hooks:` can.
     pub(super) fn runs_beside(&self, point: HookPoint, hook: &str) -> bool {
         HookPoint::ALL.contains(&point) && self.plan().hook(point, hook).is_some()
     }

@@ -1,13 +1,13 @@
-//! Files that a turn changed although it must not: creel's own, the config in use, git's config and hooks, and the paths
-//! under `protect:`.
+//! Files that a turn changed although it must not: creel's own, the config in use, git's config and hooks, and the
+//! paths under `protect:`.
 //!
-//! Owns what follows from such a change. Which files changed comes with the end of a turn; the runtime finds out.
+//! Owns the consequences of such a change. The runtime detects the changes and reports them with the end of a turn.
 //!
 //! # Invariants
 //! - A session with a tampered file does not continue until the user has decided; unattended, it ends as escalated.
 //! - A protected path that a turn changed blocks the iteration until the change is undone or accepted, also if the turn
-//!   failed, and whatever the stop hooks would say.
-//! - What changes between turns is not blamed on the agent.
+//!   failed, and regardless of the stop hooks.
+//! - Changes between turns are not attributed to the agent.
 
 use super::{GateDetails, Phase, SessionState, gate::GateChoice, gate::GateKind, turn::DuePrompt};
 use crate::engine::{
@@ -21,42 +21,41 @@ use crate::engine::{
     },
 };
 
-/// What the check of protected paths is called where hooks are named.
+/// The name of the check of protected paths, where hooks are named.
 pub const PROTECT: &str = "protect";
 /// How many files a message names.
 pub const NAMED: usize = 20;
 
-/// Changes that are not settled yet.
+/// Forbidden changes that have not been undone or accepted.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct UnsettledChanges {
     /// Files of creel, of its config or of git.
     pub tampered: Vec<String>,
-    /// Protected paths that differ from what they were before the agent changed them.
+    /// Protected paths that differ from their state before the agent changed them.
     pub protected: Vec<String>,
-    /// Whether no stop hook will judge the turn that changed the protected paths.
+    /// Whether no stop hook will check the turn that changed the protected paths.
     unjudged: bool,
-    /// Whether a turn of the session's own agent began and creel has not seen its end: it runs, or it was cut off.
+    /// Whether a turn of the session's own agent began and creel has not seen its end: it runs, or it was interrupted.
     unseen: bool,
 }
 
-/// What the protected paths are compared with after a turn.
+/// The state that protected paths are compared with after a turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ProtectBaseline {
-    /// With how they are when the prompt is sent.
+    /// The state when the prompt is sent.
     New,
-    /// With how they were before the change that is not settled yet, or before the turn that was cut off.
+    /// The state before the unsettled change, or before the interrupted turn.
     Kept,
 }
 
 impl SessionState {
-    /// A turn begins.
     pub(super) fn unseen_changes(&mut self, prompt: &PromptSent) {
-        // What a turn did that was cut off is unknown: the iteration cannot settle.
+        // The changes of an interrupted turn are unknown: the iteration cannot settle.
         self.iterations.signs.unknown_work |= self.unsettled.unseen;
         self.unsettled.unseen |= prompt.agent.is_none();
     }
 
-    /// What a turn left behind. A reviewer's turn says nothing about the protected paths.
+    /// Records the changes of a turn. A gatekeeper's turn is not checked for protected paths.
     pub(super) fn forbidden_changes(&mut self, found: &ForbiddenChanges) {
         let reviews = self.gatekeeper_works();
         for name in &found.tampered {
@@ -67,7 +66,8 @@ impl SessionState {
         if !reviews {
             self.unsettled.unseen = false;
             self.unsettled.protected.clone_from(&found.protected);
-            // Stop hooks judge the turns of an iteration; those of a pipeline and of the final delivery have no other check.
+            // Stop hooks check the turns of an iteration; turns of a pipeline and of the final delivery have no other
+            // check.
             self.unsettled.unjudged = self.ending.is_some() || self.pipelines.is_open();
         }
     }
@@ -77,7 +77,7 @@ impl SessionState {
         if settled { ProtectBaseline::New } else { ProtectBaseline::Kept }
     }
 
-    /// The gate for changes that nothing else judges.
+    /// The gate for changes that no stop hook checks.
     pub(super) fn proceed_tampered(&self) -> Option<EngineOutput> {
         let waits = !matches!(self.phase, Phase::Turn(_) | Phase::Exit(_) | Phase::Ended(_));
         let tampered = &self.unsettled.tampered;
@@ -106,7 +106,7 @@ impl SessionState {
         dispatch.point == HookPoint::Stop && dispatch.queue.is_none() && self.protect_feedback(dispatch).is_some()
     }
 
-    /// The message to the agent about protected paths that it changed.
+    /// The feedback about protected paths that the agent changed.
     pub(super) fn protect_feedback(&self, dispatch: &HookDispatch) -> Option<HookFeedback> {
         let files: Vec<&str> = self.unsettled.protected.iter().map(String::as_str).collect();
         if dispatch.point != HookPoint::Stop || files.is_empty() || self.protect_is_off() {

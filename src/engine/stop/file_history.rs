@@ -1,9 +1,9 @@
-//! What the files of the project contained in the latest iterations, and which of them the work keeps rewriting.
+//! The contents of the project's files in the latest iterations, and which files the agent keeps rewriting.
 //!
 //! # Invariants
-//! - A file that was committed has no history: what the agent commits is finished work.
-//! - A file that grows to new content, and one that is written again as it was, are not rewritten. A file that gets back the
-//!   content of an earlier iteration is, even if that only adds to its end.
+//! - A file that was committed has no history: committed work counts as finished.
+//! - A file that grows to new content, or is written again unchanged, is not rewritten. A file that returns to the
+//!   content of an earlier iteration is, even if the change only appends.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -12,23 +12,21 @@ use crate::engine::conversation::FileContent;
 /// How many iterations the history covers.
 const REMEMBERED: usize = 20;
 
-/// The files that one iteration changed.
 #[derive(Debug, Clone, Copy)]
 pub enum ChangedFiles<'a> {
     /// With their contents, as creel saw them.
     Seen(&'a BTreeMap<String, FileContent>),
-    /// By their names only, as an agent reported them.
+    /// Only the names, as an agent reported them.
     Named(&'a [String]),
 }
 
-/// What is known about the files after some iterations.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct FileHistory {
     /// The digests of the files that each of the latest iterations changed, newest last.
     past: VecDeque<BTreeMap<String, Option<String>>>,
     /// The files that the last iteration rewrote, each with the number of consecutive iterations that rewrote it.
     rewritten: BTreeMap<String, u32>,
-    /// The same for files that got back content of an earlier iteration.
+    /// The same for files that returned to content of an earlier iteration.
     returned: BTreeMap<String, u32>,
 }
 

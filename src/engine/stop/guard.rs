@@ -1,7 +1,8 @@
-//! What turns a decision to go on into one to ask a person: the loop goes nowhere.
+//! Guards: they turn continue into escalate if the loop makes no progress.
 //!
 //! # Invariants
-//! - A guard never ends a session, and never speaks where a hook completed or escalated, nor in the last iteration.
+//! - A guard never ends a session. It does not override a hook that completed or escalated, and it is silent in the
+//!   last iteration.
 
 use std::collections::BTreeMap;
 
@@ -15,52 +16,44 @@ use crate::engine::{
     summary::iterations,
 };
 
-/// What was seen in the iterations so far, each in a row.
+/// What the guards have seen. All counts are of consecutive iterations.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct GuardState {
-    /// How many iterations had rules that failed.
+    /// Iterations with failed rules.
     failing: u32,
     /// The rules that failed in the last iteration.
     failures: BTreeMap<String, RepeatedFailure>,
-    /// What the files contained.
     files: FileHistory,
     /// The last message.
     message: String,
-    /// How many iterations ended with it.
+    /// Iterations that ended with this message.
     repeated: u32,
 }
 
-/// A rule that fails.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct RepeatedFailure {
-    /// Why, in the form in which messages are compared.
+    /// In the form in which messages are compared.
     message: String,
-    /// In how many consecutive iterations it failed with this message.
+    /// Consecutive iterations in which it failed with this message.
     times: u32,
 }
 
-/// What is seen in one iteration.
 #[derive(Debug, Clone, Copy)]
 pub struct IterationFacts<'a> {
-    /// What the rules said.
     pub rules: &'a [RuleOutcome],
-    /// What was changed.
     pub files: ChangedFiles<'a>,
-    /// What the agent said last.
+    /// The agent's last message.
     pub said: &'a str,
 }
 
-/// A guard that spoke.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GuardAlarm {
-    /// Which guard.
     pub guard: &'static str,
-    /// What it saw.
     pub reason: String,
 }
 
 impl GuardState {
-    /// What is known after one more iteration.
+    /// The state after one more iteration.
     #[must_use]
     pub fn after(&self, sight: IterationFacts<'_>) -> Self {
         let IterationFacts { rules, files, said } = sight;
@@ -82,7 +75,7 @@ impl GuardState {
         (rule.rule_name.clone(), RepeatedFailure { message, times })
     }
 
-    /// What a person should look at.
+    /// The alarm for the user, if a guard has reached its limit.
     pub fn alarm(&self, plan: &StopPlan, rules: &[RuleOutcome]) -> Option<GuardAlarm> {
         let reached = |limit: u32, seen: u32| limit > 0 && seen >= limit;
         if reached(plan.circuit_breaker, self.failing) {
@@ -102,7 +95,7 @@ impl GuardState {
         })
     }
 
-    /// Which file goes in circles, if `reached` says that it has done so for long enough.
+    /// Which file is rewritten back and forth, if `reached` accepts the number of iterations.
     fn thrashes(&self, rules: &[RuleOutcome], reached: impl Fn(u32) -> bool) -> Option<String> {
         if let Some((file, times)) = self.files.most_returned().filter(|(_, times)| reached(*times)) {
             let times = iterations(times);

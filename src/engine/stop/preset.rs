@@ -1,9 +1,8 @@
-//! The stop hooks that creel brings along.
+//! The built-in stop hooks.
 
 use super::{StopAction, StopResult, context::AgentContext, promise::Promise};
 use crate::engine::policy::StopPreset;
 
-/// What a preset says.
 pub fn judge(preset: StopPreset, context: &AgentContext) -> StopResult {
     match preset {
         StopPreset::Default => promised(context).or_else(|| validated(context)).unwrap_or_else(in_progress),
@@ -30,7 +29,7 @@ fn promised(context: &AgentContext) -> Option<StopResult> {
     Some(StopResult::new(action, format!("Agent signaled {what} via {how}")))
 }
 
-/// What the rules say, if there are any.
+/// The decision by the rules. None if there are no rules.
 fn validated(context: &AgentContext) -> Option<StopResult> {
     let all = context.validation_results.len();
     let failed: Vec<_> = context.failed().collect();

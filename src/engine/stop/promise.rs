@@ -1,4 +1,4 @@
-//! What an agent promises in its last message: `<promise>COMPLETE</promise>` and its like.
+//! The promises in an agent's last message: `<promise>COMPLETE</promise>` and others.
 //!
 //! Promises in code, in quotations, or repeated from the prompt are ignored: see [`own_words`](crate::engine::unquoted_text).
 
@@ -8,20 +8,19 @@ use serde::{Deserialize, Serialize};
 
 use crate::engine::unquoted_text::UnquotedText;
 
-/// A promise, strongest first.
+/// Strongest first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "UPPERCASE")]
 pub enum Promise {
-    /// The work is done.
     Complete,
-    /// A person has to look.
+    /// The user has to look.
     Escalate,
-    /// It cannot go on.
+    /// The agent cannot continue.
     Blocked,
 }
 
 impl Promise {
-    /// All of them, strongest first.
+    /// Strongest first.
     pub const ALL: [Self; 3] = [Self::Complete, Self::Escalate, Self::Blocked];
 
     /// The word inside the tag.
@@ -45,7 +44,7 @@ impl Promise {
         Self::ALL.into_iter().find(|promise| promise.word() == word.trim())
     }
 
-    /// What the agent promises in a message that answers this prompt, strongest first.
+    /// The promises in a message that answers this prompt, strongest first.
     pub fn made_in(message: &str, prompt: &str) -> Vec<Self> {
         if !message.contains("<promise>") {
             return Vec::new();

@@ -1,4 +1,4 @@
-//! How the records of pipelines change the state.
+//! Applies the events of pipelines to the state.
 
 use super::{
     FinishedPipeline, PipelineKind, PipelineOutcome, PipelineRun, PipelineState, PipelineStep, PipelineStepState,
@@ -70,7 +70,7 @@ impl SessionState {
         }
     }
 
-    /// What a person, or the policy, says about a check that failed.
+    /// The answer of the user or the policy to a failed check.
     pub(in crate::engine) fn pipeline_answered(&mut self, choice: GateChoice, by: &Actor, gate: &Gate) {
         let Some(course) = &mut self.pipelines.course else { return };
         match (choice, gate.hook.as_deref(), &mut self.phase) {
@@ -113,7 +113,7 @@ impl SessionState {
         };
     }
 
-    /// A session goes on after death or a stop. Whether it is the pipeline's part to say with what.
+    /// Resumes an interrupted pipeline. Returns whether the pipeline sets the phase in which the session continues.
     pub(in crate::engine) fn pipeline_resumed(&mut self) -> bool {
         if self.pipelines.is_open() {
             return true;
@@ -135,14 +135,14 @@ impl SessionState {
         else {
             return false;
         };
-        // The work was complete, and only the submit was held: that is what is tried again.
+        // The work was complete, and only the submit had failed: only the submit is repeated.
         ending.outcome = SessionOutcome::Complete;
         ending.delivery = if outside { FinalDeliveryMode::No } else { FinalDeliveryMode::Offer };
         self.phase = Phase::Delivering;
         true
     }
 
-    /// Follows the hooks of a pipeline, for people to see.
+    /// Lists the hooks of a pipeline for display.
     pub(in crate::engine) fn steps_due(&mut self, point: HookPoint, hooks: &[String]) {
         let Some(course) =
             self.pipelines.course.as_mut().filter(|course| PipelineKind::of(point) == Some(course.pipeline))

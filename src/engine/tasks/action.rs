@@ -1,8 +1,8 @@
-//! What a hook wants to be done: reading its answer, and the record that each action becomes.
+//! The actions that automation hooks request: parsing a hook's answer, and the record that each action becomes.
 //!
 //! # Invariants
-//! - An action becomes one record: what it did, or an `action_error` that says why not. None of them keeps another from
-//!   being carried out.
+//! - An action becomes one record: its result, or an `action_error` with the reason. A failed action does not prevent
+//!   the others.
 
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::{Map, Value};
@@ -17,32 +17,26 @@ use crate::engine::{
     session::SessionState,
 };
 
-/// What a record is about that is about no task.
+/// The subject of records that are about no task.
 const SYSTEM: &str = "system";
-/// How long the type of an event may be.
+/// The longest type of an event, in bytes.
 const LONGEST_KIND: usize = 100;
 
-/// Something that a hook wants to be done.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AutomationAction {
-    /// What, by name; what it means is found out when it is carried out.
+    /// The name of the action. It is checked when the action is carried out.
     #[serde(rename = "type")]
     pub kind: String,
-    /// With what.
     #[serde(default)]
     pub payload: Value,
 }
 
-/// What can be done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ActionType {
-    /// Add a task.
     CreateTask,
-    /// Change one.
     UpdateTask,
-    /// Start a workflow.
     ExecuteWorkflow,
-    /// Record an event of any type.
+    /// Records an event of any type.
     Log,
 }
 
@@ -65,13 +59,12 @@ impl ActionType {
 }
 
 impl AutomationAction {
-    /// An action of that type.
     pub fn new(kind: ActionType, payload: Value) -> Self {
         Self { kind: kind.name().to_owned(), payload }
     }
 }
 
-/// What a run wants to be done, or what is wrong with it. One that printed nothing wants nothing.
+/// The actions that a run requests, or what is wrong with its answer. Empty output requests nothing.
 pub(super) fn answered(result: &RunResult) -> Result<Vec<AutomationAction>, String> {
     if result.end != RunEnd::Exit(0) {
         let said = result.stderr.lines().rfind(|line| !line.trim().is_empty());
@@ -102,7 +95,7 @@ fn read(text: &str) -> Option<Vec<AutomationAction>> {
     })
 }
 
-/// What an `update_task` is told.
+/// The parameters of `update_task`.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct UpdatePayload {
@@ -112,7 +105,7 @@ struct UpdatePayload {
     payload: Value,
 }
 
-/// What a `log` is told. The time is the record's own.
+/// The parameters of `log`. The time is the record's own.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct LogPayload {
@@ -208,8 +201,8 @@ fn update(UpdatePayload { task_id: id, action, payload }: UpdatePayload) -> Resu
     })
 }
 
-/// Records an event under a kind of the hook's own. Of creel's own kinds only those can be logged that change nothing: a change is
-/// made, not claimed.
+/// Records an event under the hook's own kind. Of creel's own kinds, only those that change nothing can be logged: a
+/// hook cannot fake a change.
 fn log(LogPayload { kind, node_id, data }: LogPayload, origin: ChangeOrigin) -> Result<Event, String> {
     let about = || node_id.clone().ok_or_else(|| "`nodeId` is missing".to_owned());
     match kind.trim() {

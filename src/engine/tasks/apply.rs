@@ -1,4 +1,4 @@
-//! How the records of tasks change the state.
+//! Applies the events of tasks to the state.
 
 use super::{
     follow_up::waiting_for,
@@ -34,8 +34,8 @@ impl SessionState {
         }
     }
 
-    /// How many changes led to a change, each made by a hook of the one before: as an action that it answered with, as a step
-    /// of a workflow, or by a command that it ran.
+    /// How many changes led to a change, each made by a hook of the one before: as an action, as a step of a workflow,
+    /// or by a command that the hook ran.
     fn depth_of(&self, origin: &ChangeOrigin) -> u32 {
         let by_hook = origin.cause.is_none() && origin.step.is_none() && self.comes_from_a_hook(origin);
         let job = self.tasks.automation.current.as_ref().filter(|_| origin.cause.is_some() || by_hook);

@@ -1,4 +1,4 @@
-//! The automation hooks that creel brings along: pure functions from an event and the graph to actions.
+//! The built-in automation hooks: pure functions from an event and the graph to actions.
 
 use serde_json::{Map, Value, json};
 
@@ -9,33 +9,29 @@ use super::{
     task::{Task, TaskState},
 };
 
-/// A hook that is built in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BuiltinAutomation {
-    /// The work of an agent is to be reviewed.
+    /// Creates a review task for an agent's work.
     CreateReviewTask,
-    /// What waited for a completed task may be ready.
+    /// Marks tasks as ready when their last dependency is completed.
     CheckDependencySatisfaction,
-    /// Labels are found by words in the goal.
+    /// Adds labels by words in the goal.
     LabelByKeyword,
-    /// How long the work of an agent took is noted.
+    /// Logs how long an agent worked on a task.
     TrackAgentTasks,
 }
 
-/// A built-in hook as it is when nothing is said about it.
+/// The defaults of a built-in hook.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AutomationPreset {
-    /// What it is called.
     pub name: &'static str,
     /// Lower runs first.
     pub priority: i64,
-    /// The events that it subscribes to.
     pub events: &'static [TaskEventKind],
-    /// Whether it runs.
     pub enabled: bool,
 }
 
-/// Labels, and the words of a goal that suggest them. A word is compared whole, in lower case.
+/// Labels, and the words in a goal that suggest them. Whole words are compared, in lower case.
 pub const KEYWORDS: [(&str, &[&str]); 7] = [
     ("bug", &["bug", "bugs", "crash", "fix", "broken", "regression"]),
     ("test", &["test", "tests", "testing", "coverage"]),
@@ -47,11 +43,10 @@ pub const KEYWORDS: [(&str, &[&str]); 7] = [
 ];
 
 impl BuiltinAutomation {
-    /// All of them, in the order in which they run.
+    /// In the order in which they run.
     pub const ALL: [Self; 4] =
         [Self::CreateReviewTask, Self::CheckDependencySatisfaction, Self::LabelByKeyword, Self::TrackAgentTasks];
 
-    /// How it is when nothing is said about it.
     pub const fn preset(self) -> AutomationPreset {
         use TaskEventKind::{TaskCompleted, TaskCreated, TaskStarted};
         let (name, priority, events, enabled): (_, _, &[TaskEventKind], _) = match self {
@@ -65,12 +60,11 @@ impl BuiltinAutomation {
         AutomationPreset { name, priority, events, enabled }
     }
 
-    /// The hook of that name.
     pub fn named(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|builtin| builtin.preset().name == name)
     }
 
-    /// The one event that it has something to say about, whatever else it subscribes to.
+    /// The one event that it reacts to, whatever else it subscribes to.
     pub const fn speaks_at(self) -> TaskEventKind {
         match self {
             Self::CreateReviewTask | Self::CheckDependencySatisfaction | Self::TrackAgentTasks => {
@@ -80,7 +74,6 @@ impl BuiltinAutomation {
         }
     }
 
-    /// What it wants to be done about an event.
     pub fn actions(self, news: &TaskRecordRef<'_>, graph: &TaskGraph) -> Vec<AutomationAction> {
         let Some(task) = graph.get(news.task).filter(|_| news.what.kind() == Some(self.speaks_at())) else {
             return Vec::new();

@@ -29,21 +29,44 @@ use crate::engine::{
 pub enum TaskCommand {
     Add(NewTask),
     /// Start working on a task.
-    Start { id: String, context: Option<String> },
+    Start {
+        id: String,
+        context: Option<String>,
+    },
     /// A worker claimed the task from the queue. Only the queue sends this.
     #[serde(skip)]
-    TakenUp { id: String, context: String },
+    TakenUp {
+        id: String,
+        context: String,
+    },
     /// Mark a task as done. An id that the graph does not know is a task of another program.
     Complete(TaskCompletion),
     /// Mark a task as blocked.
-    Block { id: String, reason: String, required_knowledge: Vec<String> },
-    Update { id: String, changes: TaskChanges },
-    MakeReady { id: String },
+    Block {
+        id: String,
+        reason: String,
+        required_knowledge: Vec<String>,
+    },
+    Update {
+        id: String,
+        changes: TaskChanges,
+    },
+    MakeReady {
+        id: String,
+    },
     /// Make a task wait for another.
-    Depend { id: String, on: String },
-    Undepend { id: String, on: String },
+    Depend {
+        id: String,
+        on: String,
+    },
+    Undepend {
+        id: String,
+        on: String,
+    },
     /// Delete the task with its edges.
-    Remove { id: String },
+    Remove {
+        id: String,
+    },
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -1,8 +1,8 @@
-//! Records that follow from another record of the graph: of the edges that a task was created with, and of a task that became
+//! Records that follow from another record of the graph: the edges that a task was created with, and a task that became
 //! ready because a dependency was removed.
 //!
 //! # Invariants
-//! - They are due from the moment of the change until they are recorded, so a kill in between loses none and doubles none.
+//! - They are due from the change until they are recorded, so a kill in between neither loses nor repeats one.
 
 use super::{
     automation::AutomationState,
@@ -12,11 +12,10 @@ use super::{
 };
 use crate::engine::event::TaskEvent;
 
-/// A record that is due.
 #[derive(Debug, Clone, PartialEq)]
 pub struct FollowUp {
     fact: FollowUpFact,
-    /// The actor that made the change that it follows from.
+    /// The origin of the change that it follows from.
     origin: ChangeOrigin,
     /// How many actions led to that change.
     depth: u32,
@@ -26,12 +25,11 @@ pub struct FollowUp {
 enum FollowUpFact {
     /// A task was created with this edge.
     EdgeAdded { from: String, to: String },
-    /// A task is ready since this task was removed, or is no longer waited for.
+    /// A task is ready since this task was removed, or is no longer a dependency.
     Satisfied { task: String, removed: String },
 }
 
 impl FollowUp {
-    /// The record.
     pub(super) fn event(&self) -> TaskEvent {
         let origin = self.origin.clone();
         match &self.fact {
@@ -47,7 +45,7 @@ impl FollowUp {
         }
     }
 
-    /// Whether it still holds: the graph may have changed before it was recorded.
+    /// Whether it is still true: the graph may have changed before it was recorded.
     fn holds(&self, graph: &TaskGraph) -> bool {
         match &self.fact {
             FollowUpFact::EdgeAdded { from, to } => graph.get(from).is_some_and(|task| task.dependencies.contains(to)),
@@ -56,7 +54,8 @@ impl FollowUp {
     }
 }
 
-/// The tasks that wait for something that a change takes away, each with what that is. To be asked before the change.
+/// The tasks that wait for a task or an edge that a change removes, each with the removed dependency. Must be called
+/// before the change is applied.
 pub(super) fn waiting_for(graph: &TaskGraph, news: &TaskRecordRef<'_>) -> Vec<(String, String)> {
     let waits = |task: &&Task| task.state == TaskState::Created;
     match news.what {
@@ -82,7 +81,7 @@ pub(super) fn waiting_for(graph: &TaskGraph, news: &TaskRecordRef<'_>) -> Vec<(S
 }
 
 impl AutomationState {
-    /// Takes note of what follows from a change. `waited` are the tasks that waited for something that it took away.
+    /// Queues the consequences of a change. `waited` are the tasks that waited for a removed dependency.
     pub(super) fn follow(
         &mut self,
         graph: &TaskGraph,
@@ -112,7 +111,7 @@ impl AutomationState {
         self.follow_ups.extend(due.filter(|due| due.holds(graph)));
     }
 
-    /// Takes a record off the list if it is the one that was due, and says how many actions led to it.
+    /// Removes a record from the list if it is the one that was due, and returns how many actions led to it.
     pub(super) fn followed(&mut self, event: &TaskEvent) -> Option<u32> {
         self.follow_ups.pop_front_if(|due| due.event() == *event).map(|due| due.depth)
     }

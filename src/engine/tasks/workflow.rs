@@ -1,11 +1,11 @@
 //! Workflows: named steps that an action starts, run in the background.
 //!
-//! A flow is one run of a workflow. It works on one step at a time; a `parallel` step is all of its parts at once. What
-//! follows a step, the plan says: `on_success`, else the next one; `on_failure`, else the end.
+//! A flow is one run of a workflow. It runs one step at a time; a `parallel` step runs all of its parts at once. The
+//! plan says what follows a step: `on_success`, else the next one; `on_failure`, else the end.
 //!
 //! # Invariants
-//! - A step that changes a task is one record, the task's own: cut anywhere, it is done once.
-//! - What earlier steps said reaches later ones as data: as text in what is asked of the graph, as variables in commands.
+//! - A step that changes a task is one record, the task's own: after an interruption it is done exactly once.
+//! - Later steps receive the outputs of earlier ones as data: as text in task commands, as variables in shell commands.
 
 use std::collections::BTreeMap;
 
@@ -30,44 +30,35 @@ use crate::engine::{
     session::SessionState,
 };
 
-/// The flows of a session.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct WorkflowState {
-    /// Those that go on, oldest first.
+    /// The flows in progress, oldest first.
     pub open: Vec<WorkflowRun>,
-    /// The last number given.
+    /// The highest id so far.
     pub(super) last: WorkflowRunId,
 }
 
-/// One run of a workflow.
 #[derive(Debug, Clone, PartialEq)]
 pub struct WorkflowRun {
-    /// Its name.
     pub id: WorkflowRunId,
-    /// How it began.
     pub began: WorkflowStarted,
-    /// How many actions led to it, one from the other.
+    /// How many actions, each triggered by the previous one, led to it.
     pub(super) depth: u32,
-    /// The step that it works on; nothing, once it is over.
+    /// The index of the current step. None when the flow is over.
     pub at: Option<usize>,
-    /// The parts of that step that were not started.
+    /// The parts of the current step that have not been started.
     pub waiting: Vec<String>,
-    /// Those that run.
     pub running: Vec<(RunId, String)>,
-    /// What ended steps said, by their names.
+    /// The results of ended steps, by name.
     pub results: BTreeMap<String, StepResult>,
-    /// How it ends.
     pub outcome: WorkflowOutcome,
 }
 
-/// A workflow was started.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct WorkflowStarted {
-    /// The flow's name.
     pub flow: WorkflowRunId,
-    /// The workflow.
     pub workflow: String,
-    /// What it was told.
+    /// The parameters of the action that started it.
     #[serde(default)]
     pub context: Value,
     /// The task whose event led to it.
@@ -76,53 +67,45 @@ pub struct WorkflowStarted {
     pub cause: ActionRef,
 }
 
-/// A step ended.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct StepEnded {
-    /// The flow.
     pub flow: WorkflowRunId,
-    /// The step.
     pub step: String,
-    /// What it said.
     #[serde(flatten)]
     pub result: StepResult,
-    /// Whether it was cut by the death of creel, and runs again.
+    /// Whether the step was cut because creel died, and runs again.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub again: bool,
 }
 
-/// What a step said.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct StepResult {
-    /// Whether it went well.
     pub ok: bool,
-    /// How its command ended.
+    /// None if the step ran no command.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub end: Option<RunEnd>,
-    /// What its command printed, limited.
+    /// Truncated.
     pub stdout: String,
-    /// What its command printed as errors, limited.
+    /// Truncated.
     pub stderr: String,
-    /// The task that it was about.
+    /// The task that the step created or changed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub task: Option<String>,
 }
 
-/// How a flow ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum WorkflowOutcome {
-    /// It came to its end.
     Done,
-    /// A step failed, and nothing was to follow.
+    /// A step failed, and no step followed.
     Failed,
-    /// A person stopped the session.
+    /// The session was stopped.
     Cut,
 }
 
 impl StepResult {
-    /// What a later step is told, by the last part of a placeholder.
+    /// The value of `{{steps.NAME.…}}`, by its last part.
     fn field(&self, name: &str) -> Option<String> {
         match name {
             "stdout" => Some(self.stdout.trim_end().to_owned()),
@@ -137,11 +120,11 @@ impl StepResult {
     }
 }
 
-/// What can be said of a step: the last parts of `{{steps.NAME.…}}`.
+/// The last parts of `{{steps.NAME.…}}`.
 pub const FIELDS: [&str; 4] = ["stdout", "stderr", "exit", "task"];
 
 impl WorkflowRun {
-    /// A part of the current step ended; where it was the last, the flow goes on to what follows.
+    /// A part of the current step ended. After the last part, the flow continues with the next step.
     fn ended(&mut self, workflow: &Workflow, step: &str, result: StepResult) {
         self.waiting.retain(|name| name != step);
         self.running.retain(|(_, name)| name != step);
@@ -159,8 +142,8 @@ impl WorkflowRun {
         self.go_to(workflow, next);
     }
 
-    /// Nothing would ever end a step without parts: it has gone well, and is passed over. Such steps could lead around, so no
-    /// more of them than there are.
+    /// A step without parts would never end, so it counts as successful and is skipped. Such steps could form a cycle,
+    /// so at most as many are skipped as there are steps.
     fn go_to(&mut self, workflow: &Workflow, next: Option<usize>) {
         let at = |at: usize| workflow.steps.get(at);
         let way = std::iter::successors(next, |here| workflow.after(*here, &at(*here)?.on_success));
@@ -171,7 +154,7 @@ impl WorkflowRun {
     }
 }
 
-/// A text with its placeholders filled in. What is filled in is not looked through again.
+/// A text with its placeholders filled in. Values are not searched for placeholders.
 fn filled(text: &str, value: &dyn Fn(&str) -> String) -> String {
     let mut out = String::new();
     let mut from = 0;
@@ -198,12 +181,12 @@ impl WorkflowState {
         self.running().any(|(_, running, _)| running == run)
     }
 
-    /// The runs in flight, with their flows and steps.
+    /// The running steps with their flows.
     pub fn running(&self) -> impl Iterator<Item = (&WorkflowRun, RunId, &str)> {
         self.open.iter().flat_map(|flow| flow.running.iter().map(move |(run, step)| (flow, *run, step.as_str())))
     }
 
-    /// What an interrupt leaves undone: everything that was not started.
+    /// After an interrupt: discards everything that has not been started.
     pub(crate) fn cut(&mut self) {
         for flow in &mut self.open {
             (flow.at, flow.outcome) = (None, WorkflowOutcome::Cut);
@@ -285,7 +268,7 @@ impl SessionState {
         self.tasks.flows.open.retain(|flow| flow.id != id);
     }
 
-    /// A step changed a task, or could not.
+    /// A step changed a task, or failed to.
     pub(super) fn flow_changed_task(&mut self, at: &WorkflowStepRef, news: &TaskRecordRef<'_>) {
         let ok = !matches!(news.what, TaskRecordData::ActionFailed(_));
         let result = StepResult { ok, task: ok.then(|| news.task.to_owned()), ..StepResult::default() };
@@ -309,7 +292,7 @@ impl SessionState {
         current.parts().iter().find(|part| part.name == name)
     }
 
-    /// The value of a placeholder; of one that has none yet, nothing.
+    /// The value of a placeholder. Empty if it has none yet.
     fn value_in(&self, flow: &WorkflowRun, name: &str) -> String {
         let of_step = |rest: &str| {
             let (step, field) = rest.rsplit_once('.')?;
@@ -342,7 +325,7 @@ impl SessionState {
             StepAction::CreateTask(payload) => change(ActionType::CreateTask, payload),
             StepAction::UpdateTask(payload) => change(ActionType::UpdateTask, payload),
             StepAction::Condition(condition) => ended(condition.holds(&filled(&condition.value, &value))),
-            // A step in parallel is its parts, and those are none themselves.
+            // The parts of a parallel step run instead of it, and cannot be parallel themselves.
             StepAction::Noop | StepAction::Parallel(_) => ended(true),
         }
     }
@@ -382,7 +365,7 @@ impl SessionState {
         EngineOutput::record(Event::Workflow(WorkflowEvent::StepEnded(Box::new(ended))))
     }
 
-    /// The steps in flight, as ones that were cut by the death of creel.
+    /// The running steps as cut, because creel itself died.
     pub(crate) fn cut_steps(&self) -> impl Iterator<Item = (RunId, StepEnded)> {
         self.tasks.flows.running().map(|(flow, run, step)| {
             let result = StepResult { end: Some(RunEnd::Cut), ..StepResult::default() };

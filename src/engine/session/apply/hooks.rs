@@ -1,4 +1,4 @@
-//! How the records of hooks change the state.
+//! Applies the events of hooks to the state.
 
 use super::super::{
     Phase, SessionState,
@@ -39,8 +39,8 @@ impl SessionState {
         }
     }
 
-    /// A stop hook's text goes back at once if something blocks. If the turn is accepted, no feedback is sent that could
-    /// carry it, and it is held for the next prompt instead.
+    /// Output of stop hooks is sent immediately if a hook blocks. If the turn is accepted, there is no feedback prompt,
+    /// and the output becomes pending items for the next prompt.
     pub(super) fn hold_what_stop_hooks_piped(&mut self) {
         let Phase::Hooks(dispatch) = &self.phase else { return };
         if dispatch.point != HookPoint::Stop {
@@ -123,7 +123,7 @@ impl SessionState {
             .is_some_and(|side| side.running.as_ref().is_some_and(|it| it.run == finished.run));
         let outside = self.is_led_from_outside();
         let Some(dispatch) = self.dispatch_of(finished.run) else {
-            // A review whose session has left the point already.
+            // The run belongs to a review whose session has already left the point.
             return self.pipelines.review_cut(finished);
         };
         dispatch.finished(spec.as_ref(), finished);

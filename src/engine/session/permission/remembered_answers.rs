@@ -1,8 +1,8 @@
-//! What the user has already answered: "always" answers for the session, and grants for the turn.
+//! The user's earlier answers: "always" answers for the session, and grants for the turn.
 //!
 //! # Invariants
 //! - An "always" answer applies only to the same agent, kind, title, locations and input.
-//! - A request that creel could not keep whole, or that does not say what it is about, is never remembered.
+//! - A request that creel truncated, or that does not describe its action, is never remembered.
 //! - A grant ends with its turn, and covers only the files and the command that the request named.
 
 use serde_json::Value;
@@ -10,14 +10,13 @@ use serde_json::Value;
 use super::rules::within;
 use crate::engine::conversation::{AgentPermissionRequest, FileLocation, ToolCall, ToolKind};
 
-/// An "always" answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RememberedAnswer {
     key: RequestKey,
     allowed: bool,
 }
 
-/// What makes two requests the same.
+/// Requests with the same key are the same.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct RequestKey {
     agent: String,
@@ -25,7 +24,7 @@ struct RequestKey {
     title: String,
     locations: Vec<FileLocation>,
     input: Option<String>,
-    /// Some agents send the change as part of the input; creel shows it apart from it.
+    /// Some agents send the change as part of the input; creel shows it separately.
     change: Option<String>,
 }
 
@@ -46,7 +45,7 @@ impl RequestKey {
 }
 
 impl RememberedAnswer {
-    /// The answer to keep, if the request can be recognised again.
+    /// The answer to remember, if the request can be recognized again.
     pub(super) fn new(agent: &str, ask: &AgentPermissionRequest, allowed: bool) -> Option<Self> {
         RequestKey::of(agent, ask).map(|key| Self { key, allowed })
     }
@@ -58,7 +57,7 @@ pub(super) fn remembered(answers: &[RememberedAnswer], agent: &str, ask: &AgentP
     answers.iter().rev().find(|known| known.key == key).map(|known| known.allowed)
 }
 
-/// Whether something that was allowed in this turn covers what creel is now asked to do for the agent.
+/// Whether a call that was allowed in this turn covers the action that creel should now perform for the agent.
 pub(super) fn covers(granted: &ToolCall, wanted: &ToolCall, cwd: &str) -> bool {
     let untyped = matches!(granted.kind, None | Some(ToolKind::Other));
     match wanted.kind {
@@ -90,7 +89,7 @@ pub(super) fn covers(granted: &ToolCall, wanted: &ToolCall, cwd: &str) -> bool {
     }
 }
 
-/// The files of a request: its locations, and every argument, since agents name the argument as they like.
+/// The files of a request: its locations, and every argument, because agents choose the arguments' names freely.
 fn named_files(call: &ToolCall, cwd: &str) -> Vec<String> {
     let input = input(call);
     let arguments = input.as_object().into_iter().flat_map(|fields| fields.values());
@@ -114,7 +113,7 @@ fn named_commands(call: &ToolCall) -> Vec<String> {
     std::iter::once(call.title.clone()).chain(arguments).collect()
 }
 
-/// The forms in which an agent may have named a command that creel is to run: as it is, or what a shell is given.
+/// The forms in which an agent may have named a command that creel should run: as it is, or as a shell's argument.
 fn command_lines(call: &ToolCall) -> Vec<String> {
     let input = input(call);
     let words: Vec<&str> = input["args"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();

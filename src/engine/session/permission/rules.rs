@@ -1,7 +1,7 @@
 //! Which rule under `permissions:` applies to a request.
 //!
 //! # Invariants
-//! - A rule that allows applies only if it names every file of the request, however the agent spells them.
+//! - A rule that allows applies only if it covers every file of the request, however the agent spells them.
 
 use crate::engine::{
     conversation::{ToolCall, ToolKind},
@@ -12,7 +12,7 @@ pub(super) fn first_that_fits(rules: &[PermissionRule], cwd: &str, tool: &ToolCa
     rules.iter().find(|rule| fits(rule, cwd, tool)).map(|rule| rule.action)
 }
 
-/// A rule that denies fits if one of the files does; any other only if all of them do, and there is one.
+/// A rule that denies matches if one of the files does; any other rule only if there are files and all of them match.
 fn fits(rule: &PermissionRule, cwd: &str, tool: &ToolCall) -> bool {
     let kind = tool.kind.unwrap_or(ToolKind::Other);
     if !rule.kinds.is_empty() && !rule.kinds.contains(&kind) {
@@ -29,7 +29,7 @@ fn fits(rule: &PermissionRule, cwd: &str, tool: &ToolCall) -> bool {
     }
 }
 
-/// A file's name relative to the project, without detours; one outside keeps its whole name.
+/// A file's path relative to the project, without `.` and `..`; a file outside keeps its whole path.
 pub(super) fn within(cwd: &str, file: &str) -> String {
     let whole = if file.starts_with('/') { file.to_owned() } else { format!("{cwd}/{file}") };
     let plain = straight(&whole);
