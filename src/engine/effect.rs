@@ -42,7 +42,7 @@ pub enum Effect {
     CancelTurn(TurnId),
     /// Answers a permission request, which the agent may have dropped by now.
     AnswerPermission { ask: PermissionId, answer: PermissionAnswer },
-    /// The session needs the runtime no longer.
+    /// Nothing more will happen in this process.
     Leave(ExitReason),
 }
 

@@ -28,7 +28,7 @@ pub struct SessionPlan {
     #[serde(default)]
     pub instructions: CompletionInstructions,
     pub context: ContextPolicy,
-    /// How many times in a row a blocked stop is sent back before the user is asked.
+    /// How many times a blocked stop is sent back before the user is asked.
     pub max_hook_retries: u32,
     /// What happens at the retry limit when unattended.
     pub on_limit: RetryLimitPolicy,
@@ -342,7 +342,7 @@ impl AgentSpec {
         }
     }
 
-    /// None for agents that are not programs.
+    /// None for scripted agents and for agents that the user runs.
     pub fn facts(&self) -> Option<&AgentFacts> {
         match self {
             Self::Acp { known, .. } | Self::Command { known, .. } => Some(known),

@@ -226,7 +226,7 @@ impl SessionState {
     pub fn next_wake(&self) -> Option<UnixTime> {
         let gate = self.gates.open.as_ref();
         let wait = if let RetryWait::Until(at) = self.retry.wait { Some(at) } else { None };
-        // A wait only matters if a pause or a gate does not hold the prompt back.
+        // A wait only matters if neither a pause nor a gate delays the prompt.
         gate.map_or(wait.filter(|_| !self.steering.paused), |gate| gate.deadline(self.plan()))
     }
 

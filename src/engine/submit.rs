@@ -241,8 +241,8 @@ impl SessionState {
         self.pipelines.wanted.map(|pipeline| self.begin_pipeline(pipeline))
     }
 
-    /// The submit after the loop, before the final delivery. A forced session is not submitted, because it is not
-    /// complete.
+    /// The pipeline after the loop, before the final delivery: a requested one, or the automatic submit of a complete
+    /// session. A forced session is not complete.
     pub(super) fn begin_after_the_loop(&self) -> Option<EngineOutput> {
         let ending = self.ending.as_ref().filter(|ending| !ending.interrupted)?;
         let complete =

@@ -1,8 +1,8 @@
 //! `{{name}}` in a command line: which names exist, and how they are replaced.
 //!
 //! A placeholder becomes a reference to the environment variable with the value, quoted for its position: `{{error}}`
-//! is `"${CREEL_ERROR-}"` bare, `'"${CREEL_ERROR-}"'` inside '…', `${CREEL_ERROR-}` inside "…". The hook runner sets
-//! the variable ([`variable`]); a variable that is not set reads as empty text.
+//! is `"${CREEL_ERROR-}"` bare, `'"${CREEL_ERROR-}"'` inside '…', `${CREEL_ERROR-}` inside "…". The runner of the
+//! command sets the variable ([`variable`]); a variable that is not set reads as empty text.
 //!
 //! Rejected design: quoting the value and writing it into the command. Every mistake in parsing the shell's grammar
 //! would then let an agent run commands, and the command and its values together would have to fit into one argument of

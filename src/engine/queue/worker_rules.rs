@@ -25,7 +25,7 @@ pub struct WorkerFilter<'a> {
 /// The agents that can work on a type of task on this machine.
 #[derive(Debug, Clone, Copy)]
 pub struct AvailableAgents<'a, C> {
-    /// The default agent for the type.
+    /// The preferred agent for the type.
     pub usual: Option<&'a str>,
     /// Whether an agent can run here.
     pub can: C,

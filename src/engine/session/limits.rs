@@ -48,9 +48,9 @@ pub struct UsageLimitState {
     pub hold: Option<UsageLimitWait>,
     /// The agent whose work another one continues with its next prompt.
     handed_over: Option<String>,
-    /// The summary of the last turn that did not fail.
+    /// The end of the agent's message in the last turn that did not fail.
     summary: String,
-    /// The files that were changed in this session.
+    /// The files that were changed in this session, at most [`FILES_TOLD`].
     files: Vec<String>,
 }
 

@@ -2,7 +2,7 @@
 //!
 //! # Invariants
 //! - A prompt is recorded in full before it is sent.
-//! - No prompt is sent while the budget is used up, for whatever reason.
+//! - No prompt is sent while the budget is used up, whatever the prompt's reason.
 //! - A turn that was interrupted is sent again unchanged.
 //! - Every tool call ends with its turn at the latest.
 

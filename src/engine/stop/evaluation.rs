@@ -325,8 +325,9 @@ impl SessionState {
             .then(|| warning(format!("the agent promised {} and {others} at once; {0} counts", first.promise)))
     }
 
-    /// The tasks that an escalation blocks: the task of the hook, or all tasks in progress if it is about the whole
-    /// session. Tasks that a queue worker does are left out. A loop's escalation always blocks the loop's own task.
+    /// The tasks that an escalation blocks: its own task if that is open, else all tasks in progress. Tasks of the queue are
+    /// left out. An agent loop's escalation blocks at most the loop's own task, also when the session's own evaluation
+    /// handles it.
     fn to_block(&self, about: Option<&AgentLoop>, task: &str) -> Vec<String> {
         let own = about.map_or(task, |about| &about.task);
         let can_be_blocked = |task: &Task| task.is_open() && !task.is_elsewhere();

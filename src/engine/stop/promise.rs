@@ -1,6 +1,6 @@
 //! The promises in an agent's last message: `<promise>COMPLETE</promise>` and others.
 //!
-//! Promises in code, in quotations, or repeated from the prompt are ignored: see [`own_words`](crate::engine::unquoted_text).
+//! Promises in code, in quotations, or repeated from the prompt are ignored: see [`crate::engine::unquoted_text`].
 
 use std::fmt;
 
