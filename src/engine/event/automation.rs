@@ -18,7 +18,7 @@ pub enum AutomationEvent {
     HookError {
         task: String,
         data: task::HookErrorData,
-        /// The event that the automation hook received.
+        /// The event that the automation hook received. None for an `on_task_complete` hook.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         event: Option<TaskEventId>,
     },

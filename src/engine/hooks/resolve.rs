@@ -79,7 +79,7 @@ impl SessionPlan {
 }
 
 /// The names of the hooks that run when a point is reached now, in order. Hooks that differ only in their names and
-/// positions run once.
+/// priorities run once.
 pub(crate) fn due(plan: &SessionPlan, book: &HookState, point: HookPoint) -> Vec<String> {
     let all = plan.hooks_or_usual(point).iter();
     let mut enabled: Vec<&HookSpec> = all.filter(|spec| book.is_enabled(point, spec)).collect();

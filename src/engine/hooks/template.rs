@@ -14,8 +14,8 @@
 //! - A value is data, never code: it is not part of the command text, and the shell expands it once.
 //! - A value is not searched for further placeholders.
 //! - A position where this cannot be guaranteed is refused, with a suggestion. creel does not control what a *program*
-//!   does with its argument or input; only programs that are known to read it as code (`sh -c`, `eval`, `ssh`, `|
-//!   python`) are refused: see [`simple_command`].
+//!   does with its argument or input; only programs that are known to read it as code (`sh -c`, `eval`, `ssh`,
+//!   `| python`) are refused: see [`simple_command`].
 
 use std::{fmt, ops::Range};
 

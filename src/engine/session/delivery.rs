@@ -2,7 +2,7 @@
 //!
 //! # Invariants
 //! - With pending items that were not skipped, the session ends only after the user or the policy was asked. The same
-//!   is true for an escalation of an agent loop that no evaluation has handled, or of an automation hook.
+//!   is true for an escalation of an agent loop that no evaluation has handled, or of an `on_task_complete` hook.
 //! - A session is not complete while it has a message that it can still send: the answer is checked like any other
 //!   work.
 //! - At most [`FINAL_DELIVERIES`] prompts carry pending items: output that hooks produce after the last one stays in

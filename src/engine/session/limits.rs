@@ -282,8 +282,7 @@ impl SessionState {
         }
     }
 
-    /// The session's own agent takes over again before a new iteration, once its limit has reset. After a wait, the
-    /// agent whose limit reset first does.
+    /// The session's own agent takes over again before a new iteration, once its limit has reset.
     pub(super) fn switch_back(&self, now: UnixTime) -> Option<EngineOutput> {
         let standing_in = self.limits.standing_in.clone()?;
         let own = &self.plan().agent;

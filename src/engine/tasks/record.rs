@@ -177,13 +177,13 @@ pub struct DependencySatisfied {
     pub removed_task_id: Option<String>,
 }
 
-/// An automation hook that failed.
+/// A failed hook of a task event.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct HookErrorData {
     pub hook_name: String,
     pub error: String,
-    /// The event that the hook received.
+    /// The event that the hook received. None for an `on_task_complete` hook.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub original_event: Option<Value>,
 }
