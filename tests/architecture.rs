@@ -4,7 +4,7 @@
 mod tokens;
 
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
     fs,
     path::{Path, PathBuf},
 };
@@ -315,4 +315,46 @@ fn no_todo_is_left() {
             assert!(!text.contains(word), "{file} has {word}");
         }
     }
+}
+
+/// A grep or a backtrace must identify a type by its name alone.
+#[test]
+fn no_two_types_share_a_name() {
+    let mut places: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for path in sources() {
+        let (file, _) = place(&path);
+        let text = source(&path);
+        // Types of test modules are local to them: they come last in a file.
+        let text = text.split("\n#[cfg(test)]\nmod ").next().unwrap_or_default();
+        if file.contains("/tests") {
+            continue;
+        }
+        for pair in tokens(text).windows(2) {
+            let declares = ["struct", "enum", "trait", "union"].contains(&pair[0].text);
+            if declares && pair[1].text.starts_with(char::is_uppercase) {
+                places.entry(pair[1].text.to_owned()).or_default().push(file.clone());
+            }
+        }
+    }
+    let shared: Vec<_> = places.iter().filter(|(_, files)| files.len() > 1).collect();
+    assert!(shared.is_empty(), "{shared:#?}");
+}
+
+/// Words that hide the actor. Name the user, the agent, the session, the hook, the worker or the server.
+const VAGUE: [&str; 6] = ["who", "whoever", "somebody", "nobody", "anybody", "whomever"];
+
+#[test]
+fn comments_name_the_actor() {
+    let mut wrong = Vec::new();
+    for path in sources() {
+        let (file, _) = place(&path);
+        for (n, line) in source(&path).lines().enumerate() {
+            let comment = line.trim_start();
+            let mut words = comment.split(|c: char| !c.is_alphanumeric()).map(str::to_lowercase);
+            if comment.starts_with("//") && words.any(|word| VAGUE.contains(&word.as_str())) {
+                wrong.push(format!("{file}:{}: {comment}", n + 1));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }

@@ -61,7 +61,7 @@ impl SessionState {
             .chain(calls)
             .chain(started)
             .fold(self.unasked(&ActorKind::Policy.into()), EngineOutput::and);
-        // Resuming a session that has ended continues it. A kill is no reason to end a pause.
+        // Resuming a session that has ended continues it. A kill is no reason to end a pause, unless no user is there to end it.
         let attended = presence == UserPresence::Attended;
         let paused = self.steering.paused && self.outcome().is_none() && attended;
         let resumed =

@@ -41,6 +41,7 @@ fn hooks_run_beside_the_session_when_a_gate_opens_and_when_it_closes() {
     world.finish_turn();
     world.finish_hook(0);
     assert_eq!(told(&world), [(1, "opened")]);
+    assert!(world.jobs[0].facts.gate.as_ref().is_some_and(|gate| gate.waits_for_user));
     // The hook still runs, and the gate accepts an answer.
     world.answer_gate();
     assert!(world.state.ending.is_some(), "the session continues: {}", world.story());
@@ -153,6 +154,32 @@ fn an_immediate_stop_ends_gate_hooks_and_starts_none() {
     assert_eq!(world.cancelled, [run]);
     world.finish_hook(0);
     assert_eq!((world.state.outcome(), world.jobs.len()), (Some(SessionOutcome::Cancelled), 0), "{}", world.story());
+}
+
+/// The user answers while the first of two hooks is running: the second one does not call for the user any more.
+#[test]
+fn a_hook_that_starts_after_the_answer_does_not_call_the_user() {
+    let script = limited().hook(HookPoint::OnGate, "second", [passes()]);
+    let mut world = World::begin(script.attended(&[(GateKind::RetryLimit, GateChoice::Ignore)]));
+    world.settle();
+    world.finish_turn();
+    world.finish_hook(0);
+    world.answer_gate();
+    world.finish_hook(0);
+    let second = world.jobs[0].facts.gate.as_ref().expect("a gate");
+    assert_eq!((world.jobs[0].hook.name.as_str(), second.state.name()), ("second", "opened"));
+    assert!(!second.waits_for_user);
+}
+
+#[test]
+fn session_end_comes_after_the_hooks_of_gates() {
+    let script = limited().hook(HookPoint::SessionEnd, "bye", [passes()]);
+    let world = World::begin(script).run();
+    let points = world.events.iter().filter_map(|event| match event {
+        Event::Hook(HookEvent::Finished(done)) => Some(done.point.name()),
+        _ => None,
+    });
+    assert_eq!(points.collect::<Vec<_>>(), ["stop", "on_gate", "on_gate", "session_end"]);
 }
 
 #[test]

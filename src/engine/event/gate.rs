@@ -20,6 +20,9 @@ pub enum GateEvent {
         reason: String,
         #[serde(default, skip_serializing_if = "Option::is_none")]
         hook: Option<String>,
+        /// The failed run of that hook.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        run: Option<RunId>,
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         items: Vec<ItemId>,
         #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -144,7 +144,7 @@ impl SessionState {
     }
 
     pub(super) fn reach_session_end(&self) -> EngineOutput {
-        if self.is_busy_beside() {
+        if self.end_waits() {
             return EngineOutput::default();
         }
         let announced = self.announce(HookPoint::SessionEnd);

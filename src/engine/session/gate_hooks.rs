@@ -130,6 +130,12 @@ impl SessionState {
         })
     }
 
+    /// What a hook hears that starts now: the gate may have closed while an earlier hook was running.
+    pub(super) fn gate_facts_now(&self, facts: &GateFacts) -> GateFacts {
+        let is_open = self.open_gate_named(facts.gate).is_some();
+        GateFacts { waits_for_user: facts.waits_for_user && is_open, ..facts.clone() }
+    }
+
     pub(super) fn proceed_gate_hooks(&self) -> EngineOutput {
         let GateHooks { waiting, dispatch, .. } = &self.gate_hooks;
         match (dispatch, waiting.front()) {

@@ -88,7 +88,7 @@ impl SessionState {
             DispatchCause::Lifecycle | DispatchCause::ByHand => facts.task = self.task_at(dispatch.point),
             DispatchCause::Error(error) => facts.error = Some(error.clone()),
             DispatchCause::Task(task) => facts.task = Some(task.clone()),
-            DispatchCause::Gate(gate) => facts.gate = Some(gate.clone()),
+            DispatchCause::Gate(gate) => facts.gate = Some(Box::new(self.gate_facts_now(gate))),
         }
         HookFacts {
             session: self.name.clone(),

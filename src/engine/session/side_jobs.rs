@@ -53,6 +53,7 @@ pub struct SideJobs {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TaskHookFailure {
     pub hook: String,
+    pub run: RunId,
     /// The reason as shown. One answer applies to all failures with the same reason.
     pub reason: String,
     /// The task, if the hook was broken for it twice in a row: the hook can be run again.
