@@ -1,3 +1,5 @@
+//! One task: its goal, its state, and what it waits for.
+
 use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize, Serializer};
