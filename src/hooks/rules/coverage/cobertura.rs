@@ -1,175 +1,123 @@
-//! Reads reports in Cobertura's XML.
+//! Reports in the XML of Cobertura.
 //!
-//! This scans for tags and their attributes and is not a parser. It skips comments, CDATA sections, instructions and
-//! the DOCTYPE, so that nothing in them counts, and it never expands an entity.
+//! Owns which elements and attributes count. `quick-xml` reads the document.
+//!
+//! # Invariants
+//! - No entity is expanded, and nothing that a document type declares is used.
+//! - A report counts only if it can be read up to the end of its root element.
+
+use quick_xml::{
+    Reader,
+    events::{BytesStart, Event},
+};
 
 use super::{share, sound};
 
-/// The line coverage of a report.
+/// Cobertura needs nine levels. The limit bounds what the reader remembers about open elements.
+const MAX_DEPTH: u32 = 64;
+
+/// The share of lines that a report claims to be covered, in percent.
 pub(super) fn percent(bytes: &[u8]) -> Result<f64, String> {
     let text = String::from_utf8_lossy(bytes);
-    let mut tags = XmlTagScanner { rest: &text };
-    let root = tags.next().ok_or("it holds no `coverage` element")??;
-    if root.name != "coverage" {
-        return Err(format!("it begins with `{}`, not with `coverage`", super::shown(root.name)));
-    }
-    if root.kind != XmlTagKind::Empty && !text.contains("</coverage") {
-        return Err("it ends before its end".into());
-    }
-    match (root.count("lines-valid"), root.count("lines-covered")) {
-        // A tool that counted no lines still writes a rate of 1.
-        (Some(0), _) => return count_lines(tags),
-        (Some(valid), Some(covered)) => return share(covered, valid),
-        (Some(_) | None, _) => {}
-    }
-    if let Some(rate) = root.attribute("line-rate").and_then(|rate| rate.trim().parse::<f64>().ok()) {
-        return sound(rate * 100.0);
-    }
-    count_lines(tags)
-}
-
-/// Counts the lines of all classes. Skips methods, which contain the same lines again.
-fn count_lines(tags: XmlTagScanner<'_>) -> Result<f64, String> {
-    let (mut hit, mut found, mut in_methods) = (0, 0, 0_u32);
-    for tag in tags {
-        let tag = tag?;
-        match (tag.name, tag.kind) {
-            ("methods", XmlTagKind::Open) => in_methods += 1,
-            ("methods", XmlTagKind::Close) => in_methods = in_methods.saturating_sub(1),
-            ("line", XmlTagKind::Open | XmlTagKind::Empty) if in_methods == 0 => {
-                found += 1;
-                hit += u64::from(tag.count("hits").is_some_and(|hits| hits > 0));
+    let mut reader = Reader::from_str(&text);
+    reader.config_mut().allow_dangling_amp = true;
+    let mut report = CoberturaReport::default();
+    loop {
+        match reader.read_event() {
+            Ok(Event::Start(tag)) => report.open(&tag)?,
+            Ok(Event::Empty(tag)) => {
+                report.open(&tag)?;
+                report.close(tag.name().as_ref());
             }
-            (_, XmlTagKind::Open | XmlTagKind::Close | XmlTagKind::Empty) => {}
+            Ok(Event::End(tag)) => report.close(tag.name().as_ref()),
+            Ok(Event::Eof) => break,
+            Ok(
+                Event::Text(_)
+                | Event::CData(_)
+                | Event::Comment(_)
+                | Event::Decl(_)
+                | Event::PI(_)
+                | Event::DocType(_)
+                | Event::GeneralRef(_),
+            ) => {}
+            Err(quick_xml::Error::Syntax(_)) => return Err("it ends in the middle of a tag".into()),
+            Err(why) => return Err(super::shown(&why.to_string())),
         }
     }
-    share(hit, found)
+    report.percent()
 }
 
-struct XmlTag<'a> {
-    name: &'a str,
-    attributes: &'a str,
-    kind: XmlTagKind,
+/// What the tags read so far say.
+#[derive(Default)]
+struct CoberturaReport {
+    root: Option<RootSums>,
+    depth: u32,
+    /// The number of open `methods` elements. Their lines are also listed in their class.
+    in_methods: u32,
+    hit: u64,
+    found: u64,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum XmlTagKind {
-    Open,
-    Close,
-    Empty,
+/// The sums that the root element states.
+struct RootSums {
+    lines_valid: Option<u64>,
+    lines_covered: Option<u64>,
+    line_rate: Option<f64>,
 }
 
-impl<'a> XmlTag<'a> {
-    /// As written, without expanding entities.
-    fn attribute(&self, name: &str) -> Option<&'a str> {
-        let mut rest = self.attributes.trim_start();
-        loop {
-            let (key, after) = rest.split_once('=')?;
-            let after = after.trim_start();
-            let quote = after.chars().next().filter(|c| matches!(c, '"' | '\''))?;
-            let (value, next) = after[1..].split_once(quote)?;
-            if key.trim() == name {
-                return Some(value);
+impl CoberturaReport {
+    fn open(&mut self, tag: &BytesStart<'_>) -> Result<(), String> {
+        self.depth += 1;
+        if self.depth > MAX_DEPTH {
+            return Err(format!("its elements are nested more than {MAX_DEPTH} levels deep"));
+        }
+        let name = tag.name();
+        let name = name.as_ref();
+        if self.root.is_none() {
+            if name != "coverage" {
+                return Err(format!("it begins with `{}`, not with `coverage`", super::shown(name)));
             }
-            rest = next.trim_start();
+            self.root = Some(RootSums {
+                lines_valid: number(tag, "lines-valid"),
+                lines_covered: number(tag, "lines-covered"),
+                line_rate: number(tag, "line-rate"),
+            });
         }
-    }
-
-    fn count(&self, name: &str) -> Option<u64> {
-        self.attribute(name)?.trim().parse().ok()
-    }
-}
-
-/// The tags of a document, in order.
-struct XmlTagScanner<'a> {
-    rest: &'a str,
-}
-
-impl XmlTagScanner<'_> {
-    /// Skips to the next tag. Returns whether there is one.
-    fn skip(&mut self) -> Result<bool, String> {
-        loop {
-            let Some(start) = self.rest.find('<') else { return Ok(false) };
-            self.rest = &self.rest[start..];
-            let closing = [("<!--", "-->"), ("<![CDATA[", "]]>"), ("<?", "?>")].into_iter();
-            if let Some((_, close)) = closing.into_iter().find(|(open, _)| self.rest.starts_with(open)) {
-                let end = self.rest.find(close).ok_or_else(cut)?;
-                self.rest = &self.rest[end + close.len()..];
-            } else if self.rest.starts_with("<!") {
-                let end = grammar_end(self.rest).ok_or_else(cut)?;
-                self.rest = &self.rest[end..];
-            } else {
-                return Ok(true);
+        match name {
+            "methods" => self.in_methods += 1,
+            "line" if self.in_methods == 0 => {
+                self.found += 1;
+                self.hit += u64::from(number::<u64>(tag, "hits").is_some_and(|hits| hits > 0));
             }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn close(&mut self, name: &str) {
+        self.depth -= 1;
+        if name == "methods" {
+            self.in_methods -= 1;
+        }
+    }
+
+    fn percent(&self) -> Result<f64, String> {
+        let root = self.root.as_ref().ok_or("it holds no `coverage` element")?;
+        if self.depth > 0 {
+            return Err("it ends before `</coverage>`".into());
+        }
+        match (root.lines_valid, root.lines_covered, root.line_rate) {
+            // Tools that counted no lines state a rate of 1 all the same.
+            (Some(0), _, _) | (_, None, None) | (None, _, None) => share(self.hit, self.found),
+            (Some(valid), Some(covered), _) => share(covered, valid),
+            (_, _, Some(rate)) => sound(rate * 100.0),
         }
     }
 }
 
-impl<'a> Iterator for XmlTagScanner<'a> {
-    type Item = Result<XmlTag<'a>, String>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        match self.skip() {
-            Ok(true) => {}
-            Ok(false) => return None,
-            Err(why) => {
-                self.rest = "";
-                return Some(Err(why));
-            }
-        }
-        let Some(end) = unquoted(self.rest, '>') else {
-            self.rest = "";
-            return Some(Err(cut()));
-        };
-        let inside = &self.rest[1..end];
-        self.rest = &self.rest[end + 1..];
-        let (inside, kind) = match (inside.strip_prefix('/'), inside.strip_suffix('/')) {
-            (Some(name), _) => (name, XmlTagKind::Close),
-            (None, Some(inside)) => (inside, XmlTagKind::Empty),
-            (None, None) => (inside, XmlTagKind::Open),
-        };
-        let (name, attributes) = inside.split_once(|c: char| c.is_whitespace()).unwrap_or((inside, ""));
-        Some(Ok(XmlTag { name, attributes, kind }))
-    }
-}
-
-fn cut() -> String {
-    "it ends in the middle of a tag".into()
-}
-
-/// The index of a character outside of quotes.
-fn unquoted(text: &str, wanted: char) -> Option<usize> {
-    let mut quote = None;
-    for (index, c) in text.char_indices() {
-        match quote {
-            Some(open) if c == open => quote = None,
-            None if matches!(c, '"' | '\'') => quote = Some(c),
-            None if c == wanted => return Some(index),
-            Some(_) | None => {}
-        }
-    }
-    None
-}
-
-/// The end of `<!DOCTYPE …>`, including the declarations in its brackets.
-fn grammar_end(text: &str) -> Option<usize> {
-    let (mut depth, mut quote, mut index) = (0_usize, None, 0);
-    while let Some(c) = text[index..].chars().next() {
-        match (quote, c) {
-            (Some(open), _) if c == open => quote = None,
-            (None, _) if text[index..].starts_with("<!--") => {
-                index += text[index..].find("-->")? + 3;
-                continue;
-            }
-            (None, '"' | '\'') => quote = Some(c),
-            (None, '<') => depth += 1,
-            (None, '>') if depth == 1 => return Some(index + 1),
-            (None, '>') => depth -= 1,
-            (Some(_) | None, _) => {}
-        }
-        index += c.len_utf8();
-    }
-    None
+/// The value of an attribute as it is written: a number needs no entities.
+fn number<T: std::str::FromStr>(tag: &BytesStart<'_>, name: &str) -> Option<T> {
+    tag.try_get_attribute(name).ok().flatten()?.value.trim().parse().ok()
 }
 
 #[cfg(test)]
@@ -234,8 +182,20 @@ mod tests {
         assert_eq!(why("<report name='jacoco'></report>"), "it begins with `report`, not with `coverage`");
         assert_eq!(why("<!DOCTYPE coverage ["), "it ends in the middle of a tag");
         assert_eq!(why("<coverage line-rate='0.9"), "it ends in the middle of a tag");
-        assert_eq!(why("<coverage line-rate='0.9'><packages>"), "it ends before its end");
+        assert_eq!(why("<coverage line-rate='0.9'><packages>"), "it ends before `</coverage>`");
         assert_eq!(why("<coverage></coverage><!-- "), "it ends in the middle of a tag");
         assert_eq!(why("<coverage></coverage>"), "it tells of no lines");
+        assert_eq!(
+            why("<coverage line-rate='0.9'><packages></coverage>"),
+            "ill-formed document: expected `</packages>`, but `</coverage>` was found"
+        );
+        assert_eq!(why("</methods>"), "ill-formed document: close tag `</methods>` does not match any open tag");
+    }
+
+    #[test]
+    fn nesting_costs_no_memory_beyond_its_limit() {
+        let deep = "<coverage line-rate='1'>".to_owned() + &"<a>".repeat(1 << 20);
+        assert_eq!(read(&deep), Err("its elements are nested more than 64 levels deep".into()));
+        assert_eq!(read("<coverage line-rate='0.5'>R & D &amp; &lt;line hits='1'/></coverage>"), Ok(50.0));
     }
 }
