@@ -325,10 +325,7 @@ impl Tui {
             ScreenRequest::Copy(text) => self.screen.copy(&text)?,
             ScreenRequest::EditOutside(purpose, text) => return self.edit_outside(purpose, text).await,
             ScreenRequest::Suspend => self.suspend()?,
-            ScreenRequest::Redraw => {
-                panic_for_tests();
-                self.screen.redraw();
-            }
+            ScreenRequest::Redraw => self.screen.redraw(),
             ScreenRequest::ReadOutput { title, file, otherwise } => {
                 let folder = self.source.journal.parent().unwrap_or(Path::new("."));
                 return Ok(Some(ScreenEvent::Read(output_files::view(
@@ -549,16 +546,5 @@ async fn until_frame(at: Option<Instant>) {
     match at {
         Some(at) => tokio::time::sleep_until(at.into()).await,
         None => std::future::pending().await,
-    }
-}
-
-/// Panics on request, so that a test can check the terminal afterwards: in development builds, the redraw key panics if
-/// `CREEL_PANIC_FOR_TESTS` is set.
-fn panic_for_tests() {
-    #[cfg(debug_assertions)]
-    match std::env::var("CREEL_PANIC_FOR_TESTS").as_deref() {
-        Ok("elsewhere") => drop(std::thread::spawn(|| panic!("a panic that a test asked for")).join()),
-        Ok(_) => panic!("a panic that a test asked for"),
-        Err(_) => {}
     }
 }

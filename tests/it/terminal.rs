@@ -1,7 +1,9 @@
 //! The screen in a real terminal: keys in, a picture out, and the restored terminal afterwards.
 
-use std::{fs, os::unix::fs::PermissionsExt as _, process::Command};
+use std::{fs, io::Read as _, os::unix::fs::PermissionsExt as _, process::Command};
 
+use creel::tui::terminal::TerminalScreen;
+use ratatui::widgets::Widget as _;
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 
 use crate::support::{
@@ -736,35 +738,55 @@ fn a_stop_signal_to_either_process_stops_both_and_the_shell_continues_them() {
     }
 }
 
-#[cfg(debug_assertions)]
-#[test]
-fn after_a_panic_the_terminal_is_restored_and_the_message_names_the_log() {
-    let project = scripted("", UNTIL_GO);
-    let mut terminal = Terminal::run_with(&project, &[("CREEL_PANIC_FOR_TESTS", "here")]);
-    let pid: i32 = eventually_in(&project.root().join("turn")).parse().expect("a number");
-    terminal.wait_for_status("the agent works");
-    terminal.press("ctrl-l");
-    assert_eq!(terminal.end(), 101);
-    until("nothing is left running", || !lives(pid));
-    terminal.is_as_it_was();
-    let text = terminal.text().replace('\n', "");
-    assert!(text.contains("a panic that a test asked for"), "{text}");
-    let log = project.state_dir().join("creel/log");
-    assert!(text.contains(&format!("its log is in {}", log.display())), "{text}");
+// A panic. It must come from creel's own code, so these tests run the screen in a process of their own and panic there.
+// What becomes of the session when its process dies is tested with killed processes.
+
+/// Names the screen that [`screen_that_panics`] opens: a thread of it panics, or another one.
+const PANIC_IN: &str = "CREEL_TEST_PANIC_IN";
+
+/// The process that panics: this test program, which runs only [`screen_that_panics`].
+fn screen_that_panics_in(thread: &str) -> Terminal {
+    let mut program = Command::new(std::env::current_exe().expect("this test"));
+    program.args(["--ignored", "--exact", "--nocapture", "terminal::screen_that_panics"]).env(PANIC_IN, thread);
+    Terminal::start(program, WIDE)
 }
 
-#[cfg(debug_assertions)]
 #[test]
-fn a_panic_in_another_thread_leaves_the_screen_alone() {
-    let project = scripted("", COMPLETE);
-    let mut terminal = Terminal::run_with(&project, &[("CREEL_PANIC_FOR_TESTS", "elsewhere")]);
-    terminal.wait_for_status(" complete ");
-    let before = terminal.text();
-    terminal.press("ctrl-l z");
-    terminal.wait_for("one pane alone", |shown| shown.has(" 1 Stream ") && shown.has("session started"));
-    terminal.press("z");
-    terminal.wait_for("the same screen", |shown| shown.text() == before);
-    assert_eq!(leave(&mut terminal, "complete"), 0);
+#[ignore = "runs in a terminal, as a part of the next tests"]
+fn screen_that_panics() {
+    let Ok(thread) = std::env::var(PANIC_IN) else { return };
+    let mut screen = TerminalScreen::open(true, Some("/where/the/log/is".into())).expect("a terminal");
+    let mut show = |text: &str| {
+        screen.draw(|frame| text.render(frame.area(), frame.buffer_mut())).expect("it is shown");
+    };
+    show("before the panic");
+    if thread == "its own" {
+        panic!("the screen broke");
+    }
+    std::thread::spawn(|| panic!("something else broke")).join().expect_err("it panicked");
+    show("after the panic ");
+    std::io::stdin().read_exact(&mut [0]).expect("a key");
+}
+
+#[test]
+fn after_a_panic_of_the_screen_the_terminal_is_restored_and_the_message_names_the_log() {
+    let mut terminal = screen_that_panics_in("its own");
+    assert_eq!(terminal.end(), 101);
+    terminal.is_as_it_was();
+    let text = terminal.text().replace('\n', "");
+    assert!(text.contains("the screen broke"), "{text}");
+    assert!(text.contains("its log is in /where/the/log/is"), "{text}");
+}
+
+#[test]
+fn a_panic_of_another_thread_leaves_the_screen_alone() {
+    let mut terminal = screen_that_panics_in("another");
+    terminal.wait_for_text("after the panic");
+    assert!(!String::from_utf8_lossy(&terminal.bytes()).contains("something else broke"));
+    assert!(terminal.look(|shown| shown.screen().alternate_screen()));
+    terminal.press("q");
+    assert_eq!(terminal.end(), 0);
+    terminal.is_as_it_was();
 }
 
 // Replay, trust
