@@ -19,7 +19,7 @@ use crossterm::{
     terminal::{self, EnterAlternateScreen, LeaveAlternateScreen},
 };
 use ratatui::{Terminal, backend::CrosstermBackend};
-use rustix::termios::{LocalModes, tcgetattr};
+use rustix::termios::{LocalModes, SpecialCodeIndex, Termios, tcgetattr};
 
 use super::notification::TerminalNotifier;
 
@@ -114,6 +114,29 @@ pub fn is_raw() -> bool {
     tcgetattr(io::stdin()).is_ok_and(|now| !now.local_modes.intersects(of_lines))
 }
 
+/// Whether two terminals behave alike: everything that a program changes to read single keys.
+pub fn have_same_settings(one: &Termios, other: &Termios) -> bool {
+    const CODES: [SpecialCodeIndex; 11] = [
+        SpecialCodeIndex::VINTR,
+        SpecialCodeIndex::VQUIT,
+        SpecialCodeIndex::VERASE,
+        SpecialCodeIndex::VKILL,
+        SpecialCodeIndex::VEOF,
+        SpecialCodeIndex::VTIME,
+        SpecialCodeIndex::VMIN,
+        SpecialCodeIndex::VSTART,
+        SpecialCodeIndex::VSTOP,
+        SpecialCodeIndex::VSUSP,
+        SpecialCodeIndex::VEOL,
+    ];
+    one.input_modes == other.input_modes
+        && one.output_modes == other.output_modes
+        && one.control_modes == other.control_modes
+        && one.local_modes == other.local_modes
+        && CODES.into_iter().all(|code| one.special_codes[code] == other.special_codes[code])
+}
+
+/// Gives the terminal back.
 pub fn give_back() {
     switch_off();
     let _ = terminal::disable_raw_mode();
@@ -154,4 +177,29 @@ fn restore_on_panic(log: Option<PathBuf>) {
             }
         }));
     });
+}
+
+#[cfg(test)]
+mod tests {
+    use rustix::termios::OutputModes;
+
+    use super::*;
+
+    #[test]
+    fn settings_are_compared_by_what_they_do() {
+        let (pty, _inside) = pty_process::blocking::open().expect("a terminal");
+        let before = tcgetattr(&pty).expect("a terminal has settings");
+        assert!(have_same_settings(&before, &before.clone()));
+        let changes: [fn(&mut Termios); 4] = [
+            Termios::make_raw,
+            |it| it.local_modes.remove(LocalModes::ECHO),
+            |it| it.output_modes.toggle(OutputModes::OPOST),
+            |it| it.special_codes[SpecialCodeIndex::VINTR] = 7,
+        ];
+        for change in changes {
+            let mut after = before.clone();
+            change(&mut after);
+            assert!(!have_same_settings(&before, &after), "{after:?}");
+        }
+    }
 }

@@ -168,7 +168,7 @@ fn exit_code(status: ExitStatus) -> u8 {
 /// Restores the terminal after the child was killed. Its settings differ only if the screen was open; returns whether
 /// they did.
 fn put_right(before: &Termios) -> bool {
-    let changed = tcgetattr(io::stdin()).is_ok_and(|now| format!("{now:?}") != format!("{before:?}"));
+    let changed = tcgetattr(io::stdin()).is_ok_and(|now| !terminal::have_same_settings(&now, before));
     if changed {
         terminal::switch_off();
         let _ = tcsetattr(io::stdin(), OptionalActions::Drain, before);

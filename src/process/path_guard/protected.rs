@@ -90,7 +90,7 @@ fn print_of(path: &Path, meta: &fs::Metadata) -> FileFingerprint {
         let file = fs::File::open(path);
         let _ = file.and_then(|file| file.take(READ_MAX).read_to_end(&mut content));
     } else {
-        content = format!("{:?}", WatchStamp::of(meta)).into_bytes();
+        content = WatchStamp::of(meta).to_bytes();
     }
     FileFingerprint::new(&content, meta.mode())
 }
