@@ -70,7 +70,7 @@ fn model(size: (u16, u16)) -> ScreenModel {
 fn draw(model: &mut ScreenModel, feed: Option<&JournalFeed>) {
     let area = Rect { x: 0, y: 0, width: model.size.0, height: model.size.1 };
     let mut buffer = Buffer::empty(area);
-    view::prepare(model, &|spot| feed.and_then(|feed| feed.again(spot).ok()));
+    view::prepare(model, area, &|spot| feed.and_then(|feed| feed.again(spot).ok()));
     view::draw(model, area, &mut buffer);
     std::hint::black_box(&buffer);
 }

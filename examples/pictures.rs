@@ -104,8 +104,8 @@ fn take(picture: &Picture) -> Result<String> {
     model.now = UnixTime(model.now.0 + 2_000);
     let area = Rect { x: 0, y: 0, width: picture.size.0, height: picture.size.1 };
     let mut buffer = Buffer::empty(area);
-    view::prepare(&mut model, &|_| None);
-    view::draw(&mut model, area, &mut buffer);
+    view::prepare(&mut model, area, &|_| None);
+    view::draw(&model, area, &mut buffer);
     Ok(svg(&buffer)?)
 }
 

@@ -257,8 +257,11 @@ impl Tui {
         self.model.look_after_the_gate();
         self.call_for_the_gate()?;
         let Self { model, feed, screen, .. } = self;
-        view::prepare(model, &|spot| feed.again(spot).ok());
-        screen.draw(|frame| view::draw(model, frame.area(), frame.buffer_mut()))?;
+        screen.draw(|frame| {
+            // The terminal may have another size than the last event said.
+            view::prepare(model, frame.area(), &|spot| feed.again(spot).ok());
+            view::draw(model, frame.area(), frame.buffer_mut());
+        })?;
         self.drawn = Some(Instant::now());
         self.changed = false;
         Ok(())

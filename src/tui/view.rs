@@ -131,14 +131,25 @@ pub fn run_text(run: &RunEntry) -> String {
         .map_or_else(|| run.live.clone(), |finished| plain(&format!("{}{}", finished.stdout, finished.stderr)))
 }
 
-/// Makes the visible rows of the stream. Text on disk is read here, not while drawing.
-pub fn prepare(model: &mut ScreenModel, reload: RecordLoader<'_>) {
-    let area = Rect { x: 0, y: 0, width: model.size.0, height: model.size.1 };
+/// Computes what the next frame needs: the rows of the stream that will be in sight, and the layout of what lies over the
+/// panes. Text that is on disk is read here, not while drawing.
+pub fn prepare(model: &mut ScreenModel, area: Rect, reload: RecordLoader<'_>) {
     let Some(places) = places(model, area) else { return };
-    let Some((_, rect)) = places.panes.iter().find(|(pane, _)| *pane == Pane::Stream) else { return };
-    let size = (usize::from(rect.width.saturating_sub(2)), usize::from(rect.height.saturating_sub(2)));
-    model.stream_size = size;
-    model.stream_lines = model.stream.in_sight(size.0, size.1, &model.theme, reload);
+    if let Some((_, rect)) = places.panes.iter().find(|(pane, _)| *pane == Pane::Stream) {
+        let size = (usize::from(rect.width.saturating_sub(2)), usize::from(rect.height.saturating_sub(2)));
+        model.stream_size = size;
+        model.stream_lines = model.stream.in_sight(size.0, size.1, &model.theme, reload);
+    }
+    let mut modals = std::mem::take(&mut model.modals);
+    for modal in &mut modals {
+        match modal {
+            Modal::Gate(gate) => gate.prepare(model, area),
+            Modal::Editor(editor) => editor.prepare(&model.theme),
+            Modal::Help(help) => help.prepare(&model.keymap, &model.theme, area),
+            Modal::Viewer(_) | Modal::Palette(_) | Modal::Search(_) | Modal::Quit(_) | Modal::Remove(_) => {}
+        }
+    }
+    model.modals = modals;
 }
 
 /// A note in place of everything. If creel is asking whether to leave, the note says so, since the question is not
@@ -153,38 +164,37 @@ fn draw_too_small(model: &ScreenModel, theme: &ScreenTheme, area: Rect, buffer: 
     Paragraph::new(lines).render(area, buffer);
 }
 
-pub fn draw(model: &mut ScreenModel, area: Rect, buffer: &mut Buffer) {
-    let theme = model.theme.clone();
+/// Draws the whole screen, as [`prepare`] has laid it out for the same area.
+pub fn draw(model: &ScreenModel, area: Rect, buffer: &mut Buffer) {
+    let theme = &model.theme;
     buffer.set_style(area, theme.style(ThemeRole::Text));
     let Some(places) = places(model, area) else {
-        draw_too_small(model, &theme, area, buffer);
+        draw_too_small(model, theme, area, buffer);
         return;
     };
-    status::draw(model, &theme, places.status, buffer);
+    status::draw(model, theme, places.status, buffer);
     if let Some(state) = &model.session {
-        pipeline::draw(state, &theme, places.pipeline, buffer);
+        pipeline::draw(state, theme, places.pipeline, buffer);
     }
     if let Some(tabs) = places.tabs {
-        draw_tabs(model, &theme, tabs, buffer);
+        draw_tabs(model, theme, tabs, buffer);
     }
     for (pane, rect) in &places.panes {
-        draw_pane(model, *pane, &theme, *rect, buffer);
+        draw_pane(model, *pane, theme, *rect, buffer);
     }
-    hints::draw(model, &theme, places.hints, buffer);
-    let mut modals = std::mem::take(&mut model.modals);
-    for modal in &mut modals {
+    hints::draw(model, theme, places.hints, buffer);
+    for modal in &model.modals {
         match modal {
-            Modal::Gate(gate) => gate.draw(model, &theme, area, buffer),
-            Modal::Editor(editor) => editor.draw(&theme, area, buffer),
-            Modal::Viewer(viewer) => viewer.draw(&model.keymap, &theme, area, buffer),
-            Modal::Help(help) => help.draw(&model.keymap, &theme, area, buffer),
-            Modal::Palette(palette) => palette.draw(&model.keymap, &theme, area, buffer),
-            Modal::Search(search) => search.draw(&theme, area, buffer),
-            Modal::Quit(quit) => quit.draw(&theme, area, buffer),
-            Modal::Remove(question) => question.draw(&theme, area, buffer),
+            Modal::Gate(gate) => gate.draw(model, theme, buffer),
+            Modal::Editor(editor) => editor.draw(theme, area, buffer),
+            Modal::Viewer(viewer) => viewer.draw(&model.keymap, theme, area, buffer),
+            Modal::Help(help) => help.draw(&model.keymap, theme, area, buffer),
+            Modal::Palette(palette) => palette.draw(&model.keymap, theme, area, buffer),
+            Modal::Search(search) => search.draw(theme, area, buffer),
+            Modal::Quit(quit) => quit.draw(theme, area, buffer),
+            Modal::Remove(question) => question.draw(theme, area, buffer),
         }
     }
-    model.modals = modals;
 }
 
 fn draw_pane(model: &ScreenModel, pane: Pane, theme: &ScreenTheme, area: Rect, buffer: &mut Buffer) {

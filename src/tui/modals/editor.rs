@@ -154,7 +154,14 @@ impl EditorModal {
         self.area.insert_str(plain(text));
     }
 
-    pub fn draw(&mut self, theme: &ScreenTheme, area: Rect, buffer: &mut Buffer) {
+    /// Gives the text its colors.
+    pub fn prepare(&mut self, theme: &ScreenTheme) {
+        self.area.set_style(theme.style(ThemeRole::Text));
+        self.area.set_cursor_line_style(theme.style(ThemeRole::Text));
+        self.area.set_cursor_style(theme.style(ThemeRole::Selected));
+    }
+
+    pub fn draw(&self, theme: &ScreenTheme, area: Rect, buffer: &mut Buffer) {
         let area = middle(area, area.width * 9 / 10, area.height * 7 / 10);
         let titles = self.purpose.titles();
         let titles: Vec<&str> = titles.iter().map(String::as_str).collect();
@@ -164,9 +171,6 @@ impl EditorModal {
         if self.show_change {
             Paragraph::new(change(&self.before, &self.text(), theme)).render(text, buffer);
         } else {
-            self.area.set_style(theme.style(ThemeRole::Text));
-            self.area.set_cursor_line_style(theme.style(ThemeRole::Text));
-            self.area.set_cursor_style(theme.style(ThemeRole::Selected));
             self.area.render(text, buffer);
         }
         let keys: &[&str] = if self.asked_to_leave {

@@ -1,6 +1,7 @@
 //! The gate: a dialog that the user cannot miss, and cannot answer by accident.
 //!
-//! Owns the selection and the layout. The buttons are in [`answers`]; the content is in [`text`] and [`columns`].
+//! Owns the selection and the drawing. The areas are in [`layout`]; the buttons are in [`answers`]; the content is in
+//! [`text`] and [`columns`].
 //!
 //! # Invariants
 //! - A gate accepts no answer for a moment after it appears, and every key in that moment extends it.
@@ -9,16 +10,17 @@
 
 mod answers;
 mod columns;
+mod layout;
 mod text;
 
 use ratatui::{
     buffer::Buffer,
-    layout::{Constraint, Layout, Rect},
+    layout::Rect,
     text::Line,
     widgets::{Paragraph, Widget as _},
 };
 
-use super::{first_that_fits, framed, keys_that_fit, middle};
+use super::{first_that_fits, framed, keys_that_fit};
 use crate::{
     engine::{
         SessionState,
@@ -39,6 +41,7 @@ use crate::{
     },
 };
 use answers::AnswerButton;
+use layout::{GateBody, GateLayout, TextColumn};
 
 /// How long a gate accepts no answer after it appears.
 const GUARD: Time = Time(600);
@@ -61,12 +64,8 @@ pub struct GateModal {
     item: usize,
     /// The first visible row of the text.
     scroll: usize,
-    /// How many rows of text there are, and how many of them are visible.
-    rows: (usize, usize),
-    /// Where the items were drawn, for the mouse.
-    list: Rect,
-    /// Where the answers were drawn, for the mouse.
-    spots: Vec<(usize, Rect)>,
+    /// Where everything goes, for drawing and for the mouse.
+    layout: GateLayout,
     /// Whether the user has confirmed an abort once.
     sure: bool,
 }
@@ -140,9 +139,7 @@ impl GateModal {
             items,
             item: 0,
             scroll: 0,
-            rows: (0, 0),
-            list: Rect::ZERO,
-            spots: Vec::new(),
+            layout: GateLayout::default(),
             sure: false,
         }
     }
@@ -244,7 +241,7 @@ impl GateModal {
 
     /// The first click selects an answer or an item, the second confirms or toggles it.
     pub fn click(&mut self, column: u16, row: u16, now: UnixTime) -> GateKeyResult {
-        let button = self.spots.iter().find(|(_, spot)| spot.contains((column, row).into())).map(|(n, _)| *n);
+        let button = self.layout.button_at(column, row);
         if !self.is_armed(now) {
             // A click outside the answers does not extend the wait.
             self.armed_at = if button.is_some() { now.after(GUARD) } else { self.armed_at };
@@ -258,10 +255,10 @@ impl GateModal {
     }
 
     fn click_item(&mut self, column: u16, row: u16) -> GateKeyResult {
-        if !self.list.contains((column, row).into()) {
+        if !self.layout.list.contains((column, row).into()) {
             return GateKeyResult::Nothing;
         }
-        let item = self.first_item() + usize::from(row - self.list.y);
+        let item = self.first_item() + usize::from(row - self.layout.list.y);
         if item == self.item {
             return self.on_item(KeyAction::ToggleItem);
         }
@@ -281,53 +278,22 @@ impl GateModal {
         plain_lines(reason, theme.style(ThemeRole::Text), width.max(1)).into_iter().take(REASON).collect()
     }
 
-    /// The gate's area: as large as its content, within the screen.
-    fn frame(&self, model: &ScreenModel, area: Rect) -> Rect {
-        let width = area.width * 9 / 10;
-        let inside = usize::from(width.saturating_sub(2)).max(1);
-        let plain = |text: &str, width: usize| plain_lines(text, ratatui::style::Style::default(), width.max(1)).len();
-        let body = if !self.items.is_empty() {
-            let pending = model.session.as_ref().map(|state| &state.pending);
-            let texts = self.items.iter().filter_map(|(id, _)| pending.and_then(|pending| pending.get(*id)));
-            let longest = texts.map(|item| plain(&item.text, inside * 2 / 3)).max().unwrap_or(0);
-            longest.max(self.items.len())
-        } else if self.gate.about == GateKind::RetryLimit {
-            let columns = columns::attempts_shown(&model.attempts, width).max(1);
-            model.attempts.iter().map(|attempt| plain(&attempt.feedback, inside / columns)).max().unwrap_or(0) + 1
-        } else {
-            text::lines(&self.gate, self.ask.as_ref(), model, &model.theme, inside).len()
-        };
-        let height = self.reason(&model.theme, inside).len() + body + answers::rows(&self.buttons, inside) + 6;
-        middle(area, width, u16::try_from(height).unwrap_or(u16::MAX).clamp(12, (area.height * 9 / 10).max(12)))
-    }
-
-    pub fn draw(&mut self, model: &ScreenModel, theme: &ScreenTheme, area: Rect, buffer: &mut Buffer) {
-        let area = self.frame(model, area);
-        let inside = framed(area, &format!("◆ {}", self.title(model)), ThemeRole::Gate, theme, buffer);
-        let width = usize::from(inside.width);
-        let reason = self.reason(theme, width);
-        let reason_rows = if reason.is_empty() { 0 } else { u16::try_from(reason.len()).unwrap_or(0) + 1 };
-        let button_rows = u16::try_from(answers::rows(&self.buttons, width)).unwrap_or(u16::MAX);
-        // With little room, the answers disappear last.
-        let space = u16::from(inside.height >= 9);
-        let button_rows = button_rows.min((inside.height / 3).max(1));
-        let left = inside.height.saturating_sub(space + button_rows + 1);
-        let rows = Layout::vertical([
-            Constraint::Length(reason_rows.min(left.div_ceil(2))),
-            Constraint::Min(1),
-            Constraint::Length(space),
-            Constraint::Length(button_rows),
-            Constraint::Length(1),
-        ]);
-        let [head, middle, meaning, buttons, hints] = rows.areas(inside);
-        Paragraph::new(reason).render(head, buffer);
-        self.draw_body(model, theme, middle, buffer);
+    /// Draws the gate where the last [`GateModal::prepare`] has laid it out.
+    pub fn draw(&self, model: &ScreenModel, theme: &ScreenTheme, buffer: &mut Buffer) {
+        let layout = &self.layout;
+        framed(layout.frame, &format!("◆ {}", self.title(model)), ThemeRole::Gate, theme, buffer);
+        let width = usize::from(layout.hints.width);
+        Paragraph::new(layout.reason.clone()).render(layout.head, buffer);
+        self.draw_body(model, theme, buffer);
         let chosen = self.buttons.get(self.choice);
         let means = chosen.map(|button| answers::meaning(self.gate.about, button, width)).unwrap_or_default();
-        Line::styled(means, theme.style(ThemeRole::Accent)).render(meaning, buffer);
-        self.draw_buttons(theme, buttons, buffer);
-        Line::styled(self.hints(model, width), theme.style(ThemeRole::Faint)).render(hints, buffer);
-        self.draw_place(theme, area, buffer);
+        Line::styled(means, theme.style(ThemeRole::Accent)).render(layout.meaning, buffer);
+        for button in &layout.buttons {
+            let role = if button.index == self.choice { ThemeRole::Selected } else { ThemeRole::Key };
+            Line::styled(button.text.as_str(), theme.style(role)).render(button.area, buffer);
+        }
+        Line::styled(self.hints(model, width), theme.style(ThemeRole::Faint)).render(layout.hints, buffer);
+        self.draw_place(theme, layout.frame, buffer);
     }
 
     fn title(&self, model: &ScreenModel) -> String {
@@ -349,16 +315,20 @@ impl GateModal {
         }
     }
 
-    fn draw_body(&mut self, model: &ScreenModel, theme: &ScreenTheme, area: Rect, buffer: &mut Buffer) {
-        if !self.items.is_empty() {
-            self.draw_items(model, theme, area, buffer);
-        } else if self.gate.about == GateKind::RetryLimit {
-            self.draw_attempts(&model.attempts, theme, area, buffer);
-        } else {
-            let lines = text::lines(&self.gate, self.ask.as_ref(), model, theme, usize::from(area.width));
-            self.stop_at_the_end(lines.len(), area.height);
-            Paragraph::new(lines.into_iter().skip(self.scroll).collect::<Vec<_>>()).render(area, buffer);
+    fn draw_body(&self, model: &ScreenModel, theme: &ScreenTheme, buffer: &mut Buffer) {
+        match &self.layout.body {
+            GateBody::Text(text) => self.draw_text(text, buffer),
+            GateBody::Items(text) => {
+                self.draw_items(model, theme, buffer);
+                self.draw_text(text, buffer);
+            }
+            GateBody::Attempts(columns) => self.draw_attempts(columns, theme, buffer),
         }
+    }
+
+    fn draw_text(&self, text: &TextColumn, buffer: &mut Buffer) {
+        let shown: Vec<Line<'_>> = text.lines.iter().skip(self.scroll).cloned().collect();
+        Paragraph::new(shown).render(text.area, buffer);
     }
 
     fn hints(&self, model: &ScreenModel, width: usize) -> String {
@@ -381,41 +351,16 @@ impl GateModal {
                 [(KeyAction::ItemDown, "item"), (KeyAction::ToggleItem, "yes/no"), (KeyAction::EditItem, "edit")];
             hints.extend(items.map(|(action, about)| format!("{} {about}", key(action))));
         }
-        if self.rows.0 > self.rows.1 {
+        if self.layout.rows > self.layout.rows_shown {
             hints.push(format!("{} read on", key(KeyAction::TextDown)));
         }
         hints.push(format!("{} aside", key(KeyAction::Aside)));
         keys_that_fit(&hints, width)
     }
 
-    /// Draws the answers. If not all rows fit, the selected answer stays visible.
-    fn draw_buttons(&mut self, theme: &ScreenTheme, area: Rect, buffer: &mut Buffer) {
-        let placed = answers::placed(&self.buttons, usize::from(area.width));
-        let chosen = placed.get(self.choice).map_or(0, |placed| placed.row);
-        let height = usize::from(area.height);
-        let first = (chosen + 1).saturating_sub(height);
-        self.spots.clear();
-        for (n, button) in placed.into_iter().enumerate() {
-            let Some(row) = button.row.checked_sub(first).filter(|row| *row < height) else { continue };
-            let cells = |n: usize| u16::try_from(n).unwrap_or(0);
-            let line = Line::styled(
-                button.text,
-                theme.style(if n == self.choice { ThemeRole::Selected } else { ThemeRole::Key }),
-            );
-            let spot = Rect {
-                x: area.x + cells(button.column),
-                y: area.y + cells(row),
-                width: cells(line.width()),
-                height: 1,
-            };
-            line.render(spot, buffer);
-            self.spots.push((n, spot));
-        }
-    }
-
     /// Draws the scroll position at the edge if the text is longer than its area.
     fn draw_place(&self, theme: &ScreenTheme, area: Rect, buffer: &mut Buffer) {
-        let (rows, height) = self.rows;
+        let (rows, height) = (self.layout.rows, self.layout.rows_shown);
         let text = format!(" {}–{} of {rows} ", self.scroll + 1, (self.scroll + height).min(rows));
         let width = u16::try_from(text.chars().count()).unwrap_or(u16::MAX);
         if rows <= height || width + 4 > area.width {
@@ -426,12 +371,6 @@ impl GateModal {
     }
 
     fn first_item(&self) -> usize {
-        self.item.saturating_sub(usize::from(self.list.height).saturating_sub(1))
-    }
-
-    /// Limits scrolling to the end of the text: scrolling back would need as many keys.
-    fn stop_at_the_end(&mut self, rows: usize, height: u16) {
-        self.rows = (rows, usize::from(height));
-        self.scroll = self.scroll.min(rows.saturating_sub(usize::from(height)));
+        self.item.saturating_sub(usize::from(self.layout.list.height).saturating_sub(1))
     }
 }

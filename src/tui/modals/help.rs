@@ -4,7 +4,7 @@ use ratatui::{
     buffer::Buffer,
     layout::Rect,
     text::Line,
-    widgets::{Paragraph, Widget as _},
+    widgets::{Block, Paragraph, Widget as _},
 };
 
 use super::{framed, middle};
@@ -38,13 +38,22 @@ impl HelpModal {
         }
     }
 
-    pub fn draw(&mut self, keymap: &Keymap, theme: &ScreenTheme, area: Rect, buffer: &mut Buffer) {
-        let inside = framed(middle(area, 84, area.height), "Keys", ThemeRole::Accent, theme, buffer);
+    /// Keeps the page from scrolling past its end: the way back would be as long.
+    pub fn prepare(&mut self, keymap: &Keymap, theme: &ScreenTheme, area: Rect) {
+        let inside = Block::bordered().inner(frame(area));
+        let rows = lines(keymap, theme, usize::from(inside.width)).len();
+        self.top = self.top.min(rows.saturating_sub(usize::from(inside.height)));
+    }
+
+    pub fn draw(&self, keymap: &Keymap, theme: &ScreenTheme, area: Rect, buffer: &mut Buffer) {
+        let inside = framed(frame(area), "Keys", ThemeRole::Accent, theme, buffer);
         let lines = lines(keymap, theme, usize::from(inside.width));
-        // Without this, scrolling back from beyond the end would need as many keys.
-        self.top = self.top.min(lines.len().saturating_sub(usize::from(inside.height)));
         Paragraph::new(lines.into_iter().skip(self.top).collect::<Vec<_>>()).render(inside, buffer);
     }
+}
+
+fn frame(area: Rect) -> Rect {
+    middle(area, 84, area.height)
 }
 
 fn lines(keymap: &Keymap, theme: &ScreenTheme, width: usize) -> Vec<Line<'static>> {

@@ -96,7 +96,12 @@ impl Screen {
     /// What the main loop does before it draws.
     fn settle(&mut self) {
         self.model.look_after_the_gate();
-        view::prepare(&mut self.model, &|_| None);
+        let area = self.area();
+        view::prepare(&mut self.model, area, &|_| None);
+    }
+
+    fn area(&self) -> Rect {
+        Rect { x: 0, y: 0, width: self.model.size.0, height: self.model.size.1 }
     }
 
     /// Sends an event to the screen.
@@ -147,9 +152,9 @@ impl Screen {
 
     pub fn draw(&mut self) -> Buffer {
         self.settle();
-        let area = Rect { x: 0, y: 0, width: self.model.size.0, height: self.model.size.1 };
+        let area = self.area();
         let mut buffer = Buffer::empty(area);
-        view::draw(&mut self.model, area, &mut buffer);
+        view::draw(&self.model, area, &mut buffer);
         buffer
     }
 
