@@ -33,6 +33,7 @@ pub mod summary;
 pub mod tasks;
 pub mod time;
 pub(crate) mod unquoted_text;
+pub mod wording;
 
 use std::fmt::Display;
 

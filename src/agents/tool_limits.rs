@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::process::{output::OutputCapture, run::OutputStream};
+use crate::process::output;
 
 /// Bytes of a call's title, or of a note.
 pub(super) const NOTE_MAX: usize = 2 << 10;
@@ -19,12 +19,7 @@ const COMPARE_TIME: Duration = Duration::from_millis(100);
 
 /// Cuts a text to its beginning and its end.
 pub(super) fn limited(text: &str, most: usize) -> String {
-    if text.len() <= most {
-        return text.to_owned();
-    }
-    let mut capture = OutputCapture::new(most, None, 0);
-    capture.push(OutputStream::Stdout, text.as_bytes());
-    capture.finish().stdout
+    output::limited(text.to_owned(), most, None)
 }
 
 pub(super) fn unified(path: &str, old: &str, new: &str) -> String {

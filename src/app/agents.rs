@@ -25,7 +25,7 @@ use crate::{
     engine::policy::{AgentSpec, ToolAccess},
     present::{
         style::{ColourMode, TextRole},
-        text::{first_line, plain},
+        text::{plain, plain_line},
     },
 };
 use version::{VersionAnswer, VersionQuery};
@@ -231,7 +231,7 @@ impl AgentColumns {
     /// As much of the command as fits.
     fn command(self, spec: &AgentSpec) -> String {
         let room = WIDTH - self.name - self.version - "    RUNS AS  …".chars().count();
-        first_line(&plain(spec.command_line().unwrap_or_default()), room)
+        plain_line(spec.command_line().unwrap_or_default(), room)
     }
 
     fn install(self, agent: &ListedAgent<'_>) -> String {

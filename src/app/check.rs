@@ -19,7 +19,7 @@ use crate::{
     },
     present::{
         style::{ColourMode, TextRole},
-        text::plain,
+        text::{counted, plain},
     },
     socket::view,
     tui::keymap::Keymap,
@@ -126,7 +126,7 @@ fn agent_line(plan: &SessionPlan) -> String {
         AgentSpec::Command { command, format, .. } => {
             format!("{command} (read as the JSON lines of {})", format!("{format:?}").to_lowercase())
         }
-        AgentSpec::Scripted { script } => format!("a script of {} bytes", script.len()),
+        AgentSpec::Scripted { script } => format!("a script of {}", counted(script.len(), "byte")),
         AgentSpec::Outside => "leads itself".into(),
     };
     format!("agent      {}: {}\n", plain(&plan.agent), plain(&how))

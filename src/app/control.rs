@@ -20,7 +20,7 @@ use crate::{
     engine::event::StopTiming,
     journal::SessionDir,
     present::{
-        text::{first_line, plain},
+        text::{counted, plain, plain_line},
         usage_limits,
     },
     runtime::clock,
@@ -97,7 +97,7 @@ fn lines(status: &StatusView) -> String {
         "session    {} ({})\ndoing      {}\niteration  {} of at most {}\nagent      {}\n",
         status.session,
         status.state,
-        first_line(&plain(&status.doing), LINE),
+        plain_line(&status.doing, LINE),
         status.iteration,
         status.max_iterations,
         plain(&status.agent),
@@ -122,8 +122,4 @@ fn lines(status: &StatusView) -> String {
         text += &format!("nats       {}\n", plain(&link.to_string()));
     }
     text + &format!("since      {} (process {})\n", status.started, status.pid)
-}
-
-fn counted(count: usize, noun: &str) -> String {
-    if count == 1 { format!("1 {noun}") } else { format!("{count} {noun}s") }
 }

@@ -5,6 +5,7 @@ use std::fmt;
 use crate::{
     config::{ConfigErrors, PlanError},
     journal::{JournalError, record::RecordError},
+    present::text::counted,
     runtime::RuntimeError,
     socket::client::SessionRequestError,
 };
@@ -49,9 +50,8 @@ impl fmt::Display for AppError {
 
 impl From<ConfigErrors> for AppError {
     fn from(errors: ConfigErrors) -> Self {
-        let count = errors.diagnostics.len();
-        let noun = if count == 1 { "mistake" } else { "mistakes" };
-        Self::usage(format!("the config has {count} {noun}; nothing has run\n\n{errors}"))
+        let mistakes = counted(errors.diagnostics.len(), "mistake");
+        Self::usage(format!("the config has {mistakes}; nothing has run\n\n{errors}"))
     }
 }
 

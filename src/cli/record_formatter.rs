@@ -13,8 +13,8 @@ use crate::{
         hooks::verdict::{RunEnd, Verdict},
         ids::RunId,
         session::gate::GateKind,
-        summary::iterations,
         time::TimeSpan,
+        wording::counted,
     },
     journal::Record,
     present::{
@@ -22,7 +22,7 @@ use crate::{
         pipelines, stop_decisions,
         style::{ColourMode, TextRole},
         tasks::{self, LineTone},
-        text::{first_line, plain, prompt_line},
+        text::{plain, plain_line, prompt_line},
         tool_calls,
         usage_limits::limit_reached,
         usage_totals::UsageTotals,
@@ -178,7 +178,11 @@ impl RecordFormatter {
         Some(match event {
             Event::Session(SessionEvent::Started(began)) => paint.paint(
                 TextRole::Heading,
-                format!("session started · agent {} · up to {}", plain(&began.agent), iterations(began.max_iterations)),
+                format!(
+                    "session started · agent {} · up to {}",
+                    plain(&began.agent),
+                    counted(began.max_iterations, "iteration")
+                ),
             ),
             Event::Session(SessionEvent::Resumed { cut, paused, .. }) => {
                 let cut =
@@ -193,7 +197,7 @@ impl RecordFormatter {
                 self.iteration(*iteration, *outcome)
             }
             Event::Hook(HookEvent::Started { point, hook, .. }) => {
-                paint.paint(TextRole::Faint, format!("  ▸ {point}: {}", first_line(&plain(hook), LINE)))
+                paint.paint(TextRole::Faint, format!("  ▸ {point}: {}", plain_line(hook, LINE)))
             }
             Event::Hook(HookEvent::Finished(finished)) => self.hook(finished),
             Event::Hook(HookEvent::Disabled { point, hook, .. }) => {
@@ -203,7 +207,7 @@ impl RecordFormatter {
                 format!("  hook `{}` at {point} is on again", plain(hook))
             }
             Event::Pending(PendingEvent::Added { item, hook, bytes, .. }) => {
-                format!("  held: item {item} of `{}`, {bytes} bytes", plain(hook))
+                format!("  held: item {item} of `{}`, {}", plain(hook), counted(*bytes, "byte"))
             }
             Event::Pending(PendingEvent::Skipped { item, .. }) => format!("  item {item} will not be delivered"),
             Event::Pending(PendingEvent::Restored { item, .. }) => format!("  item {item} will be delivered after all"),
@@ -213,8 +217,8 @@ impl RecordFormatter {
             Event::Turn(TurnEvent::ToolUpdated { tool, .. }) if tool.status == ToolStatus::Failed => self.tool(tool),
             Event::Turn(TurnEvent::AgentPlanned { entries, .. }) => self.planned(entries),
             Event::Turn(TurnEvent::AgentNoted { what, text, .. }) => {
-                let said = first_line(&plain(text), LINE);
-                paint.paint(TextRole::Faint, format!("  · {}: {said}", first_line(&plain(what), LINE)))
+                let said = plain_line(text, LINE);
+                paint.paint(TextRole::Faint, format!("  · {}: {said}", plain_line(what, LINE)))
             }
             Event::Turn(TurnEvent::PermissionAsked { ask, .. }) => self.asked(ask),
             Event::Turn(TurnEvent::Ended { stop_reason, .. }) => {
@@ -243,7 +247,7 @@ impl RecordFormatter {
             Event::UsageLimit(UsageLimitEvent::WaitSkipped { by }) => format!("  ◷ the wait ends now (by {by})"),
             Event::Retry(RetryEvent::BackoffStarted { wait_ms, .. }) => format!("  waits {wait_ms}"),
             Event::Gate(GateEvent::Opened { gate, reason, about, .. }) if *about != GateKind::Permission => {
-                paint.paint(TextRole::Warning, format!("  ◆ gate {gate}: {}", first_line(&plain(reason), LINE)))
+                paint.paint(TextRole::Warning, format!("  ◆ gate {gate}: {}", plain_line(reason, LINE)))
             }
             Event::Gate(GateEvent::Answered { gate, choice, by, .. }) => {
                 self.permitted(event).unwrap_or_else(|| format!("  ◆ gate {gate}: {} (by {})", choice.name(), by))
@@ -257,7 +261,7 @@ impl RecordFormatter {
             Event::Steering(SteeringEvent::Paused { turn: None, .. }) => "  paused".into(),
             Event::Steering(SteeringEvent::Unpaused { .. }) => "  goes on".into(),
             Event::Steering(SteeringEvent::MessageQueued { text, .. }) => {
-                format!("  message for the agent: {}", first_line(&plain(text), LINE))
+                format!("  message for the agent: {}", plain_line(text, LINE))
             }
             Event::Steering(SteeringEvent::StopRequested { .. }) => paint.paint(TextRole::Warning, "  stopping"),
             Event::Session(SessionEvent::Warning { text }) => {
@@ -391,7 +395,7 @@ impl RecordFormatter {
             Verdict::Fail => "failed",
         };
         let took = if *end == RunEnd::Cut { TimeSpan::default() } else { *took_ms };
-        let head = format!("  {sign} {point}: {} {said} · {} · {took}", first_line(&plain(hook), LINE), end.describe());
+        let head = format!("  {sign} {point}: {} {said} · {} · {took}", plain_line(hook, LINE), end.describe());
         let mut lines = self.paint.paint(role, head);
         if self.output == HookOutputMode::Told {
             for text in [&finished.stdout, &finished.stderr].into_iter().filter(|text| !text.trim().is_empty()) {
@@ -424,8 +428,8 @@ impl RecordFormatter {
 
     fn ended(&self, outcome: SessionOutcome, count: u32, reason: &str) -> String {
         let role = if outcome == SessionOutcome::Complete { TextRole::Good } else { TextRole::Warning };
-        let times = iterations(count);
-        let reason = first_line(&plain(reason), 300);
+        let times = counted(count, "iteration");
+        let reason = plain_line(reason, 300);
         let used = self.total.words().map(|used| format!("\n  used {used}")).unwrap_or_default();
         self.paint.paint(role, format!("session {} after {times}: {reason}{used}", outcome.name()))
     }
@@ -433,7 +437,7 @@ impl RecordFormatter {
 
 fn retry(used: u32, limit: u32, reason: &str, no_progress: bool) -> String {
     let same = if no_progress { " · no progress" } else { "" };
-    format!("  ↻ retry {used}/{limit}{same}: {}", first_line(&plain(reason), LINE))
+    format!("  ↻ retry {used}/{limit}{same}: {}", plain_line(reason, LINE))
 }
 
 /// Why a turn ended early, as text for the user.

@@ -25,7 +25,7 @@ use super::{
         turn::{CUT_OFF, DuePrompt},
         warning,
     },
-    summary::iterations,
+    wording::counted,
 };
 use crate::engine::session::control::QueuedMessage;
 
@@ -90,7 +90,7 @@ impl SessionState {
             SessionOutcome::Limit if max_iterations.unwrap_or(self.max_iterations()) <= self.iterations.used() => {
                 Some(format!(
                     "the session has used up its limit of {}; give it more with `--max-iterations`",
-                    iterations(self.iterations.used())
+                    counted(self.iterations.used(), "iteration")
                 ))
             }
             SessionOutcome::Limit

@@ -33,6 +33,7 @@ use super::{
     },
     session::{GateDetails, Phase, SessionState, gate::GateKind},
     tasks::task::Task,
+    wording::shortened,
 };
 use review::ReviewRun;
 
@@ -452,5 +453,5 @@ impl FinishedRun {
 fn why(failed: &FinishedRun) -> String {
     let said = failed.message.as_deref().and_then(|message| message.lines().find(|line| !line.trim().is_empty()));
     let line = said.or(failed.judgement.headline.as_deref()).unwrap_or("it failed");
-    line.trim().chars().take(300).collect()
+    shortened(line.trim(), 300)
 }

@@ -21,10 +21,6 @@ impl SessionOutcome {
     }
 }
 
-pub fn iterations(count: u32) -> String {
-    if count == 1 { "1 iteration".into() } else { format!("{count} iterations") }
-}
-
 impl SessionState {
     /// What the session is doing, in words.
     pub fn doing(&self) -> String {
@@ -91,15 +87,5 @@ impl SessionState {
             Phase::Delivering => "delivers what is held".into(),
             Phase::Ended(outcome) => outcome.name().into(),
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn one_iteration_is_one() {
-        assert_eq!([0, 1, 2].map(iterations), ["0 iterations", "1 iteration", "2 iterations"]);
     }
 }

@@ -23,6 +23,7 @@ use crate::{
         policy::RuleCheck,
         stop::rule::{OFFERED, RuleCheckResult},
         time::TimeSpan,
+        wording::first_line,
     },
     process::{
         project_dir::{OpenError, ProjectDir},
@@ -175,9 +176,5 @@ fn barred(path: &str, why: &OpenError, if_missing: &str) -> String {
 
 /// The first line of a text, shortened for a message.
 fn shown(text: &str) -> String {
-    let line = text.trim().lines().next().unwrap_or_default();
-    let short = line.char_indices().nth(NAME_SHOWN).map_or(line, |(end, _)| &line[..end]);
-    let whole = short.len() == text.trim().len();
-    let plain: String = short.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect();
-    if whole { plain } else { plain + " …" }
+    first_line(text, NAME_SHOWN).replace(char::is_control, "\u{fffd}")
 }

@@ -12,7 +12,10 @@ use crate::{
         task::TaskState,
     },
     mcp::connection_pool::{PooledConnection, other_answer},
-    present::task_view::{TaskView, state_names},
+    present::{
+        task_view::{TaskView, state_names},
+        text::some_names,
+    },
     socket::{
         client::SessionRequestError,
         message::{ReplyData, SessionRequest},
@@ -327,6 +330,5 @@ fn held_up(tasks: &[TaskView], id: &String) -> String {
 
 fn names<'a>(tasks: impl Iterator<Item = &'a TaskView>) -> String {
     let all: Vec<String> = tasks.map(|task| format!("{} ({})", task.id, task.state.name())).collect();
-    let told = all[..all.len().min(SOME)].join(", ");
-    if all.len() > SOME { format!("{told} and {} more; task_list lists them", all.len() - SOME) } else { told }
+    some_names(&all, SOME) + if all.len() > SOME { "; task_list lists them" } else { "" }
 }

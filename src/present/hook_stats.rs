@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use super::text::{first_line, plain};
+use super::text::plain_line;
 use crate::engine::{
     event::{Event, HookEvent, HookFinished, RetryEvent, StopDecided, StopEvent},
     hooks::{
@@ -135,7 +135,7 @@ fn decisions(all: &[HookStats]) -> String {
         return String::new();
     }
     let lines = deciding.iter().map(|(stats, DecisionCounts { complete, go_on, escalate })| {
-        format!("{complete:>8}  {go_on:>8}  {escalate:>8}  {}\n", first_line(&plain(&stats.hook), NAME))
+        format!("{complete:>8}  {go_on:>8}  {escalate:>8}  {}\n", plain_line(&stats.hook, NAME))
     });
     format!("\nCOMPLETE  CONTINUE  ESCALATE  STOP HOOK\n{}", lines.collect::<String>())
 }
@@ -156,7 +156,7 @@ fn cells(stats: &HookStats) -> [String; 8] {
         stats.p95_ms.to_string(),
         stats.retries_caused.to_string(),
         stats.bytes_piped.to_string(),
-        first_line(&plain(&stats.hook), NAME),
+        plain_line(&stats.hook, NAME),
     ]
 }
 

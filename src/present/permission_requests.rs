@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use super::text::{first_line, plain};
+use super::text::plain_line;
 use crate::engine::{
     conversation::PermissionOption,
     event::{Event, GateEvent, TurnEvent},
@@ -77,7 +77,7 @@ impl TurnPermissions {
             | GateChoice::Leave
             | GateChoice::Abort => ("- no answer, the turn ends", PermissionOutcome::Unsaid),
         };
-        let short = |text: &str| first_line(&plain(text), LINE);
+        let short = |text: &str| plain_line(text, LINE);
         let taken = options.iter().find(|known| Some(&known.id) == option.as_ref());
         let taken = taken.map(|option| format!(" · “{}”", short(&option.name))).unwrap_or_default();
         Some(AnsweredPermission { words: format!("{verb}: {}{taken} · by {}", short(title), by), leave })

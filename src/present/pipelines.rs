@@ -1,6 +1,6 @@
 //! Lines for the records of a submit or a merge: for sessions without a screen, and for the stream.
 
-use super::text::{first_line, plain};
+use super::text::{plain, plain_line};
 use crate::{
     engine::{
         event::{Event, PipelineEvent},
@@ -15,7 +15,7 @@ const LINE: usize = 200;
 /// The line for a record of a submit or a merge. `None` for other records.
 #[expect(clippy::wildcard_enum_match_arm, reason = "everything else is not about pipelines, whatever it is")]
 pub fn told(event: &Event) -> Option<(LineTone, String)> {
-    let short = |text: &str| first_line(&plain(text), LINE);
+    let short = |text: &str| plain_line(text, LINE);
     Some(match event {
         Event::Pipeline(PipelineEvent::Requested { pipeline, .. }) => {
             (LineTone::Plain, format!("a {} was asked for; it begins after this iteration", pipeline.name()))

@@ -1,6 +1,6 @@
 //! Lines for the records of stop decisions: for sessions without a screen, and for the stream.
 
-use super::text::{first_line, plain};
+use super::text::{counted, plain_line};
 use crate::{
     engine::{
         event::{Event, StopDecided, StopEvent},
@@ -121,10 +121,6 @@ fn within(of: Option<&str>) -> String {
     of.map(|id| format!(" · {}", short(id))).unwrap_or_default()
 }
 
-fn counted(number: usize, what: &str) -> String {
-    if number == 1 { format!("1 {what}") } else { format!("{number} {what}s") }
-}
-
 fn short(text: &str) -> String {
-    first_line(&plain(text), LINE)
+    plain_line(text, LINE)
 }

@@ -4,7 +4,7 @@ use unicode_width::UnicodeWidthStr as _;
 
 use super::{
     task_view::TaskView,
-    text::{first_line, plain},
+    text::{plain, plain_line},
 };
 
 /// The longest goal in a line of the table, in characters.
@@ -40,7 +40,7 @@ fn line<const N: usize>(row: &[String; N], widths: [usize; N]) -> String {
 }
 
 pub(super) fn short(text: &str) -> String {
-    first_line(&plain(text), GOAL)
+    plain_line(text, GOAL)
 }
 
 /// All details of a task, one per line.

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-use super::text::{first_line, plain};
+use super::text::plain_line;
 use crate::engine::{
     event::{Event, WorkflowEvent},
     tasks::{
@@ -32,7 +32,7 @@ pub fn told(event: &Event) -> Option<(LineTone, String)> {
 
 #[expect(clippy::wildcard_enum_match_arm, reason = "everything else is not about workflows, whatever it is")]
 fn flow(event: &Event) -> Option<(LineTone, String)> {
-    let short = |text: &str| first_line(&plain(text), LINE);
+    let short = |text: &str| plain_line(text, LINE);
     Some(match event {
         Event::Workflow(WorkflowEvent::Started(began)) => {
             (LineTone::Plain, format!("workflow {} started", short(&began.workflow)))
@@ -54,7 +54,7 @@ fn flow(event: &Event) -> Option<(LineTone, String)> {
 }
 
 fn task(news: &TaskRecordRef<'_>) -> (LineTone, String) {
-    let short = |text: &str| first_line(&plain(text), LINE);
+    let short = |text: &str| plain_line(text, LINE);
     let task = short(news.task);
     match news.what {
         TaskRecordData::Created(data) => (LineTone::Plain, format!("task {task} added: {}", short(&data.goal))),

@@ -5,10 +5,13 @@
 
 use std::borrow::Cow;
 
-pub use crate::engine::plain_text::plain_text as plain;
 use crate::engine::{
     event::{PromptReason, PromptSent},
     hooks::headline::telling_line,
+};
+pub use crate::engine::{
+    plain_text::plain_text as plain,
+    wording::{counted, first_line, plural, some_names},
 };
 
 /// The subject of a prompt, in one line. For feedback this is its most informative line, since the first one is
@@ -46,14 +49,9 @@ pub fn without_c1(text: &str) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
-/// The first line, of at most `most` characters, with an ellipsis if something was left out.
-pub fn first_line(text: &str, most: usize) -> String {
-    let line = text.lines().find(|line| !line.trim().is_empty()).unwrap_or("").trim();
-    let mut short: String = line.chars().take(most).collect();
-    if short.len() < line.len() || text.trim().lines().count() > 1 {
-        short.push('…');
-    }
-    short
+/// The first line of a text of an agent or a hook, at most this long.
+pub fn plain_line(text: &str, most: usize) -> String {
+    first_line(&plain(text), most)
 }
 
 #[cfg(test)]

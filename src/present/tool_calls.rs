@@ -5,7 +5,7 @@
 
 use serde_json::Value;
 
-use super::text::{first_line, plain};
+use super::text::{plain, plain_line, some_names};
 use crate::engine::conversation::{PlanEntry, ToolCall, ToolKind, ToolStatus};
 
 /// The longest title in a line, in characters.
@@ -32,14 +32,9 @@ pub const fn sign(kind: Option<ToolKind>) -> Option<&'static str> {
 /// A tool call in one line: its symbol, its title, and the files that the title does not name.
 pub fn line(tool: &ToolCall, project: &str) -> String {
     let sign = sign(tool.kind).map(|sign| format!("{sign} ")).unwrap_or_default();
-    let title = first_line(&plain(&tool.title), TITLE);
+    let title = plain_line(&tool.title, TITLE);
     let files: Vec<String> = files(tool, project).into_iter().filter(|file| !names(&title, file)).collect();
-    let shown = files.iter().take(FILES).map(String::as_str).collect::<Vec<_>>().join(", ");
-    let more = match files.len().saturating_sub(FILES) {
-        0 => String::new(),
-        n => format!(" and {n} more"),
-    };
-    let files = if shown.is_empty() { shown } else { format!(" · {shown}{more}") };
+    let files = if files.is_empty() { String::new() } else { format!(" · {}", some_names(&files, FILES)) };
     format!("{sign}{title}{files}")
 }
 
@@ -102,13 +97,13 @@ pub const fn progress(status: ToolStatus) -> &'static str {
 pub fn plan_line(entries: &[PlanEntry]) -> String {
     let done = entries.iter().filter(|entry| entry.status == ToolStatus::Completed).count();
     let current = entries.iter().find(|entry| entry.status == ToolStatus::InProgress);
-    let now = current.map(|entry| format!(" · now: {}", first_line(&plain(&entry.content), TITLE))).unwrap_or_default();
+    let now = current.map(|entry| format!(" · now: {}", plain_line(&entry.content, TITLE))).unwrap_or_default();
     format!("≡ plan: {done} of {} done{now}", entries.len())
 }
 
 /// An entry of a plan, in one line.
 pub fn plan_entry(entry: &PlanEntry) -> String {
-    format!("{} {}", progress(entry.status), first_line(&plain(&entry.content), TITLE))
+    format!("{} {}", progress(entry.status), plain_line(&entry.content, TITLE))
 }
 
 #[cfg(test)]

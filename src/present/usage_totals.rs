@@ -1,5 +1,6 @@
 //! Usage as text for people.
 
+use super::text::counted;
 use crate::engine::{conversation::TurnUsage, session::budget::BudgetUsage};
 
 /// Tokens and money, as far as the agent reported them.
@@ -48,8 +49,7 @@ impl From<&BudgetUsage> for UsageTotals {
 /// Tokens: all digits up to 9,999, then thousands and millions.
 pub fn tokens(count: u64) -> String {
     match count {
-        1 => "1 token".into(),
-        0..10_000 => format!("{count} tokens"),
+        0..10_000 => counted(count, "token"),
         10_000..1_000_000 => format!("{}.{}k tokens", count / 1_000, count % 1_000 / 100),
         _ => format!("{}.{}M tokens", count / 1_000_000, count % 1_000_000 / 100_000),
     }

@@ -3,6 +3,7 @@
 use std::{fs::File, io::Read as _, path::Path};
 
 use super::modals::viewer::ViewerModal;
+use crate::present::text::counted;
 
 /// In bytes.
 const VIEWED: u64 = 8 << 20;
@@ -17,10 +18,10 @@ pub(super) fn view(title: String, file: Option<&Path>, otherwise: &str) -> Viewe
         Some((String::from_utf8_lossy(&bytes).into_owned(), size, file.display().to_string()))
     });
     match read {
-        Some((text, size, _)) if size <= VIEWED => ViewerModal::new(title, &text, format!("{size} bytes")),
+        Some((text, size, _)) if size <= VIEWED => ViewerModal::new(title, &text, counted(size, "byte")),
         Some((text, size, path)) => {
             ViewerModal::new(title, &text, format!("the first {VIEWED} of {size} bytes; all of it: {path}"))
         }
-        None => ViewerModal::new(title, otherwise, format!("{} bytes", otherwise.len())),
+        None => ViewerModal::new(title, otherwise, counted(otherwise.len(), "byte")),
     }
 }

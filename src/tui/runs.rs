@@ -16,7 +16,7 @@ use crate::{
         time::{TimeSpan, UnixTime},
     },
     journal::Record,
-    present::text::{first_line, plain},
+    present::text::{plain, plain_line},
     socket::running_output::SHOWN,
 };
 
@@ -207,9 +207,9 @@ impl HookRow<'_> {
     pub fn name(&self) -> String {
         match self {
             Self::Ran(run) => run.name(),
-            Self::Waits(_, spec) => first_line(&plain(&spec.name), 80),
-            Self::Decides(hook) => first_line(&plain(&hook.name), 80),
-            Self::Rule(rule) => first_line(&plain(&rule.name), 80),
+            Self::Waits(_, spec) => plain_line(&spec.name, 80),
+            Self::Decides(hook) => plain_line(&hook.name, 80),
+            Self::Rule(rule) => plain_line(&rule.name, 80),
         }
     }
 }
@@ -320,7 +320,7 @@ fn whole(bytes: &[u8]) -> usize {
 impl RunEntry {
     /// The name, for the screen.
     pub fn name(&self) -> String {
-        first_line(&plain(&self.hook), 80)
+        plain_line(&self.hook, 80)
     }
 
     /// How long it took, or has taken so far.

@@ -31,10 +31,7 @@ use crate::{
         time::UnixTime,
     },
     journal::Record,
-    present::{
-        permission_requests::TurnPermissions,
-        text::{first_line, plain},
-    },
+    present::{permission_requests::TurnPermissions, text::plain_line},
     tui::{
         journal_feed::RecordSpan,
         stream::{
@@ -194,7 +191,7 @@ impl SessionStream {
                 self.put(None, request_block(at, ask, &self.project), event, spot);
             }
             Event::Hook(HookEvent::Started { run, point, hook, .. }) => {
-                let head = format!("▸ {point}: {} …", first_line(&plain(hook), 80));
+                let head = format!("▸ {point}: {} …", plain_line(hook, 80));
                 let index = self.put(None, block(BlockKind::Hook, at, head, ThemeRole::Accent), event, spot);
                 self.runs.insert(*run, index);
             }

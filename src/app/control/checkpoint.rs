@@ -5,7 +5,7 @@ use crate::{
     app::{AppError, AppResult, control::choose_session, print, project, say, warn_of},
     cli::control::{CheckpointCommand, SessionArgs},
     journal::{self, SessionDir},
-    present::text::{first_line, plain},
+    present::text::plain_line,
     socket::stop_view::{self, CheckpointView},
 };
 
@@ -56,7 +56,7 @@ fn line(kept: &CheckpointView) -> String {
         some => format!(", {some} files not committed"),
     };
     let commit = commit.map(|commit| format!("  commit {commit}{dirty}")).unwrap_or_default();
-    let data = first_line(&plain(&checkpoint.data.to_string()), DATA);
-    let by = first_line(&plain(by), DATA);
+    let data = plain_line(&checkpoint.data.to_string(), DATA);
+    let by = plain_line(by, DATA);
     format!("{:>3}  {at}  iteration {}  {by}{commit}  {data}\n", checkpoint.checkpoint, checkpoint.iteration)
 }

@@ -4,7 +4,7 @@ use super::{LINE, ask, given, json, other_answer, told};
 use crate::{
     app::{AppResult, print, say},
     cli::control::GateCommand,
-    present::text::{first_line, plain},
+    present::text::{plain, plain_line},
     socket::{
         message::{ReplyData, SessionRequest},
         view::GateView,
@@ -36,13 +36,13 @@ pub(in crate::app) fn gate(command: GateCommand) -> AppResult {
 pub(super) fn line(gate: &GateView) -> String {
     let choices = gate.choices.iter().map(|choice| choice.name()).collect::<Vec<_>>().join(", ");
     let about = gate.about.name().replace('_', " ");
-    let mut text = format!("{} {about}: {}\n  answers: {choices}", gate.gate, first_line(&plain(&gate.reason), LINE));
+    let mut text = format!("{} {about}: {}\n  answers: {choices}", gate.gate, plain_line(&gate.reason, LINE));
     if !gate.items.is_empty() {
         let items = gate.items.iter().map(ToString::to_string).collect::<Vec<_>>().join(",");
         text += &format!("\n  items: {items}");
     }
     for option in &gate.options {
-        let (id, name) = (plain(&option.id), first_line(&plain(&option.name), LINE));
+        let (id, name) = (plain(&option.id), plain_line(&option.name, LINE));
         text += &format!("\n  {} {id}: {name}", option.choice.name());
     }
     text

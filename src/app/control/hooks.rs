@@ -11,7 +11,7 @@ use crate::{
     },
     cli::control::{HookTargetArgs, HooksCommand, SessionArgs},
     engine::hooks::resolve::HookState,
-    present::text::{first_line, plain},
+    present::text::plain_line,
     socket::{
         message::{ReplyData, SessionRequest},
         view::{self, HookView},
@@ -62,8 +62,8 @@ fn list(hooks: &[HookView]) -> AppResult {
     let line = |hook: &HookView| {
         let on = if hook.enabled { "on " } else { "off" };
         let piped = if hook.pipe_output { ", piped" } else { "" };
-        let name = first_line(&plain(&hook.hook), LINE);
-        let runs = first_line(&plain(&hook.runs), LINE);
+        let name = plain_line(&hook.hook, LINE);
+        let runs = plain_line(&hook.runs, LINE);
         let runs = if runs == name { String::new() } else { format!(": {runs}") };
         let timeout =
             if hook.timeout_ms.is_zero() { String::new() } else { format!("  [timeout {}{piped}]", hook.timeout_ms) };

@@ -2,7 +2,7 @@
 
 use std::io::IsTerminal as _;
 
-use super::{LINE, ask, counted, given, json, other_answer, told};
+use super::{LINE, ask, given, json, other_answer, told};
 use crate::{
     app::{AppError, AppResult, control::choose_session, print, remote_sessions, say},
     cli::control::{PendingCommand, SessionArgs},
@@ -12,7 +12,7 @@ use crate::{
         session::pending::ItemState,
     },
     journal::{self, SessionDir},
-    present::text::{first_line, plain},
+    present::text::{counted, plain, plain_line},
     process::editor::EditorFile,
     socket::{
         message::{ItemFilter, ReplyData, SessionRequest},
@@ -54,7 +54,7 @@ fn list(items: &[ItemView]) -> AppResult {
     let line = |item: &ItemView| {
         let state = state(item.state);
         let edited = if item.edited { ", edited" } else { "" };
-        let hook = first_line(&plain(&item.hook), LINE);
+        let hook = plain_line(&item.hook, LINE);
         let bytes = if item.state == ItemState::Delivered { String::new() } else { counted(item.bytes, "byte") };
         format!("{:>4}  {state:9}  {:14}  {bytes:>12}  {hook}{edited}\n", item.item.to_string(), item.point.name())
     };

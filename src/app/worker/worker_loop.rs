@@ -29,7 +29,7 @@ use crate::{
         command_listener::next,
         connection::{NatsConnectionEvent, NatsError},
     },
-    present::text::{first_line, plain},
+    present::text::plain_line,
     process::signals::ShutdownSignals,
     queue::{
         TaskQueue, WatchedQueue,
@@ -362,7 +362,7 @@ fn hear(told: Option<NatsConnectionEvent>) -> std::result::Result<(), NatsError>
 }
 
 fn line(task: &QueuedTask) -> String {
-    let short = |text: &str| first_line(&plain(text), LINE);
+    let short = |text: &str| plain_line(text, LINE);
     let QueuedTask { order, standing, attempt, .. } = task;
     let id = &order.id;
     match standing {

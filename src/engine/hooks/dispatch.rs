@@ -20,6 +20,7 @@ use crate::engine::{
     ids::{ItemId, RunId},
     policy::HookSpec,
     time::TimeSpan,
+    wording::first_line,
 };
 
 #[derive(Debug, Clone, PartialEq)]
@@ -330,10 +331,8 @@ pub(crate) fn is_piped(spec: &HookSpec, point: HookPoint, run: RunView<'_>, verd
 
 fn frame(point: HookPoint, hook: &str, end: &str, took: TimeSpan) -> String {
     // A name can be a whole script: the frame stays one line, so that the agent sees where it ends.
-    let mut lines = hook.lines();
-    let name = lines.next().unwrap_or_default().replace('"', "'");
-    let more = if lines.next().is_some() { "…" } else { "" };
-    format!("[Hook output: {point} \"{name}{more}\" · {end} · {}]", seconds(took))
+    let name = first_line(hook, usize::MAX).replace('"', "'");
+    format!("[Hook output: {point} \"{name}\" · {end} · {}]", seconds(took))
 }
 
 fn seconds(span: TimeSpan) -> String {

@@ -7,7 +7,7 @@
 //! - The line comes from the output, without terminal sequences, and is at most [`LINE_MAX`] characters long.
 //! - If the output contains a letter or a digit, there is a line.
 
-use crate::engine::plain_text::plain_text;
+use crate::engine::{plain_text::plain_text, wording::shortened};
 
 /// In characters.
 const LINE_MAX: usize = 300;
@@ -49,19 +49,12 @@ pub fn telling_line(outputs: &[&str]) -> Option<String> {
     let message =
         lines.get(chosen + 1).filter(|_| lines[chosen].contains(" panicked at ") && lines[chosen].ends_with(':'));
     let line = message.map_or_else(|| lines[chosen].to_owned(), |message| format!("{} {message}", lines[chosen]));
-    Some(shortened(&line))
+    Some(shortened(&line, LINE_MAX))
 }
 
 /// Whether a line of this output reports a failure, rather than progress or a warning.
 pub fn looks_like_failure(output: &str) -> bool {
     plain_text(output).lines().map(str::trim).any(|line| has_word(line) && likeness(line) >= FailureLikeness::Summary)
-}
-
-fn shortened(line: &str) -> String {
-    match line.char_indices().nth(LINE_MAX) {
-        Some((end, _)) => format!("{}…", line[..end].trim_end()),
-        None => line.to_owned(),
-    }
 }
 
 fn likeness(line: &str) -> FailureLikeness {

@@ -16,6 +16,7 @@ use crate::engine::{
     hooks::point::HookPoint,
     ids::ItemId,
     time::UnixTime,
+    wording::{counted, plural, some_names},
 };
 
 /// How many times the agent gets pending items after the loop. Its turns can cause new ones.
@@ -104,7 +105,7 @@ impl SessionState {
         }
         let items = if approved.is_some() && items.is_empty() { unseen } else { items };
         if !items.is_empty() && items.iter().any(|id| approved.is_none_or(|approved| !approved.contains(id))) {
-            let reason = format!("the loop is over, and the agent has not seen {}", count(items.len()));
+            let reason = format!("the loop is over, and the agent has not seen {}", counted(items.len(), "held item"));
             return self.open_gate(GateKind::FinalDelivery, reason, GateDetails::items(items));
         }
         self.wait_over(now).unwrap_or_else(|| self.final_prompt(items))
@@ -176,7 +177,7 @@ impl SessionState {
     /// The warning about unsent messages of the agent or a hook.
     fn messages_left(&self) -> Option<Event> {
         let left = self.steering.messages.iter().filter(|message| message.by.is_supervised()).count();
-        let words = if left == 1 { "1 message".into() } else { format!("{left} messages") };
+        let words = counted(left, "message");
         (left > 0).then(|| warning(format!("not sent: {words} of the agent or its hooks; the text is in the journal")))
     }
 
@@ -208,15 +209,9 @@ impl SessionState {
     }
 }
 
-pub(super) fn count(items: usize) -> String {
-    if items == 1 { "1 held item".into() } else { format!("{items} held items") }
-}
-
 /// The ids of the items that the agent has not received, so that the user can look each one up.
 fn undelivered(left: &[ItemId]) -> String {
-    let names = left.iter().take(LISTED).map(ToString::to_string).collect::<Vec<_>>().join(", ");
-    let more = left.len().saturating_sub(LISTED);
-    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
-    let items = if left.len() == 1 { "item" } else { "items" };
-    format!("not delivered: {items} {names}{more}; the text is in the journal")
+    let names: Vec<String> = left.iter().map(ToString::to_string).collect();
+    let (items, names) = (plural(left.len(), "item"), some_names(&names, LISTED));
+    format!("not delivered: {items} {names}; the text is in the journal")
 }

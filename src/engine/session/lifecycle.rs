@@ -18,8 +18,8 @@ use crate::engine::{
     session::delivery::{LoopEnd, STOPPED},
     stop::evaluation::StopEvaluation,
     submit::{PipelineKind, review::CHANGE_LIMIT},
-    summary::iterations,
     time::UnixTime,
+    wording::counted,
 };
 
 impl SessionState {
@@ -171,7 +171,8 @@ impl SessionState {
                 0 => String::new(),
                 messages => format!(", {messages} of them for messages of the agent or its hooks"),
             };
-            let reason = format!("the limit of {} was reached{for_messages}", iterations(self.max_iterations()));
+            let reason =
+                format!("the limit of {} was reached{for_messages}", counted(self.max_iterations(), "iteration"));
             return self.leave_loop(&LoopEnd::offering(SessionOutcome::Limit, &reason));
         }
         if let Some(step) = self.over_budget() {
@@ -232,7 +233,7 @@ impl SessionState {
         let items = self.pending.waiting_ids();
         let ask = self.plan().gates.delivery == DeliveryPolicy::Ask && !items.is_empty();
         if ask && items.iter().any(|id| !dispatch.seen.contains(id)) {
-            let reason = format!("the next prompt carries {}", super::delivery::count(items.len()));
+            let reason = format!("the next prompt carries {}", counted(items.len(), "held item"));
             return self.open_gate(GateKind::Delivery, reason, GateDetails::items(items));
         }
         self.iteration_prompt(dispatch, items)
@@ -260,10 +261,7 @@ impl SessionState {
             let text = format!("[Warning: Hook retry limit ({limit}) reached. Completing execution.]");
             return if completes { reached.and(warning(text)) } else { reached };
         }
-        let times = match used {
-            1 => "1 retry".into(),
-            used => format!("{used} retries"),
-        };
+        let times = counted(used, "retry");
         let reason = format!("the hook `{limited}` still blocks after {times}: {}", feedback.reason);
         self.open_gate(GateKind::RetryLimit, reason, GateDetails::hook(&limited))
     }

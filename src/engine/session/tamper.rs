@@ -19,6 +19,7 @@ use crate::engine::{
         point::HookPoint,
         resolve::HookRef,
     },
+    wording::{bulleted, some_names},
 };
 
 /// The name of the check of protected paths, where hooks are named.
@@ -85,7 +86,8 @@ impl SessionState {
         let protected = if left_alone { &[][..] } else { &self.unsettled.protected };
         let files: Vec<&str> = tampered.iter().chain(protected).map(String::as_str).collect();
         (waits && !files.is_empty()).then(|| {
-            let reason = format!("the agent's turn changed files that it must not change: {}", named(&files, ", "));
+            let reason =
+                format!("the agent's turn changed files that it must not change: {}", some_names(&files, NAMED));
             self.open_gate(GateKind::Tampered, reason, GateDetails::default())
         })
     }
@@ -112,11 +114,11 @@ impl SessionState {
         if dispatch.point != HookPoint::Stop || files.is_empty() || self.protect_is_off() {
             return None;
         }
-        let reason = format!("protected paths changed: {}", named(&files, ", "));
+        let reason = format!("protected paths changed: {}", some_names(&files, NAMED));
         let text = format!(
             "[Hook feedback]: You changed paths that the user protects (`protect:` in creel's config). Undo these changes, \
-             and do the task without them:\n- {}",
-            named(&files, "\n- ")
+             and do the task without them:\n{}",
+            bulleted(&files, NAMED).trim_end()
         );
         Some(HookFeedback::usual(PROTECT, reason, text))
     }
@@ -128,13 +130,5 @@ impl SessionState {
     /// The user accepts the turn as it is.
     pub(super) fn accept_protected(&mut self) {
         self.unsettled.protected.clear();
-    }
-}
-
-fn named(files: &[&str], between: &str) -> String {
-    let shown = files.iter().take(NAMED).copied().collect::<Vec<_>>().join(between);
-    match files.len().saturating_sub(NAMED) {
-        0 => shown,
-        more => format!("{shown}{between}and {more} more"),
     }
 }

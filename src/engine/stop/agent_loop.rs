@@ -27,13 +27,13 @@ use crate::engine::{
     policy::AgentSpec,
     session::SessionState,
     stop::evaluation::StopEvaluation,
-    summary::iterations,
     tasks::{
         command::{TaskCommand, TaskCompletion},
         record::ChangeOrigin,
         task::{Task, TaskState},
     },
     time::UnixTime,
+    wording::counted,
 };
 
 #[derive(Debug, Clone, PartialEq)]
@@ -237,7 +237,7 @@ impl SessionState {
         if known.iteration >= known.max_iterations {
             return Err(format!(
                 "{id} has used up its limit of {}, and the work is not done: tell a person what is in the way",
-                iterations(known.max_iterations)
+                counted(known.max_iterations, "iteration")
             ));
         }
         if self.waits_for_a_person(known) {

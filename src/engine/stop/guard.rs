@@ -13,7 +13,7 @@ use super::{
 use crate::engine::{
     comparable_text::{comparable_text, same_text},
     policy::StopPlan,
-    summary::iterations,
+    wording::{counted, shortened},
 };
 
 /// What the guards have seen. All counts are of consecutive iterations.
@@ -81,7 +81,7 @@ impl GuardState {
         if reached(plan.circuit_breaker, self.failing) {
             let failed = rules.iter().filter(|rule| !rule.passed);
             let names = failed.map(|rule| format!("`{}`", rule.rule_name)).collect::<Vec<_>>().join(", ");
-            let reason = format!("rules failed in {} in a row; now: {names}", iterations(self.failing));
+            let reason = format!("rules failed in {} in a row; now: {names}", counted(self.failing, "iteration"));
             return Some(GuardAlarm { guard: "circuit_breaker", reason });
         }
         if let Some(reason) = self.thrashes(rules, |seen| reached(plan.thrashing, seen)) {
@@ -89,8 +89,10 @@ impl GuardState {
         }
         reached(plan.no_progress, self.repeated).then(|| {
             let said = excerpt(&self.message);
-            let reason =
-                format!("the agent ended {} in a row with the same message: {said}", iterations(self.repeated));
+            let reason = format!(
+                "the agent ended {} in a row with the same message: {said}",
+                counted(self.repeated, "iteration")
+            );
             GuardAlarm { guard: "no_progress", reason }
         })
     }
@@ -98,7 +100,7 @@ impl GuardState {
     /// Which file is rewritten back and forth, if `reached` accepts the number of iterations.
     fn thrashes(&self, rules: &[RuleOutcome], reached: impl Fn(u32) -> bool) -> Option<String> {
         if let Some((file, times)) = self.files.most_returned().filter(|(_, times)| reached(*times)) {
-            let times = iterations(times);
+            let times = counted(times, "iteration");
             return Some(format!("`{file}` returned to content that it had before in {times} in a row"));
         }
         let (file, rewritten) = self.files.most_rewritten()?;
@@ -106,7 +108,7 @@ impl GuardState {
         let times = rewritten.min(failure.times);
         reached(times).then(|| {
             let said = rules.iter().find(|known| known.rule_name == *rule).map_or("", |known| &known.message);
-            let (times, said) = (iterations(times), excerpt(said));
+            let (times, said) = (counted(times, "iteration"), excerpt(said));
             format!(
                 "the agent rewrote `{file}` in {times} in a row, and `{rule}` still fails with the same message: {said}"
             )
@@ -117,11 +119,7 @@ impl GuardState {
 /// The beginning of a text, in one line.
 fn excerpt(text: &str) -> String {
     let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
-    let mut short: String = line.chars().take(80).collect();
-    if short.len() < line.len() {
-        short.push('…');
-    }
-    format!("“{short}”")
+    format!("“{}”", shortened(&line, 80))
 }
 
 #[cfg(test)]

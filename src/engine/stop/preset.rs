@@ -1,7 +1,7 @@
 //! The built-in stop hooks.
 
 use super::{StopAction, StopResult, context::AgentContext, promise::Promise};
-use crate::engine::policy::StopPreset;
+use crate::engine::{policy::StopPreset, wording::plural};
 
 pub fn judge(preset: StopPreset, context: &AgentContext) -> StopResult {
     match preset {
@@ -41,7 +41,7 @@ fn validated(context: &AgentContext) -> Option<StopResult> {
             let list = failed.iter().map(|rule| format!("- {}: {}", rule.rule_name, rule.message));
             let told = format!("[Validation failed]\n{}", list.collect::<Vec<_>>().join("\n"));
             let names = failed.iter().map(|rule| rule.rule_name.as_str()).collect::<Vec<_>>().join(", ");
-            let rules = if all == 1 { "rule" } else { "rules" };
+            let rules = plural(all, "rule");
             let reason = format!("{missed} of {all} validation {rules} failed: {names}");
             Some(StopResult::new(StopAction::Continue, reason).telling(told))
         }

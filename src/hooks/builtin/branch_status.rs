@@ -12,10 +12,10 @@ use super::{
     program::ProgramRunner,
 };
 use crate::{
-    engine::effect::SubmissionFacts,
+    engine::{effect::SubmissionFacts, wording::counted},
     hooks::builtin::{
         builtin_run::BuiltinRun,
-        quoting::{count, files, named, quoted, short, some},
+        quoting::{files, named, quoted, short, some},
         undo_rebase,
     },
 };
@@ -193,7 +193,7 @@ impl BranchStatus {
         }
         let message = format!(
             "{} uncommitted changes ({}), so {what}: commit or stash them",
-            count(changes.tracked.len(), "file") + if changes.tracked.len() == 1 { " has" } else { " have" },
+            counted(changes.tracked.len(), "file") + if changes.tracked.len() == 1 { " has" } else { " have" },
             some(&changes.tracked)
         );
         Err(BuiltinError::failed(message).repaired_by(commit_prompt(&self.branch, changes)))

@@ -13,11 +13,11 @@ use super::{
     push,
 };
 use crate::{
-    engine::{effect::SubmissionFacts, hooks::template},
+    engine::{effect::SubmissionFacts, hooks::template, wording::counted},
     hooks::builtin::{
         branch_status::{BranchStatus, commit_prompt},
         builtin_run::BuiltinRun,
-        quoting::{self, count, named},
+        quoting::{self, named},
     },
     process::{environment::for_variable, output::create},
 };
@@ -50,7 +50,7 @@ pub(super) async fn run(worker: &mut BuiltinRun<'_>) -> Result<BuiltinSuccess, B
         return Err(halt.repaired_by(commit_prompt(&standing.branch, &changes)));
     }
     let text = PullRequestText::of(&worker.runner, worker.submission, &standing, &base).await?;
-    let work = format!("{}{}", count(commits, "commit"), changes.left_out());
+    let work = format!("{}{}", counted(commits, "commit"), changes.left_out());
     let done = match worker.submission.pr_command.clone().filter(|line| !line.trim().is_empty()) {
         Some(line) => by_command(worker, &standing, &remote, &text, &line).await?,
         None => by_gh(worker, &standing, &remote, &text).await?,

@@ -4,7 +4,10 @@
 //! - Text for a shell is one word there, whatever it contains.
 //! - Shown text has no control characters except creel's own line breaks.
 
-use crate::engine::plain_text::{CarriageReturnMode, PlainTextFilter};
+use crate::engine::{
+    plain_text::{CarriageReturnMode, PlainTextFilter},
+    wording::{bulleted, shortened, some_names},
+};
 
 /// How many files to list.
 const NAMED: usize = 40;
@@ -27,23 +30,14 @@ pub(super) fn named(text: &str) -> String {
 
 /// A list of files, one per line.
 pub(super) fn files(names: &[String]) -> String {
-    let mut text: String = names.iter().take(NAMED).map(|name| format!("- {}\n", named(name))).collect();
-    if names.len() > NAMED {
-        text.push_str(&format!("- and {} more\n", names.len() - NAMED));
-    }
-    text
+    let names: Vec<String> = names.iter().map(|name| named(name)).collect();
+    bulleted(&names, NAMED)
 }
 
 /// The first few names, in a sentence.
 pub(super) fn some(names: &[String]) -> String {
-    let shown = names.iter().take(3).map(|name| named(name)).collect::<Vec<_>>().join(", ");
-    let more = names.len().saturating_sub(3);
-    if more > 0 { format!("{shown} and {more} more") } else { shown }
-}
-
-/// `1 commit`, `2 commits`.
-pub(super) fn count(n: usize, what: &str) -> String {
-    format!("{n} {what}{}", if n == 1 { "" } else { "s" })
+    let names: Vec<String> = names.iter().map(|name| named(name)).collect();
+    some_names(&names, 3)
 }
 
 pub(super) fn short(commit: &str) -> &str {
@@ -54,11 +48,7 @@ pub(super) fn short(commit: &str) -> &str {
 pub(super) fn title(text: &str) -> String {
     let line = text.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or_default();
     let line: String = line.chars().filter(|c| !c.is_control()).collect();
-    if line.chars().count() <= TITLE {
-        return line;
-    }
-    let cut: String = line.chars().take(TITLE - 1).collect();
-    format!("{}…", cut.trim_end())
+    shortened(&line, TITLE - 1)
 }
 
 /// A program's output without terminal sequences.

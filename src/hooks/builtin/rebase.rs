@@ -9,11 +9,14 @@ use super::{
     git::{self, UncommittedChanges},
     program::{ProgramResult, ProgramRunner},
 };
-use crate::hooks::builtin::{
-    branch_status::BranchStatus,
-    builtin_run::BuiltinRun,
-    quoting::{count, files, named, quoted, short},
-    undo_rebase::{self, RebaseNote, RebaseUndo},
+use crate::{
+    engine::wording::counted,
+    hooks::builtin::{
+        branch_status::BranchStatus,
+        builtin_run::BuiltinRun,
+        quoting::{files, named, quoted, short},
+        undo_rebase::{self, RebaseNote, RebaseUndo},
+    },
 };
 
 pub(super) async fn run(worker: &mut BuiltinRun<'_>) -> Result<BuiltinSuccess, BuiltinError> {
@@ -71,7 +74,7 @@ async fn rebase(
         let commits = worker.runner.ahead(base, "HEAD").await?;
         return Ok(BuiltinSuccess::success(format!(
             "{} of {} put on top of {} ({}); before, the branch was at {}",
-            count(commits, "commit"),
+            counted(commits, "commit"),
             named(&standing.branch),
             named(&standing.base_name()),
             short(base),

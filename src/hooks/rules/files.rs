@@ -4,7 +4,7 @@ use std::path::Path;
 
 use super::{RuleFinding, shown};
 use crate::{
-    engine::policy::FileRequirement,
+    engine::{policy::FileRequirement, wording::some_names},
     process::project_dir::{OpenError, ProjectDir},
 };
 
@@ -18,9 +18,11 @@ pub(super) fn judge(files: &[String], need: FileRequirement, premises: &ProjectD
     let all = format!("{there} of {} there", files.len());
     match need {
         FileRequirement::All if missing.is_empty() => Ok(all),
-        FileRequirement::All => Err(format!("missing: {} ({all})", list(&missing))),
+        FileRequirement::All => Err(format!("missing: {} ({all})", some_names(&missing, NAMED))),
         FileRequirement::Any if there > 0 => Ok(all),
-        FileRequirement::Any => Err(format!("one of these must be there, and none is: {}", list(&missing))),
+        FileRequirement::Any => {
+            Err(format!("one of these must be there, and none is: {}", some_names(&missing, NAMED)))
+        }
     }
 }
 
@@ -34,9 +36,4 @@ fn absence(file: &str, premises: &ProjectDir) -> Option<String> {
         Err(OpenError::Io(error)) => Some(format!("{name} ({error})")),
         Err(OpenError::NotAFile | OpenError::TooLarge(_)) => None,
     }
-}
-
-fn list(names: &[String]) -> String {
-    let told = names.iter().take(NAMED).map(String::as_str).collect::<Vec<_>>().join(", ");
-    if names.len() > NAMED { format!("{told} and {} more", names.len() - NAMED) } else { told }
 }

@@ -10,7 +10,7 @@ use ratatui::{
 use super::{framed, middle};
 use crate::{
     engine::tasks::{graph::TaskGraph, task::Task},
-    present::text::{first_line, plain},
+    present::text::{plain, plain_line},
     tui::{
         text::{fit, wrap},
         theme::{ScreenTheme, ThemeRole},
@@ -28,7 +28,7 @@ pub struct RemoveModal {
 impl RemoveModal {
     pub fn new(graph: &TaskGraph, task: &Task) -> Self {
         let awaited_by = graph.dependents(&task.id).len();
-        Self { task: task.id.clone(), goal: first_line(&plain(&task.goal), 200), awaited_by }
+        Self { task: task.id.clone(), goal: plain_line(&task.goal, 200), awaited_by }
     }
 
     pub fn draw(&self, theme: &ScreenTheme, area: Rect, buffer: &mut Buffer) {

@@ -18,7 +18,7 @@ use crate::{
     },
     present::{
         hook_stats::DecisionCounts,
-        text::{first_line, plain},
+        text::{plain, plain_line},
     },
     tui::{
         model::ScreenModel,
@@ -111,7 +111,7 @@ fn decides(model: &ScreenModel, hook: &StopHook) -> String {
     let said = stats.map(|DecisionCounts { complete, go_on, escalate }| {
         format!(" · complete {complete}, continue {go_on}, escalate {escalate}")
     });
-    let name = first_line(&plain(&hook.name), 80);
+    let name = plain_line(&hook.name, 80);
     format!("◇ {} {name}{off}{}", HookPoint::StopDecision, said.unwrap_or_default())
 }
 
@@ -122,7 +122,7 @@ fn checked(run: &RunEntry, took: TimeSpan) -> (String, ThemeRole) {
     };
     let (sign, role) =
         if finished.verdict == Verdict::Pass { ("☑", ThemeRole::Good) } else { ("☐", ThemeRole::Warning) };
-    let message = first_line(&plain(&finished.stdout), 80);
+    let message = plain_line(&finished.stdout, 80);
     (format!("{sign} rule {} · {message} · iteration {} · {took}", run.name(), run.iteration), role)
 }
 

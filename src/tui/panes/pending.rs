@@ -9,7 +9,7 @@ use ratatui::{
 
 use crate::{
     engine::session::pending::{ItemState, PendingItem},
-    present::text::plain,
+    present::text::{counted, plain},
     tui::{
         model::{Pane, ScreenModel},
         text::fit,
@@ -54,7 +54,7 @@ fn row(item: &PendingItem) -> (String, ThemeRole) {
         ItemState::Delivered => ("✓ delivered", ThemeRole::Good),
     };
     let edited = if item.edited { " · edited" } else { "" };
-    let size = if item.text.is_empty() { String::new() } else { format!(" · {} bytes", item.text.len()) };
+    let size = if item.text.is_empty() { String::new() } else { format!(" · {}", counted(item.text.len(), "byte")) };
     let source = &item.source;
     let iteration = if source.iteration == 0 { String::new() } else { format!(" · iteration {}", source.iteration) };
     let text = format!("{} {state}{size}{edited} · {} {}{iteration}", item.id, source.point, plain(&source.hook));

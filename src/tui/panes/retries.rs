@@ -10,7 +10,7 @@ use ratatui::{
 use crate::{
     engine::{SessionState, session::retry::RetryWait},
     present::{
-        text::{first_line, plain},
+        text::{plain, plain_line},
         usage_limits,
     },
     tui::{
@@ -35,8 +35,7 @@ pub fn draw(model: &ScreenModel, theme: &ScreenTheme, area: Rect, buffer: &mut B
     for attempt in model.attempts.iter().rev().skip(model.skipped_attempts) {
         let same = if attempt.no_progress { " · same as before" } else { "" };
         let role = if attempt.no_progress { ThemeRole::Bad } else { ThemeRole::Text };
-        let text =
-            format!("{}. {}{same}: {}", attempt.used, plain(&attempt.hook), first_line(&plain(&attempt.reason), 200));
+        let text = format!("{}. {}{same}: {}", attempt.used, plain(&attempt.hook), plain_line(&attempt.reason, 200));
         lines.push(Line::styled(fit(&text, width), theme.style(role)));
     }
     Paragraph::new(lines).render(area, buffer);

@@ -16,7 +16,7 @@ use crate::{
             task::{Task, TaskState},
         },
     },
-    present::text::{first_line, plain},
+    present::text::{plain, plain_line},
     tui::{
         keymap::KeyAction,
         model::{Pane, ScreenModel},
@@ -80,9 +80,9 @@ impl TaskColumns<'_> {
         let word = if self.width >= WITH_WORDS { format!("{:10}", task.state.name()) } else { String::new() };
         let name = fit(&plain(&task.id), self.names);
         let room = " ".repeat(self.names.saturating_sub(name.width()));
-        let goal = first_line(&plain(&task.goal), LINE);
+        let goal = plain_line(&task.goal, LINE);
         let marked = if self.marked == Some(&task.id) { " · marked" } else { "" };
-        let labels: String = task.labels.iter().map(|label| format!(" #{}", first_line(&plain(label), LINE))).collect();
+        let labels: String = task.labels.iter().map(|label| format!(" #{}", plain_line(label, LINE))).collect();
         let note = note(self.graph, task);
         format!("{} {word}{name}{room} P{} {branch}{goal}{marked}{note}{labels}", sign(task.state), task.priority)
     }
@@ -98,7 +98,7 @@ fn note(graph: Option<&TaskGraph>, task: &Task) -> String {
             format!(" · after {}", open.join(", "))
         }
         TaskState::Blocked => {
-            format!(" · {}", first_line(&plain(task.reason.as_deref().unwrap_or("no reason was given")), LINE))
+            format!(" · {}", plain_line(task.reason.as_deref().unwrap_or("no reason was given"), LINE))
         }
         TaskState::Ready if task.queue.is_some() => " · for the queue".into(),
         TaskState::Active if task.queue.is_some() => " · elsewhere".into(),

@@ -10,6 +10,7 @@ use crate::{
         ids::TurnId,
         time::UnixTime,
     },
+    present::text::counted,
     tui::{stream::block_text, theme::ThemeRole},
 };
 
@@ -70,8 +71,7 @@ impl SessionStream {
 
 fn readable_size(bytes: u64) -> String {
     match bytes {
-        1 => "1 byte".into(),
-        0..1_000 => format!("{bytes} bytes"),
+        0..1_000 => counted(bytes, "byte"),
         1_000..1_000_000 => format!("{}.{} kB", bytes / 1_000, bytes % 1_000 / 100),
         1_000_000.. => format!("{}.{} MB", bytes / 1_000_000, bytes % 1_000_000 / 100_000),
     }

@@ -17,7 +17,7 @@ use crate::{
         permission_requests::{AnsweredPermission, PermissionOutcome},
         pipelines, stop_decisions,
         tasks::{self, LineTone},
-        text::{first_line, plain, prompt_line},
+        text::{counted, plain, plain_line, prompt_line},
         tool_calls,
         usage_limits::limit_reached,
         usage_totals::UsageTotals,
@@ -52,8 +52,7 @@ pub(super) fn finished_block(at: UnixTime, finished: &HookFinished) -> StreamBlo
         Verdict::Fail => ("!", ThemeRole::Warning, "failed"),
     };
     let piped = if *piped { " · piped" } else { "" };
-    let head =
-        format!("{sign} {point}: {} {said} · {} · {took_ms}{piped}", first_line(&plain(hook), 80), end.describe());
+    let head = format!("{sign} {point}: {} {said} · {} · {took_ms}{piped}", plain_line(hook, 80), end.describe());
     let failed = *verdict != Verdict::Pass;
     StreamBlock { error: failed, folded: *verdict == Verdict::Pass, ..block(BlockKind::Hook, at, head, role) }
 }
@@ -126,7 +125,7 @@ pub(super) fn plan_block(at: UnixTime, entries: &[PlanEntry]) -> StreamBlock {
 
 /// A note of the agent about itself. A text longer than a line is folded.
 pub(super) fn noted_block(at: UnixTime, what: &str, text: &str) -> StreamBlock {
-    let head = format!("· {}: {}", first_line(&plain(what), 60), first_line(&plain(text), NOTED));
+    let head = format!("· {}: {}", plain_line(what, 60), plain_line(text, NOTED));
     StreamBlock { folded: true, ..block(BlockKind::Note, at, head, ThemeRole::Faint) }
 }
 
@@ -179,7 +178,7 @@ fn resumed(cut: &[String], paused: bool) -> String {
     let paused = if paused { " · still paused" } else { "" };
     match cut {
         [] => format!("session resumed{paused}"),
-        cut => format!("session resumed{paused} · done again: {}", first_line(&plain(&cut.join(", ")), 300)),
+        cut => format!("session resumed{paused} · done again: {}", plain_line(&cut.join(", "), 300)),
     }
 }
 
@@ -213,7 +212,7 @@ pub(super) fn note(at: UnixTime, event: &Event) -> Option<StreamBlock> {
     }
     let line = |head: String, role| Some(block(BlockKind::Note, at, head, role));
     let wrong = |head: String| Some(StreamBlock { error: true, ..block(BlockKind::Note, at, head, ThemeRole::Bad) });
-    let short = |text: &str| first_line(&plain(text), 300);
+    let short = |text: &str| plain_line(text, 300);
     match event {
         Event::Session(SessionEvent::Started(began)) => Some(block(
             BlockKind::Session,
@@ -242,7 +241,7 @@ pub(super) fn note(at: UnixTime, event: &Event) -> Option<StreamBlock> {
             line(format!("✓ delivered: item {ids}"), ThemeRole::Good)
         }
         Event::Pending(PendingEvent::Added { item, hook, bytes, .. }) => {
-            line(format!("+ held: item {item} of {}, {bytes} bytes", short(hook)), ThemeRole::Faint)
+            line(format!("+ held: item {item} of {}, {}", short(hook), counted(*bytes, "byte")), ThemeRole::Faint)
         }
         Event::Pending(PendingEvent::Skipped { item, .. }) => {
             line(format!("- item {item} is skipped"), ThemeRole::Faint)

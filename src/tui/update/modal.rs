@@ -15,6 +15,7 @@ use crate::{
         input::{GateAnswer, SessionCommand},
         session::gate::GateChoice,
     },
+    present::text::counted,
     tui::{
         keymap::{KeyAction, KeyContext},
         modals::{
@@ -197,7 +198,7 @@ pub(super) fn on_viewer_key(model: &mut ScreenModel, key: KeyEvent) -> Vec<Scree
         KeyAction::Copy => {
             let Some(Modal::Viewer(viewer)) = model.modals.last() else { return Vec::new() };
             let text = viewer.text();
-            model.say(ThemeRole::Good, format!("copied {} bytes", text.len()));
+            model.say(ThemeRole::Good, format!("copied {}", counted(text.len(), "byte")));
             vec![ScreenRequest::Copy(text)]
         }
         action => {

@@ -10,7 +10,7 @@ use crate::{
         policy::{HookAction, HookSpec},
         session::pending::ItemState,
     },
-    present::{hook_stats, stop_decisions},
+    present::{hook_stats, stop_decisions, text::counted},
     tui::{
         keymap::KeyAction,
         modals::{
@@ -227,7 +227,7 @@ pub(super) fn copy(model: &mut ScreenModel) -> Vec<ScreenRequest> {
         Pane::Pending => chosen_item(model).map(|(_, text)| text).unwrap_or_default(),
         Pane::Tasks => task::text_of_chosen(model),
     };
-    model.say(ThemeRole::Good, format!("copied {} bytes", text.len()));
+    model.say(ThemeRole::Good, format!("copied {}", counted(text.len(), "byte")));
     vec![ScreenRequest::Copy(text)]
 }
 
@@ -380,7 +380,7 @@ pub(super) fn preview(model: &mut ScreenModel) -> Vec<ScreenRequest> {
 pub(super) fn open_item(model: &mut ScreenModel, reload: RecordLoader<'_>) -> Vec<ScreenRequest> {
     let Some((id, text)) = item_to_use(model) else { return Vec::new() };
     let text = if text.is_empty() { text_on_disk(model, id, reload) } else { text };
-    let about = format!("{} bytes", text.len());
+    let about = counted(text.len(), "byte");
     lay_over(model, Modal::Viewer(ViewerModal::new(format!("item {id}"), &text, about)))
 }
 

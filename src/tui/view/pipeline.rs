@@ -13,7 +13,7 @@ use crate::{
         SessionState,
         submit::{PipelineKind, PipelineOutcome, PipelineStep, PipelineStepState},
     },
-    present::text::{first_line, plain},
+    present::text::{plain, plain_line},
     tui::{
         text::fit,
         theme::{ScreenTheme, ThemeRole},
@@ -79,7 +79,7 @@ fn pieces(row: &PipelineRow<'_>, names: bool) -> Vec<(String, ThemeRole)> {
     for step in row.steps {
         let (sign, role) = sign(step.state);
         let counts = matches!(step.state, PipelineStepState::Running | PipelineStepState::Failed);
-        let name = if names || counts { format!(" {}", first_line(&plain(&step.hook), NAME)) } else { String::new() };
+        let name = if names || counts { format!(" {}", plain_line(&step.hook, NAME)) } else { String::new() };
         pieces.push((format!(" {sign}{name}"), role));
     }
     if let Some((used, limit)) = row.repairs {

@@ -13,7 +13,7 @@ use crate::{
         conversation::AgentPermissionRequest,
         session::gate::{Gate, GateChoice, GateKind},
     },
-    present::text::{first_line, plain},
+    present::text::plain_line,
     tui::text::fit,
 };
 
@@ -30,7 +30,7 @@ pub(super) struct AnswerButton {
 
 pub(super) fn buttons(gate: &Gate, ask: Option<&AgentPermissionRequest>) -> Vec<AnswerButton> {
     let options = ask.map(AgentPermissionRequest::offers).unwrap_or_default().into_iter().map(|offer| {
-        let name = first_line(&plain(&offer.name), LABEL);
+        let name = plain_line(&offer.name, LABEL);
         let label = if name.is_empty() { offer.choice.name().to_owned() } else { name };
         AnswerButton { label, choice: offer.choice, option: Some(offer.id) }
     });

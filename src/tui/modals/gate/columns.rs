@@ -9,7 +9,7 @@ use ratatui::{
 
 use super::{GateModal, ItemMark};
 use crate::{
-    present::text::{first_line, plain},
+    present::text::plain_line,
     tui::{
         model::{RetryAttempt, ScreenModel},
         text::{fit, plain_lines},
@@ -26,15 +26,15 @@ impl GateModal {
         let rows = self.items.iter().enumerate().skip(first).take(usize::from(left.height));
         let lines: Vec<Line<'_>> = rows
             .map(|(n, (id, mark))| {
-                let source =
-                    state.pending.get(*id).map(|item| first_line(&plain(&item.source.hook), 60)).unwrap_or_default();
+                let source = state.pending.get(*id).map(|item| plain_line(&item.source.hook, 60)).unwrap_or_default();
                 let edited = if state.pending.get(*id).is_some_and(|item| item.edited) { "~" } else { " " };
                 let (mark, skipped, role) = match mark {
                     ItemMark::Approved => ("[x]", "", ThemeRole::Text),
                     ItemMark::LeftOut => ("[ ]", "", ThemeRole::Text),
                     ItemMark::Skipped => ("[ ]", "skipped · ", ThemeRole::Faint),
                 };
-                let text = fit(&format!("{mark}{edited}{id} {skipped}{source}"), usize::from(left.width.saturating_sub(1)));
+                let text =
+                    fit(&format!("{mark}{edited}{id} {skipped}{source}"), usize::from(left.width.saturating_sub(1)));
                 let role = if n == self.item { ThemeRole::Selected } else { role };
                 Line::styled(text, theme.style(role))
             })

@@ -20,12 +20,7 @@ use super::{
 };
 use crate::{
     engine::session::gate::GateKind,
-    tui::{
-        modals::middle,
-        model::ScreenModel,
-        text::plain_lines,
-        theme::ThemeRole,
-    },
+    tui::{modals::middle, model::ScreenModel, text::plain_lines, theme::ThemeRole},
 };
 
 /// The areas of a gate, and the texts in them.
@@ -137,8 +132,7 @@ impl GateModal {
             let body = GateBody::Attempts(attempts);
             GateLayout { body, rows, rows_shown: usize::from(area.height), ..layout }
         } else {
-            let lines =
-                text::lines(&self.gate, self.ask.as_ref(), model, &model.theme, usize::from(area.width));
+            let lines = text::lines(&self.gate, self.ask.as_ref(), model, &model.theme, usize::from(area.width));
             let (rows, rows_shown) = (lines.len(), usize::from(area.height));
             GateLayout { body: GateBody::Text(TextColumn { area, lines }), rows, rows_shown, ..layout }
         }
