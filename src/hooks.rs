@@ -31,7 +31,7 @@ use crate::{
         self,
         environment::{for_variable, project},
         output::{CapturedOutput, OutputCapture},
-        run::{OutputStream, ProcessEnd, ProcessGroup, ProcessObserver, ProcessSpec},
+        run::{OutputStream, ProcessEnd, ProcessGroup, ProcessObserver, ProcessSpec, ProgramSpec},
     },
 };
 
@@ -60,7 +60,7 @@ pub async fn run_hook(
 ) -> RunResult {
     let started = Instant::now();
     let built_in = match &job.hook.action {
-        HookAction::Command(_) => None,
+        HookAction::Command(_) | HookAction::Exec(_) => None,
         HookAction::Builtin(call) => Some(call.name.as_str()),
         // The reviews themselves are turns of agents: see `crate::engine::submit::review`.
         HookAction::Gatekeeper(_) => Some(builtin::CHANGE),
@@ -68,11 +68,12 @@ pub async fn run_hook(
     if let Some(name) = built_in {
         return builtin::run(name, BuiltinJob { job, place, env: &[] }, watch, cancel).await;
     }
-    let spec = match spec(job, place) {
-        Ok(spec) => spec,
+    let process = match hook_process(job, place) {
+        Ok(process) => process,
         Err(why) => return RunResult::not_started(why),
     };
-    let HookCommandResult { end, captured, file } = run(spec, job.run, job.output_limit, place, (watch, cancel)).await;
+    let HookCommandResult { end, captured, file } =
+        run(process, job.run, job.output_limit, place, (watch, cancel)).await;
     let answers = matches!(job.point, HookPoint::Automation | HookPoint::StopDecision);
     let reply = if answers || end != RunEnd::Exit(0) { None } else { reply::parse(&captured.answer) };
     let limited = |text: String| process::output::limited(text, job.output_limit, file.as_deref());
@@ -102,16 +103,26 @@ struct HookCommandResult {
     file: Option<String>,
 }
 
+/// How a hook is started.
+enum HookProcess {
+    Shell(ProcessSpec),
+    Program(ProgramSpec),
+}
+
 /// Runs a command, stores its output, and forwards it.
 async fn run(
-    spec: ProcessSpec,
+    process: HookProcess,
     run: RunId,
     limit: usize,
     place: &HookWorkspace,
     (watch, cancel): (&mut dyn ProcessObserver, &CancellationToken),
 ) -> HookCommandResult {
     let mut both = OutputTee::new(run, limit, place, watch);
-    let end = match process::run::run(spec, &mut both, cancel).await {
+    let end = match process {
+        HookProcess::Shell(spec) => process::run::run(spec, &mut both, cancel).await,
+        HookProcess::Program(spec) => process::run::run_program(spec, &mut both, cancel).await,
+    };
+    let end = match end {
         ProcessEnd::Exit(code) => RunEnd::Exit(code),
         ProcessEnd::Signal(signal) => RunEnd::Signal(signal),
         ProcessEnd::TimedOut => RunEnd::TimedOut,
@@ -157,22 +168,27 @@ impl ProcessObserver for OutputTee<'_> {
     }
 }
 
-fn spec(job: &HookJob, place: &HookWorkspace) -> Result<ProcessSpec, String> {
-    let command = match &job.hook.action {
-        HookAction::Command(command) => template::expand(command).map_err(|e| e.to_string())?,
-        HookAction::Builtin(_) | HookAction::Gatekeeper(_) => return Err("it is no command".into()),
-    };
+fn hook_process(job: &HookJob, place: &HookWorkspace) -> Result<HookProcess, String> {
     let (point, offered) = (job.point.name(), template::offered(job.point));
     let about = HookCommandContext { point, hook: &job.hook.name, offered, facts: &job.facts };
-    Ok(ProcessSpec {
-        command,
-        cwd: place.cwd.clone(),
-        env: about.environment(place),
-        stdin: about.standard_input(place),
-        timeout: (!job.hook.timeout.is_zero()).then(|| job.hook.timeout.into()),
-        grace: process::run::GRACE,
-        mark: format!("{}/run-{}", place.mark, job.run),
-    })
+    let (cwd, env, stdin) = (place.cwd.clone(), about.environment(place), about.standard_input(place));
+    let timeout = (!job.hook.timeout.is_zero()).then(|| job.hook.timeout.into());
+    let mark = format!("{}/run-{}", place.mark, job.run);
+    match &job.hook.action {
+        HookAction::Command(command) => {
+            let command = template::expand(command).map_err(|error| error.to_string())?;
+            let grace = process::run::GRACE;
+            Ok(HookProcess::Shell(ProcessSpec { command, cwd, env, stdin, timeout, grace, mark }))
+        }
+        HookAction::Exec(arguments) => {
+            template::check_arguments(arguments).map_err(|(_, error)| error.to_string())?;
+            let mut filled = arguments.iter().map(|argument| template::fill(argument, |name| Some(about.value(name))));
+            let program = filled.next().ok_or("`exec` names no program")?;
+            let (args, unset) = (filled.collect(), &[][..]);
+            Ok(HookProcess::Program(ProgramSpec { program, args, cwd, env, unset, stdin, timeout, mark }))
+        }
+        HookAction::Builtin(_) | HookAction::Gatekeeper(_) => Err("it is no command".into()),
+    }
 }
 
 /// The facts about the session for a command.
@@ -185,6 +201,13 @@ struct HookCommandContext<'a> {
 }
 
 impl HookCommandContext<'_> {
+    /// The value of a name as an argument. Like a variable that is not set, a name without a value is empty text.
+    fn value(&self, name: &str) -> String {
+        let known = || if self.offered.contains(&name) { value(self.facts, name) } else { None };
+        let value = self.facts.values.iter().find(|(known, _)| *known == name).map(|(_, value)| value.clone());
+        for_variable(&value.or_else(known).unwrap_or_default())
+    }
+
     fn environment(&self, place: &HookWorkspace) -> Vec<(String, String)> {
         let facts = self.offered.iter().filter_map(|name| Some((template::variable(name), value(self.facts, name)?)));
         let about =

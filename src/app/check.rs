@@ -323,11 +323,11 @@ fn automation(settings: &Settings, paint: ColourMode) -> String {
 
 fn describe(hook: &HookSpec) -> String {
     let what = match &hook.action {
-        HookAction::Command(command) if *command == hook.name => String::new(),
-        HookAction::Command(command) => format!(": {}", plain(command)),
+        HookAction::Command(_) | HookAction::Exec(_) if hook.action.describe() == hook.name => String::new(),
         HookAction::Builtin(call) if call.describe() == hook.name => " (built in)".into(),
-        HookAction::Builtin(call) => format!(": {} (built in)", plain(&call.describe())),
-        HookAction::Gatekeeper(agents) => format!(": review by {}", plain(&agents.join(", "))),
+        HookAction::Command(_) | HookAction::Exec(_) | HookAction::Builtin(_) | HookAction::Gatekeeper(_) => {
+            format!(": {}", plain(&hook.action.describe()))
+        }
     };
     let on_failure = hook.on_failure.map(|failure| format!("on failure {failure:?}").to_lowercase());
     let notes = [

@@ -7,7 +7,7 @@
 //! - creel runs nothing that a project's config names. It starts only the program of a known agent, to ask for its
 //!   version.
 
-use std::{ffi::OsString, fmt::Write as _, path::Path};
+use std::{borrow::Cow, ffi::OsString, fmt::Write as _, path::Path};
 
 use super::{
     AppError, AppResult,
@@ -22,14 +22,17 @@ use crate::{
         PlanError, Settings,
         programs::{self, MissingProgram},
     },
-    engine::policy::{
-        AgentSpec, HookAction, HookSpec, RuleCheck, SessionPlan, StepAction, StopHook, StopHookKind, WorkflowStep,
+    engine::{
+        policy::{
+            AgentSpec, HookAction, HookSpec, RuleCheck, SessionPlan, StepAction, StopHook, StopHookKind, WorkflowStep,
+        },
+        wording::shell_word,
     },
 };
 
 struct PlannedCommand<'a> {
     owner: String,
-    command: &'a str,
+    command: Cow<'a, str>,
     /// The working directory, relative to the project's folder.
     folder: Option<&'a str>,
 }
@@ -125,7 +128,7 @@ fn gatekeepers(plan: &SessionPlan) -> impl Iterator<Item = &str> {
     let hooks = plan.hooks.values().flatten().filter(|hook| hook.enabled);
     hooks.flat_map(|hook| match &hook.action {
         HookAction::Gatekeeper(names) => names.iter().map(String::as_str).collect(),
-        HookAction::Command(_) | HookAction::Builtin(_) => Vec::new(),
+        HookAction::Command(_) | HookAction::Exec(_) | HookAction::Builtin(_) => Vec::new(),
     })
 }
 
@@ -199,7 +202,7 @@ fn command_problems(root: &Path, plan: &SessionPlan) -> Vec<String> {
     let mut problems = Vec::new();
     for PlannedCommand { owner, command, folder } in commands(plan) {
         let folder = folder.map_or_else(|| root.to_owned(), |folder| root.join(folder));
-        for missing in programs::missing(command, &folder, &path) {
+        for missing in programs::missing(&command, &folder, &path) {
             let problem = format!("{owner}: {missing}");
             if !problems.contains(&problem) {
                 problems.push(problem);
@@ -209,27 +212,33 @@ fn command_problems(root: &Path, plan: &SessionPlan) -> Vec<String> {
     problems
 }
 
+fn in_project(owner: String, command: &str) -> PlannedCommand<'_> {
+    PlannedCommand { owner, command: command.into(), folder: None }
+}
+
 /// The commands that the session runs by itself.
 fn commands(plan: &SessionPlan) -> Vec<PlannedCommand<'_>> {
     let named = |what: &str, name: &str, command: &str| {
         if name == command { what.to_owned() } else { format!("{what} `{name}`") }
     };
-    let in_project = |owner: String, command| PlannedCommand { owner, command, folder: None };
     let hooks = plan.hooks.iter().flat_map(|(point, hooks)| hooks.iter().map(move |hook| (point.name(), hook)));
     let automation = plan.automation.iter().map(|hook| ("automation", &hook.spec));
     let hooks = hooks.chain(automation).filter(|(_, hook)| hook.enabled).filter_map(|(point, hook)| {
         let command = match &hook.action {
-            HookAction::Command(command) => command,
-            HookAction::Builtin(call) => call.options.command.as_ref()?,
+            HookAction::Command(command) => Cow::Borrowed(command.as_str()),
+            // Its arguments are no commands, whatever they say.
+            HookAction::Exec(arguments) => shell_word(arguments.first()?).into(),
+            HookAction::Builtin(call) => call.options.command.as_deref()?.into(),
             HookAction::Gatekeeper(_) => return None,
         };
-        Some(in_project(named(&format!("the {point} hook"), &hook.name, command), command))
+        let owner = named(&format!("the {point} hook"), &hook.name, &hook.action.describe());
+        Some(PlannedCommand { owner, command, folder: None })
     });
     let rules = plan.stop.rules.iter().filter(|rule| rule.enabled).filter_map(|rule| match &rule.check {
         RuleCheck::Command { env, .. } if env.contains_key("PATH") => None,
         RuleCheck::Command { command, folder, .. } => {
             let owner = format!("the rule `{}`", rule.name);
-            Some(PlannedCommand { owner, command, folder: folder.as_deref() })
+            Some(PlannedCommand { owner, command: command.into(), folder: folder.as_deref() })
         }
         RuleCheck::ContentPattern { .. } | RuleCheck::FileExistence { .. } | RuleCheck::Coverage { .. } => None,
     });

@@ -13,7 +13,7 @@ use super::{
     fields::ConfigFields,
     node::{ConfigNode, NodeKind},
     report::DiagnosticReport,
-    shape::{BUILTIN_HOOK, COMMAND_HOOK, GATEKEEPER_HOOK},
+    shape::{BUILTIN_HOOK, COMMAND_HOOK, EXEC_HOOK, GATEKEEPER_HOOK},
 };
 use crate::engine::{
     hooks::{
@@ -23,6 +23,7 @@ use crate::engine::{
     policy::{BuiltinCall, BuiltinOptions, HookAction, HookFailurePolicy, HookSpec, MERGE, RetryOptions},
     session::{feedback::FEEDBACK_VALUES, tamper::PROTECT},
     time::TimeSpan,
+    wording::command_line,
 };
 
 pub const BUILTIN_HOOKS: [&str; 4] = ["rebase_on_main", "run_tests", "create_pr", "merge_pr"];
@@ -82,6 +83,7 @@ fn entry(report: &mut DiagnosticReport, point: HookPoint, node: &ConfigNode, fou
     match &node.kind {
         NodeKind::Text(name) => found.extend(builtin(report, point, name, node.at)),
         NodeKind::Map(_) if node.get("builtin").is_some() => found.extend(builtin_with_options(report, point, node)),
+        NodeKind::Map(_) if node.get("exec").is_some() => found.extend(exec(report, point, node)),
         NodeKind::Map(_) if node.get("gatekeeper").is_some() => found.extend(gatekeeper(report, point, node)),
         NodeKind::Map(_) if node.get("hooks").is_some() || node.get("matcher").is_some() => {
             group(report, point, node, found);
@@ -222,15 +224,48 @@ fn command(report: &mut DiagnosticReport, point: HookPoint, node: &ConfigNode) -
             last.hint = Some(hint);
         }
     }
-    let name = fields.some_text("name").unwrap_or_else(|| text.trim().to_owned());
-    let timeout = fields.duration("timeout");
-    let mut spec = spec(&fields, name, HookAction::Command(text), timeout);
-    spec.pipe_output = fields.bool("pipe_output");
-    spec.retry = retry_options(report, point, &fields);
-    if point == HookPoint::OnGate {
-        check_gate_hook(report, &spec, &fields);
+    let name = text.trim().to_owned();
+    Some(process_hook(report, point, &fields, (name, HookAction::Command(text)), written.at))
+}
+
+/// A program without a shell.
+fn exec(report: &mut DiagnosticReport, point: HookPoint, node: &ConfigNode) -> Option<LocatedHook> {
+    let fields = ConfigFields::of(&EXEC_HOOK, Some(node));
+    let list = fields.given("exec")?;
+    let NodeKind::List(items) = &list.kind else { return None };
+    let arguments: Vec<String> = items.iter().map(|item| item.text().map(str::to_owned)).collect::<Option<_>>()?;
+    if arguments.first().is_none_or(|program| program.trim().is_empty()) {
+        let hint = "the program comes first, then its arguments: `exec: [cargo, test]`".to_owned();
+        report.error_hint(list.at, "`exec` names no program", hint);
+        return None;
     }
-    Some(LocatedHook { spec, at: name_at(&fields, written.at) })
+    if let Err((index, error)) = template::check_arguments(&arguments) {
+        let at = within(report, &arguments[index], &error.placeholder, items[index].at);
+        report.error(at, error.to_string());
+    }
+    for (argument, item) in arguments.iter().zip(items) {
+        check_names(report, &format!("`{point}`"), offered(point), argument, item.at);
+    }
+    let name = command_line(&arguments);
+    Some(process_hook(report, point, &fields, (name, HookAction::Exec(arguments)), list.at))
+}
+
+/// A hook that runs a process of the user's, under its own name or the one that it has by default.
+fn process_hook(
+    report: &mut DiagnosticReport,
+    point: HookPoint,
+    fields: &ConfigFields<'_>,
+    (default_name, action): (String, HookAction),
+    at: SourceSpan,
+) -> LocatedHook {
+    let name = fields.some_text("name").unwrap_or(default_name);
+    let mut spec = spec(fields, name, action, fields.duration("timeout"));
+    spec.pipe_output = fields.bool("pipe_output");
+    spec.retry = retry_options(report, point, fields);
+    if point == HookPoint::OnGate {
+        check_gate_hook(report, &spec, fields);
+    }
+    LocatedHook { spec, at: name_at(fields, at) }
 }
 
 fn name_at(fields: &ConfigFields<'_>, otherwise: SourceSpan) -> SourceSpan {

@@ -217,7 +217,7 @@ impl Settings {
         let own = of_type.and_then(|it| it.agents.as_ref()).map_or(&[][..], |agents| agents.gatekeeper.as_slice());
         let named = chosen.values().flatten().filter_map(|chosen| match &chosen.spec.action {
             HookAction::Gatekeeper(names) => Some(names),
-            HookAction::Command(_) | HookAction::Builtin(_) => None,
+            HookAction::Command(_) | HookAction::Exec(_) | HookAction::Builtin(_) => None,
         });
         let known = |name: &str| self.pick(Some(name), path).ok();
         let found = named.flatten().filter_map(|name| {

@@ -128,17 +128,13 @@ pub fn commands(plan: &SessionPlan, agent_is_described: bool) -> Vec<String> {
     let mut commands: Vec<String> = Vec::new();
     for (point, hooks) in &plan.hooks {
         for hook in hooks {
-            commands.push(match &hook.action {
-                HookAction::Command(command) => format!("{point}: {command}"),
-                HookAction::Builtin(call) => format!("{point}: {} (built in)", call.describe()),
-                HookAction::Gatekeeper(agents) => format!("{point}: review by {}", agents.join(", ")),
-            });
+            commands.push(format!("{point}: {}", hook.action.describe()));
         }
     }
     commands.extend(of_submit(plan));
     for hook in &plan.automation {
-        if let HookAction::Command(command) = &hook.spec.action {
-            commands.push(format!("automation: {command}"));
+        if !matches!(hook.spec.action, HookAction::Builtin(_)) {
+            commands.push(format!("automation: {}", hook.spec.action.describe()));
         }
     }
     for (name, workflow) in &plan.workflows {

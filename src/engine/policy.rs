@@ -15,6 +15,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     actor::UserCommand, conversation::ToolKind, hooks::point::HookPoint, tasks::record::TaskEventKind, time::TimeSpan,
+    wording::command_line,
 };
 pub use limits::{FallbackAgent, LimitsPlan, UsageLimitPolicy};
 pub use rules::{CoverageFormat, FileRequirement, PatternTarget, RuleCheck, RuleSpec};
@@ -242,9 +243,23 @@ pub struct AutomationHook {
 pub enum HookAction {
     /// `sh -c` with the template filled in.
     Command(String),
+    /// A program and its arguments, without a shell.
+    Exec(Vec<String>),
     Builtin(BuiltinCall),
     /// Each named agent reviews the change.
     Gatekeeper(Vec<String>),
+}
+
+impl HookAction {
+    /// What it does, as the user reads it.
+    pub fn describe(&self) -> String {
+        match self {
+            Self::Command(command) => command.clone(),
+            Self::Exec(arguments) => command_line(arguments),
+            Self::Builtin(call) => format!("{} (built in)", call.describe()),
+            Self::Gatekeeper(agents) => format!("review by {}", agents.join(", ")),
+        }
+    }
 }
 
 /// What a failed hook means, where its configuration overrides its point.

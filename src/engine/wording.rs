@@ -38,6 +38,20 @@ pub fn bulleted<S: AsRef<str>>(names: &[S], most: usize) -> String {
     }
 }
 
+/// A program and its arguments, as a shell reads them.
+pub fn command_line<S: AsRef<str>>(arguments: &[S]) -> String {
+    arguments.iter().map(|argument| shell_word(argument.as_ref())).collect::<Vec<_>>().join(" ")
+}
+
+/// A text as one word of a shell.
+pub fn shell_word(text: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "_-./@%+=:,".contains(c);
+    if !text.is_empty() && text.chars().all(plain) {
+        return text.to_owned();
+    }
+    format!("'{}'", text.replace('\'', "'\\''"))
+}
+
 /// At most this many characters, with a sign of what was left out.
 pub fn shortened(text: &str, most: usize) -> String {
     match text.char_indices().nth(most) {
@@ -65,6 +79,11 @@ mod tests {
         assert_eq!([0, 1, 2].map(|n: usize| counted(n, "held item")), ["0 held items", "1 held item", "2 held items"]);
         assert_eq!([counted(1_u32, "retry"), counted(2_u64, "retry")], ["1 retry", "2 retries"]);
         assert_eq!(counted(3_u8, "key"), "3 keys");
+    }
+
+    #[test]
+    fn a_command_line_can_be_typed_into_a_shell() {
+        assert_eq!(command_line(&["cargo", "test", "a b", "it's", ""]), r"cargo test 'a b' 'it'\''s' ''");
     }
 
     #[test]

@@ -15,7 +15,7 @@ use std::{path::Path, time::Instant};
 
 use tokio_util::sync::CancellationToken;
 
-use super::{HookCommandContext, HookCommandResult, HookWorkspace};
+use super::{HookCommandContext, HookCommandResult, HookProcess, HookWorkspace};
 use crate::{
     engine::{
         effect::RuleJob,
@@ -107,7 +107,8 @@ async fn command(
         }
     };
     let limit = job.output_limit.min(OUTPUT_SHOWN);
-    let HookCommandResult { end, captured, file } = super::run(spec, job.run, limit, place, (watch, cancel)).await;
+    let HookCommandResult { end, captured, file } =
+        super::run(HookProcess::Shell(spec), job.run, limit, place, (watch, cancel)).await;
     let passed = end == RunEnd::Exit(*expected_exit);
     let mut message = format!("{}: {}", shown(command), ended(&end, *expected_exit, job.rule.timeout));
     if !passed {

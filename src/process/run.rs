@@ -268,8 +268,10 @@ impl RunningProcess {
         marked(&mut command, &spec.cwd, &spec.env, &spec.mark);
         command.stdin(input_for(&spec.stdin)).stdout(Stdio::piped()).stderr(Stdio::piped());
         let missing = |e: &io::Error| e.kind() == io::ErrorKind::NotFound && spec.cwd.is_dir();
-        let started = children::start(&spec.mark, || command.spawn()).map_err(|e| {
-            if missing(&e) { format!("there is no `{}` on the PATH", spec.program) } else { why_not(&e, &spec.cwd) }
+        let started = children::start(&spec.mark, || command.spawn()).map_err(|e| match missing(&e) {
+            true if spec.program.contains('/') => format!("there is no program `{}`", spec.program),
+            true => format!("there is no `{}` on the PATH", spec.program),
+            false => why_not(&e, &spec.cwd),
         })?;
         Ok(Self::piped(started, spec.stdin, GRACE, spec.mark))
     }

@@ -292,7 +292,7 @@ impl HookView {
 
     pub fn of(point: HookPoint, spec: &HookSpec, enabled: bool) -> Self {
         let runs = match &spec.action {
-            HookAction::Command(command) => command.clone(),
+            HookAction::Command(_) | HookAction::Exec(_) => spec.action.describe(),
             HookAction::Builtin(call) => format!("(built in: {})", call.describe()),
             HookAction::Gatekeeper(agents) => format!("(review by {})", agents.join(", ")),
         };

@@ -15,6 +15,7 @@ mod crowd;
 mod disguises;
 mod endings;
 mod endless;
+mod exec_hooks;
 mod formats;
 mod frames;
 mod gate_hooks;

@@ -2,7 +2,7 @@
 
 use std::process::{Command, Stdio};
 
-use creel::engine::hooks::template::{expand, variable};
+use creel::engine::hooks::template::{UnsafePosition, expand, variable};
 use proptest::prelude::*;
 
 use crate::support::folder;
@@ -106,6 +106,34 @@ fn a_name_without_a_value_is_empty_text() {
         expand("set -u; printf '[%s]' {{error}} '{{error}}' \"{{error}}\"").expect("a place that can be quoted");
     let output = Command::new("sh").arg("-c").arg(expanded).env_remove("CREEL_ERROR").output().expect("a shell");
     assert_eq!(String::from_utf8_lossy(&output.stdout), "[][][]");
+}
+
+/// A value is only ever a variable, so the shell that creel starts never runs it. These commands hand the variable to
+/// something that does. They are why `expand` knows programs that run their arguments or their input.
+#[test]
+fn each_kind_of_command_that_is_refused_would_run_the_value() {
+    for (command, written_out) in [
+        ("eval {{error}}", "eval \"$CREEL_ERROR\""),
+        ("sh -c {{error}}", "sh -c \"$CREEL_ERROR\""),
+        ("sh -c 'echo {{error}}'", "sh -c 'echo '\"$CREEL_ERROR\"''"),
+        ("trap {{error}} EXIT", "trap \"$CREEL_ERROR\" EXIT"),
+        ("env sh -c {{error}}", "env sh -c \"$CREEL_ERROR\""),
+        ("sh <<E\n{{error}}\nE", "sh <<E\n$CREEL_ERROR\nE"),
+        ("printf '%s\\n' {{error}} | sh", "printf '%s\\n' \"$CREEL_ERROR\" | sh"),
+        ("x={{error}}; printf '%s\\n' \"$x\" | sh", "x=$CREEL_ERROR; printf '%s\\n' \"$x\" | sh"),
+        ("{ printf '%s\\n' {{error}}; } | sh", "{ printf '%s\\n' \"$CREEL_ERROR\"; } | sh"),
+        ("printf '%s' {{error}} | xargs -I% sh -c %", "printf '%s' \"$CREEL_ERROR\" | xargs -I% sh -c %"),
+        ("awk {{error}}", "awk \"$CREEL_AWK\""),
+    ] {
+        let refused = expand(command).expect_err(command);
+        assert_eq!(refused.place, UnsafePosition::OtherShell, "{command}");
+        let folder = folder();
+        let mut shell = Command::new("sh");
+        shell.arg("-c").arg(written_out).current_dir(folder.path()).stdin(Stdio::null());
+        shell.env("CREEL_ERROR", "x=1; touch pwned").env("CREEL_AWK", "BEGIN { system(\"touch pwned\") }");
+        shell.output().expect("a shell");
+        assert!(folder.path().join("pwned").exists(), "{written_out}");
+    }
 }
 
 #[test]

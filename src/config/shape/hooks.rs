@@ -5,6 +5,7 @@ use super::{AlternativeMatch, DefaultValue, FieldShape, KeyPolicy, MapShape, Val
 const HOOK: ValueType = ValueType::Either(&[
     (AlternativeMatch::Text, ValueType::SomeText),
     (AlternativeMatch::With(&["builtin"]), ValueType::Object(&BUILTIN_HOOK)),
+    (AlternativeMatch::With(&["exec"]), ValueType::Object(&EXEC_HOOK)),
     (AlternativeMatch::With(&["gatekeeper"]), ValueType::Object(&GATEKEEPER_HOOK)),
     (AlternativeMatch::With(&["hooks", "matcher"]), ValueType::Object(&MATCHER_GROUP)),
     (AlternativeMatch::Map, ValueType::Object(&COMMAND_HOOK)),
@@ -61,6 +62,55 @@ const ON_FAILURE: FieldShape = FieldShape {
     ty: ValueType::OneOf(&["ignore", "block", "escalate"]),
     default: DefaultValue::Absent,
 };
+const TIMEOUT: FieldShape = FieldShape {
+    name: "timeout",
+    doc: "How long it may take.",
+    ty: ValueType::Duration(ZeroDuration::Refused),
+    default: DefaultValue::Int(60),
+};
+const PIPE_OUTPUT: FieldShape = FieldShape {
+    name: "pipe_output",
+    doc: "Whether the agent gets its output.",
+    ty: ValueType::Bool,
+    default: DefaultValue::Bool(false),
+};
+const RETRIES: FieldShape = FieldShape {
+    name: "retries",
+    doc: "Only at `stop`: how many times it may send the agent back; 0: never. `max_hook_retries` limits all hooks together.",
+    ty: ValueType::Integer(0, 1_000_000),
+    default: DefaultValue::Absent,
+};
+const FEEDBACK: FieldShape = FieldShape {
+    name: "feedback",
+    doc: "Only at `stop`: what the agent reads when it blocks, with `{{hook}}`, `{{reason}}`, `{{output}}`, \
+          `{{attempt}}`, `{{limit}}` and `{{changed}}` (the difference from its last output).",
+    ty: ValueType::SomeText,
+    default: DefaultValue::Absent,
+};
+
+/// A hook that runs a program without a shell.
+pub static EXEC_HOOK: MapShape = MapShape {
+    name: "exec_hook",
+    noun: "key",
+    keys: KeyPolicy::Known,
+    fields: &[
+        FieldShape {
+            name: "exec",
+            doc: "A program and its arguments, run in the project's folder without a shell; `{{session}}` and others stand \
+                  for values in arguments.",
+            ty: ValueType::List(&ValueType::Text),
+            default: DefaultValue::Required,
+        },
+        NAME,
+        TIMEOUT,
+        PIPE_OUTPUT,
+        PRIORITY,
+        ENABLED,
+        ON_FAILURE,
+        RETRIES,
+        FEEDBACK,
+    ],
+};
 
 pub static COMMAND_HOOK: MapShape = MapShape {
     name: "command_hook",
@@ -74,34 +124,13 @@ pub static COMMAND_HOOK: MapShape = MapShape {
             default: DefaultValue::Required,
         },
         NAME,
-        FieldShape {
-            name: "timeout",
-            doc: "How long it may take.",
-            ty: ValueType::Duration(ZeroDuration::Refused),
-            default: DefaultValue::Int(60),
-        },
-        FieldShape {
-            name: "pipe_output",
-            doc: "Whether the agent gets its output.",
-            ty: ValueType::Bool,
-            default: DefaultValue::Bool(false),
-        },
+        TIMEOUT,
+        PIPE_OUTPUT,
         PRIORITY,
         ENABLED,
         ON_FAILURE,
-        FieldShape {
-            name: "retries",
-            doc: "Only at `stop`: how many times it may send the agent back; 0: never. `max_hook_retries` limits all hooks together.",
-            ty: ValueType::Integer(0, 1_000_000),
-            default: DefaultValue::Absent,
-        },
-        FieldShape {
-            name: "feedback",
-            doc: "Only at `stop`: what the agent reads when it blocks, with `{{hook}}`, `{{reason}}`, `{{output}}`, \
-                  `{{attempt}}`, `{{limit}}` and `{{changed}}` (the difference from its last output).",
-            ty: ValueType::SomeText,
-            default: DefaultValue::Absent,
-        },
+        RETRIES,
+        FEEDBACK,
         FieldShape {
             name: "type",
             doc: "Always `command`, as other tools write it.",

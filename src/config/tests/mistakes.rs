@@ -99,6 +99,39 @@ hooks:
 }
 
 #[test]
+fn a_hook_without_a_shell_names_a_program_and_takes_no_value_as_code() {
+    let text = "\
+hooks:
+  on_error:
+    - exec: []
+    - exec: ['{{session}}', x]
+    - exec: [sh, -c, 'echo {{error}}']
+    - exec: [notify, '{{erorr}}']
+    - { exec: [notify], command: x }
+    - exec: notify
+";
+    expect_test::expect![[r#"
+        creel.yaml:3:13: `exec` names no program
+        3 |     - exec: []
+          |             ^ the program comes first, then its arguments: `exec: [cargo, test]`
+        creel.yaml:4:15: {{session}} cannot name the program: a value would choose what runs
+        4 |     - exec: ['{{session}}', x]
+          |               ^^^^^^^^^^^
+        creel.yaml:5:28: {{error}} cannot stand in what another program runs as code: give it to that program as an argument behind its code, or let the code read the environment variable CREEL_ERROR in its own way ("$CREEL_ERROR" in a shell)
+        5 |     - exec: [sh, -c, 'echo {{error}}']
+          |                            ^^^^^^^^^
+        creel.yaml:6:23: `on_error` offers no `{{erorr}}`
+        6 |     - exec: [notify, '{{erorr}}']
+          |                       ^^^^^^^^^ did you mean `{{error}}`?
+        creel.yaml:7:25: unknown key `command`
+        7 |     - { exec: [notify], command: x }
+          |                         ^^^^^^^ known here: `exec`, `name`, `timeout`, `pipe_output`, `priority`, `enabled`, `on_failure`, `retries`, `feedback`
+        creel.yaml:8:13: `exec` must be a list, not text
+        8 |     - exec: notify
+          |             ^^^^^^ begin each item with `- `"#]].assert_eq(&said(text));
+}
+
+#[test]
 fn what_is_allowed_and_perhaps_not_meant_is_a_warning() {
     let text = "\
 agents: { codex: { acp: x } }

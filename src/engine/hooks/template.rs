@@ -107,6 +107,28 @@ pub fn expand(text: &str) -> Result<String, TemplateError> {
     shell::expand(text)
 }
 
+/// Checks the arguments of a program that runs without a shell. Each value is (a part of) one argument, so only two places
+/// are refused: the program itself, which a value would choose, and an argument that the program runs as code.
+pub fn check_arguments(arguments: &[String]) -> Result<(), (usize, TemplateError)> {
+    let mut command = simple_command::SimpleCommand::default();
+    for (index, argument) in arguments.iter().enumerate() {
+        for placeholder in placeholders(argument) {
+            command.word = Some(argument[..placeholder.range.start].to_owned());
+            let place = match index {
+                0 => Some(UnsafePosition::Program),
+                _ if !shell::is_plain(&placeholder.name) && command.is_code() => Some(UnsafePosition::OtherShell),
+                _ => None,
+            };
+            if let Some(place) = place {
+                return Err((index, TemplateError { placeholder, place }));
+            }
+        }
+        command.word = Some(argument.clone());
+        command.end_word();
+    }
+    Ok(())
+}
+
 /// The text with every placeholder replaced by its value. Values are not searched for placeholders, and a placeholder
 /// without a value stays.
 pub fn fill(text: &str, value: impl Fn(&str) -> Option<String>) -> String {
@@ -149,6 +171,8 @@ pub enum UnsafePosition {
     MixedHere,
     /// In text that another shell reads as code.
     OtherShell,
+    /// In the name of a program that runs without a shell.
+    Program,
     /// After something that shells parse in different ways.
     Unclear,
 }
@@ -175,6 +199,9 @@ impl fmt::Display for TemplateError {
                      behind its code, or let the code read the environment variable {variable} in its own way \
                      (\"${variable}\" in a shell)"
                 );
+            }
+            UnsafePosition::Program => {
+                return write!(f, "{{{{{name}}}}} cannot name the program: a value would choose what runs");
             }
             UnsafePosition::Unclear => ("here, after something that shells read in different ways", "use"),
         };
@@ -421,6 +448,28 @@ mod tests {
             "kubectl -n at annotate pod x m={{task_content}}",
         ] {
             assert!(expand(text).is_ok(), "{text}");
+        }
+    }
+
+    #[test]
+    fn without_a_shell_only_code_and_the_program_take_no_values() {
+        let check = |arguments: &[&str]| {
+            let arguments: Vec<String> = arguments.iter().map(|&argument| argument.to_owned()).collect();
+            check_arguments(&arguments).map_err(|(index, error)| (index, error.place))
+        };
+        assert_eq!(check(&["notify", "{{error}}", "-c", "a `{{error}}` $(b) \\{{error}}"]), Ok(()));
+        assert_eq!(check(&["sh", "-c", "echo \"$1\"", "sh", "{{error}}"]), Ok(()));
+        assert_eq!(check(&["sh", "-c", "echo {{iteration}}"]), Ok(()));
+        assert_eq!(check(&["{{error}}"]), Err((0, UnsafePosition::Program)));
+        assert_eq!(check(&["bin/{{session}}"]), Err((0, UnsafePosition::Program)));
+        for code in [
+            &["sh", "-c", "echo {{error}}"][..],
+            &["sudo", "bash", "-ec", "{{error}}"],
+            &["python3", "-c", "print('{{error}}')"],
+            &["perl", "-e{{error}}"],
+            &["ssh", "host", "echo {{error}}"],
+        ] {
+            assert_eq!(check(code), Err((code.len() - 1, UnsafePosition::OtherShell)), "{code:?}");
         }
     }
 

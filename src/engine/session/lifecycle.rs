@@ -63,7 +63,7 @@ impl SessionState {
         let attempt = facts.attempt.unwrap_or(0);
         let output_limit = match spec.action {
             HookAction::Gatekeeper(_) => CHANGE_LIMIT,
-            HookAction::Command(_) | HookAction::Builtin(_) => self.plan().output_limit,
+            HookAction::Command(_) | HookAction::Exec(_) | HookAction::Builtin(_) => self.plan().output_limit,
         };
         let job = HookJob { run, point: dispatch.point, hook: spec.clone(), output_limit, facts };
         EngineOutput::record(Event::Hook(HookEvent::Started {

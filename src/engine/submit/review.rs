@@ -166,7 +166,7 @@ impl SessionState {
         let spec = running.and_then(|running| self.plan().hook(dispatch.point, &running.hook));
         match spec.map(|spec| &spec.action) {
             Some(HookAction::Gatekeeper(names)) => names,
-            Some(HookAction::Command(_) | HookAction::Builtin(_)) | None => &[],
+            Some(HookAction::Command(_) | HookAction::Exec(_) | HookAction::Builtin(_)) | None => &[],
         }
     }
 

@@ -176,7 +176,7 @@ impl AutomationHook {
             HookAction::Builtin(call) => {
                 BuiltinAutomation::named(&call.name).is_none_or(|builtin| builtin.speaks_at() == kind)
             }
-            HookAction::Command(_) | HookAction::Gatekeeper(_) => true,
+            HookAction::Command(_) | HookAction::Exec(_) | HookAction::Gatekeeper(_) => true,
         };
         speaks && self.events.contains(&kind)
     }
@@ -238,7 +238,7 @@ impl SessionState {
             HookAction::Builtin(call) => BuiltinAutomation::named(&call.name)
                 .is_none_or(|builtin| !builtin.actions(news, &self.tasks.graph).is_empty()),
             // An interrupt cancels running commands and starts no new ones.
-            HookAction::Command(_) | HookAction::Gatekeeper(_) => !self.interrupted(),
+            HookAction::Command(_) | HookAction::Exec(_) | HookAction::Gatekeeper(_) => !self.interrupted(),
         }
     }
 
@@ -256,7 +256,7 @@ impl SessionState {
         let news = job.raised.event.news();
         let spec = self.plan().automation_hook(hook).map(|hook| &hook.spec);
         match spec.map(|spec| (spec, &spec.action)) {
-            Some((spec, HookAction::Command(_))) => self.run(job, &news, spec),
+            Some((spec, HookAction::Command(_) | HookAction::Exec(_))) => self.run(job, &news, spec),
             Some((_, HookAction::Builtin(call))) => match BuiltinAutomation::named(&call.name) {
                 Some(builtin) => {
                     let actions = builtin.actions(&news, &self.tasks.graph);

@@ -9,19 +9,12 @@ use crate::engine::{
     wording::{bulleted, shortened, some_names},
 };
 
+pub(super) use crate::engine::wording::shell_word as quoted;
+
 /// How many files to list.
 const NAMED: usize = 40;
 /// The longest title in characters. Forges refuse longer ones.
 const TITLE: usize = 200;
-
-/// One word for a shell.
-pub(super) fn quoted(text: &str) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "_-./@%+=:,".contains(c);
-    if !text.is_empty() && text.chars().all(plain) {
-        return text.to_owned();
-    }
-    format!("'{}'", text.replace('\'', "'\\''"))
-}
 
 /// A name in a sentence.
 pub(super) fn named(text: &str) -> String {

@@ -7,7 +7,6 @@ use crate::{
         hooks::{point::HookPoint, resolve::HookRef},
         ids::{ItemId, RunId},
         input::SessionCommand,
-        policy::{HookAction, HookSpec},
         session::pending::ItemState,
     },
     present::{hook_stats, stop_decisions, text::counted},
@@ -219,7 +218,7 @@ pub(super) fn copy(model: &mut ScreenModel) -> Vec<ScreenRequest> {
         }
         Pane::Hooks => match model.hook_rows().nth(model.chosen_hook) {
             Some(HookRow::Ran(run)) => view::run_text(run),
-            Some(HookRow::Waits(_, spec)) => action_text(spec),
+            Some(HookRow::Waits(_, spec)) => spec.action.describe(),
             Some(HookRow::Decides(hook)) => stop_decisions::judge(hook),
             Some(HookRow::Rule(rule)) => rule.check.describe(),
             None => String::new(),
@@ -277,7 +276,7 @@ pub(super) fn open_hook(model: &mut ScreenModel) -> Vec<ScreenRequest> {
         Some(row @ HookRow::Waits(point, spec)) => {
             let piped = if spec.pipe_output { "; what it prints goes to the agent" } else { "" };
             let about = format!("it would run for at most {}{piped}", spec.timeout);
-            let viewer = ViewerModal::new(format!("{point} · {}", row.name()), &action_text(spec), about);
+            let viewer = ViewerModal::new(format!("{point} · {}", row.name()), &spec.action.describe(), about);
             lay_over(model, Modal::Viewer(viewer))
         }
         Some(row @ HookRow::Decides(hook)) => {
@@ -291,14 +290,6 @@ pub(super) fn open_hook(model: &mut ScreenModel) -> Vec<ScreenRequest> {
             lay_over(model, Modal::Viewer(viewer))
         }
         None => Vec::new(),
-    }
-}
-
-fn action_text(spec: &HookSpec) -> String {
-    match &spec.action {
-        HookAction::Command(command) => command.clone(),
-        HookAction::Builtin(call) => format!("{} (built in)", call.describe()),
-        HookAction::Gatekeeper(agents) => format!("review by {}", agents.join(", ")),
     }
 }
 

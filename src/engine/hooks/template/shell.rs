@@ -16,6 +16,11 @@ use crate::engine::hooks::template::{simple_command::SimpleCommand, taint::Taint
 const PLAIN: &[&str] = &["session", "iteration", "attempt"];
 const NUMBERS: &[&str] = &["iteration", "attempt"];
 
+/// Whether the values of this name do nothing, even as code.
+pub(super) fn is_plain(name: &str) -> bool {
+    PLAIN.contains(&name)
+}
+
 /// Characters that end an unquoted word.
 const ENDS_WORD: [char; 10] = [' ', '\t', '\n', ';', '&', '|', '<', '>', '(', ')'];
 
@@ -400,7 +405,7 @@ impl ShellReader<'_> {
     }
 
     fn is_plain(&mut self) -> bool {
-        self.waiting.peek().is_some_and(|p| PLAIN.contains(&p.name.as_str()))
+        self.waiting.peek().is_some_and(|p| is_plain(&p.name))
     }
 
     fn next_placeholder(&mut self) -> Placeholder {
