@@ -190,7 +190,7 @@ fn command() -> Result<Vec<Finding>> {
     let asked = |subject: &str| stage.tokio.block_on(ask_many(&client, subject));
     let compared = compare(15, || asked(&subject), || asked("echo"))?;
     stage.tokio.block_on(async {
-        let stop = creel::engine::input::SessionCommand::Stop(creel::engine::event::StopTiming::Now);
+        let stop = creel::engine::input::SessionCommand::Stop { how: creel::engine::event::StopTiming::Now };
         let _ = handle.command(creel::engine::event::ActorKind::Cli, stop).await;
         let _ = running.await;
         let _ = client.publish("echo", "stop".into()).await;

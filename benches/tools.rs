@@ -150,13 +150,13 @@ fn judging() -> Result<SessionState> {
         )?;
     }
     let start = LoopCommand::Start { task: "t".into(), max_iterations: 10, promises: Vec::new() };
-    ask(&mut state, Asks::Loop(start))?;
+    ask(&mut state, Asks::Loop { about: start })?;
     settle(&mut state);
     let id = state.stop.loops.first().ok_or("no loop")?.id.clone();
     let said = "I wrote the parser and its tests. One of them is red.".to_owned();
     let files = vec!["src/parser.rs".to_owned()];
     let asked = EvaluationRequest { id, said, files, draft: None, checkpoint: None, rules: RuleCheckMode::Check };
-    ask(&mut state, Asks::Loop(LoopCommand::Judge(Box::new(asked))))?;
+    ask(&mut state, Asks::Loop { about: LoopCommand::Judge(Box::new(asked)) })?;
     Ok(state)
 }
 

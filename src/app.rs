@@ -34,11 +34,10 @@ use crate::{
     app::{error::AppError, process_pair::ParentProcess},
     cli::{Cli, CliCommand, RunArgs, headless::put},
     config::{self, paths},
-    engine::submit::PipelineKind,
+    engine::{input::SessionCommand, submit::PipelineKind},
     journal::RecordOrderError,
     logging,
     present::text::plain,
-    socket::message::SessionRequest,
 };
 
 /// The exit code of a command, or why it failed.
@@ -96,8 +95,8 @@ fn dispatch(command: Option<CliCommand>, leash: Option<&ParentProcess>) -> AppRe
         Some(CliCommand::Show(args)) => sessions::show(&args),
         Some(CliCommand::Replay(args)) => sessions::replay(&args),
         Some(CliCommand::Status(args)) => control::status(&args),
-        Some(CliCommand::Pause(args)) => control::ask(&args, &SessionRequest::Pause),
-        Some(CliCommand::Unpause(args)) => control::ask(&args, &SessionRequest::Unpause),
+        Some(CliCommand::Pause(args)) => control::ask(&args, SessionCommand::Pause),
+        Some(CliCommand::Unpause(args)) => control::ask(&args, SessionCommand::Unpause),
         Some(CliCommand::Stop(args)) => control::stop(&args),
         Some(CliCommand::Message(args)) => control::message(&args),
         Some(CliCommand::Pending(args)) => control::pending::pending(args.command),

@@ -26,6 +26,7 @@ pub mod plain_text;
 pub mod policy;
 pub mod queue;
 pub mod recovery;
+pub mod refusal;
 pub mod session;
 pub mod stop;
 pub mod submit;
@@ -47,6 +48,7 @@ use hooks::{
 };
 use ids::RunId;
 use input::Input;
+use refusal::Refusal;
 pub use session::{Phase, SessionState};
 use session::{turn::CUT_OFF, warning};
 use tasks::record::HookErrorData;
@@ -60,7 +62,7 @@ pub struct EngineOutput {
     /// To be performed afterwards.
     pub effects: Vec<Effect>,
     /// Why a command was refused.
-    pub refusal: Option<String>,
+    pub refusal: Option<Refusal>,
 }
 
 impl EngineOutput {
@@ -68,13 +70,13 @@ impl EngineOutput {
         Self { events: vec![event], ..Self::default() }
     }
 
-    pub(crate) fn refuse(why: impl Into<String>) -> Self {
+    pub(crate) fn refuse(why: impl Into<Refusal>) -> Self {
         Self { refusal: Some(why.into()), ..Self::default() }
     }
 
     /// A reply that the session no longer waits for: refused, without any other consequence.
     pub(crate) fn stale(ticket: impl Display) -> Self {
-        Self::refuse(format!("nobody waits for an answer with ticket {ticket}"))
+        Self::refuse(Refusal::StaleTicket(ticket.to_string()))
     }
 
     pub(crate) fn and(mut self, event: Event) -> Self {

@@ -13,7 +13,7 @@ mod backlog;
 pub mod command_listener;
 pub mod connection;
 mod copy_dir;
-mod deadline;
+pub(crate) mod deadline;
 pub mod heartbeat;
 mod live_output;
 mod live_publisher;

@@ -6,6 +6,7 @@ pub mod hook_stats;
 pub mod permission_requests;
 pub mod pipelines;
 pub mod queue_table;
+pub mod refusals;
 pub mod stop_decisions;
 pub mod style;
 pub mod task_table;

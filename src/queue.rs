@@ -15,7 +15,8 @@ use async_nats::jetstream::Context;
 use crate::{
     config::NatsConfig,
     engine::{
-        queue::{QueueRequest, QueuedTask, QueuedTaskState, task_spec::TaskSpec},
+        queue::{QueueRequest, QueueRequestError, QueuedTask, QueuedTaskState, task_spec::TaskSpec},
+        tasks::refusal::TaskRefusal,
         time::UnixTime,
     },
     nats::connection::NatsError,
@@ -51,8 +52,13 @@ pub struct WatchedQueue {
 /// Why a request of the user failed.
 #[derive(Debug, thiserror::Error)]
 pub enum QueueError {
+    #[error(transparent)]
+    Refused(QueueRequestError),
+    #[error(transparent)]
+    BadTask(TaskRefusal),
+    /// Another task has the name.
     #[error("{0}")]
-    Refused(String),
+    Taken(QueueAddError),
     #[error("NATS: {0}")]
     Trouble(#[from] NatsError),
 }
@@ -60,7 +66,7 @@ pub enum QueueError {
 impl From<QueueAddError> for QueueError {
     fn from(error: QueueAddError) -> Self {
         match error {
-            QueueAddError::Taken(_) => Self::Refused(error.to_string()),
+            QueueAddError::Taken(_) => Self::Taken(error),
             QueueAddError::Trouble(trouble) => Self::Trouble(trouble),
         }
     }
@@ -84,11 +90,11 @@ impl TaskQueue {
     pub async fn add(&mut self, order: TaskSpec, at: UnixTime) -> Result<TaskRevision, QueueError> {
         // The name is chosen later, so the check uses any valid one.
         let named = if order.id.is_empty() { TaskSpec { id: "0".to_owned(), ..order.clone() } } else { order.clone() };
-        named.checked().map_err(QueueError::Refused)?;
+        named.checked().map_err(QueueError::BadTask)?;
         for on in &order.dependencies {
             let known = self.board.get(&QueueTaskKey::of(&order).sibling(on)).await?;
             if known.is_none_or(|seen| seen.task.standing == QueuedTaskState::Removed) {
-                return Err(QueueError::Refused(format!("there is no task {on} in the queue to depend on")));
+                return Err(QueueError::Refused(QueueRequestError::NoDependency(on.clone())));
             }
         }
         let added = self.board.add(QueuedTask::new(order, at)).await?;
@@ -102,7 +108,7 @@ impl TaskQueue {
         at: UnixTime,
     ) -> Result<TaskRevision, QueueError> {
         loop {
-            let none = || QueueError::Refused(format!("there is no task {} in the queue", key.id()));
+            let none = || QueueError::Refused(QueueRequestError::NoSuchTask(key.id().to_owned()));
             let TaskRevision { task, revision } = self.board.get(key).await?.ok_or_else(none)?;
             let task = task.asked(ask.clone(), at).map_err(QueueError::Refused)?;
             if let Some(revision) = self.board.write(&task, revision).await? {

@@ -27,6 +27,7 @@ use crate::{
         effect::{Effect, ExitReason},
         event::{Event, SessionEvent, SessionStarted},
         input::Input,
+        refusal::Refusal,
         tasks::{graph::TaskGraph, inherit::inherit},
     },
     hooks::HookWorkspace,
@@ -50,8 +51,8 @@ pub enum RuntimeError {
     Journal(#[from] JournalError),
     #[error(transparent)]
     Agent(#[from] AgentError),
-    #[error("{0}")]
-    Refused(String),
+    #[error("the session refuses: {}", .0.code())]
+    Refused(Refusal),
 }
 
 #[derive(Debug, Clone)]
@@ -243,7 +244,7 @@ impl SessionRuntime {
                 let something_ended =
                     matches!(input, Input::HookFinished { .. } | Input::TurnEnded { .. } | Input::TurnFailed { .. });
                 if let Err(refusal) = self.take(input)? {
-                    tracing::debug!("{refusal}");
+                    tracing::debug!("refused: {}", refusal.code());
                 }
                 if something_ended {
                     self.look_after_the_folder()?;
@@ -308,7 +309,7 @@ impl SessionRuntime {
     }
 
     /// Returns the records that followed from the input, or the engine's refusal.
-    fn take(&mut self, input: Input) -> Result<Result<CommandRecords, String>, RuntimeError> {
+    fn take(&mut self, input: Input) -> Result<Result<CommandRecords, Refusal>, RuntimeError> {
         let mut step = engine::decide(&self.state, session_time(), input);
         let refusal = step.refusal.take();
         let records = self.commit(step)?;

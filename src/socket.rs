@@ -18,6 +18,8 @@ mod journal_lines;
 pub mod message;
 mod peer_processes;
 pub mod process_origin;
+pub mod query;
+pub mod request_refusal;
 pub mod running_output;
 pub mod session_client;
 pub(super) mod session_mirror;
@@ -47,6 +49,7 @@ use crate::{
 use address::{SocketDirs, SocketLocation};
 use connection::{ClientContext, IdleSince};
 use message::SessionReply;
+use request_refusal::RequestRefusal;
 
 /// How many clients can be connected. Beyond that, the client that has been idle for longest is disconnected.
 pub const MOST_CLIENTS: usize = 128;
@@ -168,17 +171,17 @@ impl ConnectedClients {
         let ours = peer.is_some_and(|peer| peer.uid() == geteuid().as_raw());
         let process = self.peers.of_process(peer.and_then(|peer| peer.pid()), &reach.session);
         let why = if !ours {
-            "this session belongs to another user".to_owned()
+            RequestRefusal::OtherUser
         } else if self.has_room().await {
             let idle = IdleSince::now();
             let task = self.running.spawn(connection::serve(stream, process, reach.clone(), idle.clone()));
             self.seats.push(ClientSlot { idle, task });
             return;
         } else {
-            format!("{MOST_CLIENTS} clients are connected, and all of them are busy")
+            RequestRefusal::TooManyClients(MOST_CLIENTS)
         };
         // Nothing was written before, so a line fits into the buffer.
-        let line = SessionReply::refused(why).to_line();
+        let line = SessionReply::refused(&why).to_line();
         let _ = timeout(NO_ROOM, stream.write_all(line.as_bytes())).await;
     }
 

@@ -522,7 +522,7 @@ impl Tui {
     /// Stops a session that runs in this process. Any other session continues.
     async fn stop_session(&mut self) {
         if let Some(SessionClient::Here(handle)) = &self.source.helm {
-            let _ = handle.command(ActorKind::Cli, SessionCommand::Stop(StopTiming::Now)).await;
+            let _ = handle.command(ActorKind::Cli, SessionCommand::Stop { how: StopTiming::Now }).await;
         }
     }
 }

@@ -51,7 +51,7 @@ pub(crate) fn change(state: &mut SessionState, command: TaskCommand, records: &m
     let mut step = engine::decide(
         state,
         NOW,
-        Input::Command { by: ActorKind::Cli.into(), command: SessionCommand::Task(command) },
+        Input::Command { by: ActorKind::Cli.into(), command: SessionCommand::Task { task: command } },
     );
     check(step.refusal.is_none(), "a change was refused")?;
     loop {

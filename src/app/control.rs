@@ -17,7 +17,7 @@ use super::{AppError, AppResult, print};
 use crate::{
     app::remote_sessions::NatsServerConnection,
     cli::control::{MessageArgs, SessionArgs, StatusArgs, StopArgs},
-    engine::event::StopTiming,
+    engine::{event::StopTiming, input::SessionCommand},
     journal::SessionDir,
     present::{
         text::{counted, plain, plain_line},
@@ -27,6 +27,7 @@ use crate::{
     socket::{
         client::SocketClient,
         message::{ClientKind, ReplyData, SessionRequest},
+        query::SessionQuery,
         view::StatusView,
     },
 };
@@ -35,21 +36,21 @@ use crate::{
 const LINE: usize = 100;
 
 /// Asks the session for something; there is nothing to print.
-pub(super) fn ask(session: &SessionArgs, request: &SessionRequest) -> AppResult {
+pub(super) fn ask(session: &SessionArgs, request: impl Into<SessionRequest>) -> AppResult {
     told(session, request)?;
     Ok(0)
 }
 
 /// The same, of the session in this folder.
-pub(super) fn ask_in(folder: &SessionDir, request: &SessionRequest) -> AppResult {
+pub(super) fn ask_in(folder: &SessionDir, request: impl Into<SessionRequest>) -> AppResult {
     SocketClient::connect(folder)?.ask(ClientKind::Cli, request)?;
     Ok(0)
 }
 
 /// Asks the session, and gives what it told.
-fn told(session: &SessionArgs, request: &SessionRequest) -> AppResult<Option<ReplyData>> {
+fn told(session: &SessionArgs, request: impl Into<SessionRequest>) -> AppResult<Option<ReplyData>> {
     if let Some(server) = NatsServerConnection::named(&session.nats, &session.config)? {
-        return server.told(session, request);
+        return server.told(session, &request.into());
     }
     let folder = choose_session::running(session)?;
     Ok(SocketClient::connect(&folder)?.ask(ClientKind::Cli, request)?)
@@ -65,6 +66,17 @@ fn json(value: &impl serde::Serialize) -> AppResult {
     print(&(text + "\n"))
 }
 
+/// With `--json`, a refusal is printed as JSON, too: a program decides by its code.
+fn refusal_as_json(wanted: bool, result: AppResult) -> AppResult {
+    if wanted
+        && let Err(error) = &result
+        && let Some(code) = &error.refusal
+    {
+        json(&serde_json::json!({ "error": error.message(), "code": code }))?;
+    }
+    result
+}
+
 /// A text from the command line; `-` means standard input.
 fn given(text: &str) -> AppResult<String> {
     if text != "-" {
@@ -78,15 +90,19 @@ fn given(text: &str) -> AppResult<String> {
 
 pub(super) fn stop(args: &StopArgs) -> AppResult {
     let how = if args.now { StopTiming::Now } else { StopTiming::AfterIteration };
-    ask(&args.session, &SessionRequest::Stop { how })
+    ask(&args.session, SessionCommand::Stop { how })
 }
 
 pub(super) fn message(args: &MessageArgs) -> AppResult {
-    ask(&args.session, &SessionRequest::Message { text: given(&args.text)? })
+    ask(&args.session, SessionCommand::Message { text: given(&args.text)? })
 }
 
 pub(super) fn status(args: &StatusArgs) -> AppResult {
-    let Some(ReplyData::Status(status)) = told(&args.session, &SessionRequest::Status)? else {
+    refusal_as_json(args.json, show_status(args))
+}
+
+fn show_status(args: &StatusArgs) -> AppResult {
+    let Some(ReplyData::Status(status)) = told(&args.session, SessionQuery::Status)? else {
         return Err(other_answer());
     };
     if args.json { json(&status) } else { print(&lines(&status)) }

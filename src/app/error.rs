@@ -4,8 +4,9 @@ use std::fmt;
 
 use crate::{
     config::{ConfigErrors, PlanError},
+    engine::refusal::Refusal,
     journal::{JournalError, record::RecordError},
-    present::text::counted,
+    present::{refusals, text::counted},
     runtime::RuntimeError,
     socket::client::SessionRequestError,
 };
@@ -18,17 +19,24 @@ const FAILED: u8 = 1;
 pub(super) struct AppError {
     pub(super) code: u8,
     message: String,
+    /// The code of the session's refusal, if it refused.
+    pub(super) refusal: Option<String>,
 }
 
 impl AppError {
     /// The user can fix it: the command line, the config, or the choice of the session.
     pub(super) fn usage(message: impl Into<String>) -> Self {
-        Self { code: USAGE, message: message.into() }
+        Self { code: USAGE, message: message.into(), refusal: None }
     }
 
     /// A failure that the user did not cause.
     pub(super) fn failed(message: impl Into<String>) -> Self {
-        Self { code: FAILED, message: message.into() }
+        Self { code: FAILED, message: message.into(), refusal: None }
+    }
+
+    /// A session that does not run would have refused it.
+    pub(super) fn refused(refusal: impl Into<Refusal>) -> Self {
+        Self { code: FAILED, ..refusal.into().into() }
     }
 
     /// Replaces the message.
@@ -37,6 +45,10 @@ impl AppError {
     }
 
     /// The message without the exit code.
+    pub(super) fn message(&self) -> &str {
+        &self.message
+    }
+
     pub(super) fn into_message(self) -> String {
         self.message
     }
@@ -91,7 +103,8 @@ impl From<JournalError> for AppError {
 impl From<SessionRequestError> for AppError {
     fn from(error: SessionRequestError) -> Self {
         match &error {
-            SessionRequestError::Refused(why) => Self::failed(why),
+            SessionRequestError::Refused(why) => Self { refusal: why.code.clone(), ..Self::failed(&why.text) },
+            SessionRequestError::NotSent(_) => Self::failed(error.to_string()),
             SessionRequestError::NotRunning(name) => Self::usage(format!(
                 "{error}\n  `creel show {name}` tells what happened, `creel resume {name}` goes on with it"
             )),
@@ -105,7 +118,13 @@ impl From<RuntimeError> for AppError {
         match error {
             RuntimeError::Journal(error) => error.into(),
             RuntimeError::Agent(error) => Self::usage(error.to_string()),
-            RuntimeError::Refused(why) => Self::usage(why),
+            RuntimeError::Refused(why) => why.into(),
         }
+    }
+}
+
+impl From<Refusal> for AppError {
+    fn from(refusal: Refusal) -> Self {
+        Self { refusal: Some(refusal.code().into()), ..Self::usage(refusals::text(&refusal)) }
     }
 }

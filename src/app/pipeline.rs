@@ -17,10 +17,13 @@ use crate::{
     },
     cli::{DetachArgs, PipelineArgs, control::SessionArgs},
     config::{PlanRequest, Settings},
-    engine::{input::Input, submit::PipelineKind, tasks::graph::TaskGraph},
+    engine::{
+        input::{Input, SessionCommand},
+        submit::PipelineKind,
+        tasks::graph::TaskGraph,
+    },
     journal::{self, Journal, SessionDir, SessionsDir},
     runtime::SessionRuntime,
-    socket::message::SessionRequest,
 };
 
 /// Submits or merges the named or running session, otherwise the work tree.
@@ -35,7 +38,7 @@ pub(super) fn pipeline(pipeline: PipelineKind, args: &PipelineArgs) -> AppResult
     };
     match folder {
         Some(folder) if journal::running(&folder).is_some() => {
-            control::ask_in(&folder, &SessionRequest::Pipeline { pipeline })
+            control::ask_in(&folder, SessionCommand::Pipeline { pipeline })
         }
         Some(folder) => of_session(pipeline, args, &folder),
         None => of_work_tree(pipeline, args),

@@ -280,7 +280,7 @@ async fn on_screen(
         headless::obey_signals(handle, way_out).map_err(no_signals)?;
     } else {
         // The screen has closed: stop the session if it still runs. The next signal exits at once.
-        let _ = handle.command(ActorKind::Tui, SessionCommand::Stop(StopTiming::Now)).await;
+        let _ = handle.command(ActorKind::Tui, SessionCommand::Stop { how: StopTiming::Now }).await;
         headless::leave_at_a_signal(way_out).map_err(no_signals)?;
     }
     let left = session

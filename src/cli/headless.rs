@@ -137,7 +137,7 @@ pub fn obey_signals(handle: SessionHandle, way_out: ExitCleanup) -> io::Result<(
     tokio::spawn(async move {
         signals.next().await;
         // This fails if the session is already stopping or has ended, which does not matter.
-        let _ = handle.command(ActorKind::Cli, SessionCommand::Stop(StopTiming::Now)).await;
+        let _ = handle.command(ActorKind::Cli, SessionCommand::Stop { how: StopTiming::Now }).await;
         signals.next().await;
         way_out.take();
     });

@@ -17,7 +17,7 @@ use super::{
 };
 use crate::engine::{
     hooks::point::HookPoint,
-    policy::{AgentSpec, FallbackAgent, Gatekeeper, HookAction, HookSpec, LimitsPlan, SessionPlan, not_allowed},
+    policy::{AgentSpec, FallbackAgent, Gatekeeper, HookAction, HookSpec, LimitsPlan, SessionPlan, TypeNotAllowed},
 };
 
 /// The options of one session. The command line overrides the config.
@@ -67,7 +67,7 @@ impl Settings {
         if let (Some((name, _)), Some(allowed)) = (named, allowed)
             && !allowed.contains(&agent)
         {
-            return Err(PlanError::NotAllowed(not_allowed(&agent, name, allowed)));
+            return Err(PlanError::NotAllowed(TypeNotAllowed::new(&agent, name, allowed)));
         }
         let mut plan = self.plan_of(wanted, (agent, agent_spec), path);
         if !fallback.is_empty() {

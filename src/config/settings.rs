@@ -22,7 +22,7 @@ use crate::engine::{
     policy::{
         AgentSpec, AutomationHook, BackoffPolicy, Budget, CompletionInstructions, ContextPolicy, GatePolicies,
         HookSpec, LimitsPlan, PermissionRule, RetryLimitPolicy, RuleSpec, SettledPolicy, StopHook, StopPlan,
-        SubmitPlan, Workflow,
+        SubmitPlan, TypeNotAllowed, Workflow,
     },
     time::TimeSpan,
 };
@@ -165,7 +165,7 @@ pub enum PlanError {
     },
     /// The agent is not allowed for this task type.
     #[error("{0}\n  take one of them with `--agent NAME`, or change `task_types:`")]
-    NotAllowed(String),
+    NotAllowed(TypeNotAllowed),
     #[error(
         "the agent `{name}` is not installed: there is no {} on PATH{}\n  or describe one under `agents:`, take another \
          with `--agent NAME`, or look around with `creel demo`",

@@ -129,22 +129,6 @@ impl UserCommand {
             Self::Merge => "merge",
         }
     }
-
-    /// The command as part of a refusal message.
-    pub(super) const fn describe(self) -> &'static str {
-        match self {
-            Self::Pause => "pause the session",
-            Self::Unpause => "unpause the session",
-            Self::Message => "queue more than one message per turn",
-            Self::Cancel => "cancel a turn",
-            Self::Stop => "stop the session",
-            Self::Pending => "change pending items",
-            Self::Gate => "answer gates",
-            Self::Hooks => "run, cancel, enable or disable hooks",
-            Self::Submit => "submit the work",
-            Self::Merge => "merge the work",
-        }
-    }
 }
 
 impl SessionCommand {
@@ -153,22 +137,22 @@ impl SessionCommand {
         match self {
             Self::Pause => Some(UserCommand::Pause),
             Self::Unpause => Some(UserCommand::Unpause),
-            Self::Stop(_) => Some(UserCommand::Stop),
+            Self::Stop { .. } => Some(UserCommand::Stop),
             Self::CancelTurn => Some(UserCommand::Cancel),
-            Self::Message(_) => Some(UserCommand::Message),
-            Self::SkipItem(_) | Self::RestoreItem(_) | Self::EditItem(..) => Some(UserCommand::Pending),
+            Self::Message { .. } => Some(UserCommand::Message),
+            Self::SkipItem { .. } | Self::RestoreItem { .. } | Self::EditItem { .. } => Some(UserCommand::Pending),
             // A gate may ask about these, too.
-            Self::AnswerGate(_) | Self::RetryNow | Self::SwitchAgent(_) => Some(UserCommand::Gate),
-            Self::DisableHook(..) | Self::EnableHook(..) | Self::RunHook(..) | Self::CancelHook(_) => {
+            Self::AnswerGate(_) | Self::RetryNow | Self::SwitchAgent { .. } => Some(UserCommand::Gate),
+            Self::DisableHook { .. } | Self::EnableHook { .. } | Self::RunHook { .. } | Self::CancelHook { .. } => {
                 Some(UserCommand::Hooks)
             }
-            Self::Pipeline(PipelineKind::Submit) => Some(UserCommand::Submit),
-            Self::Pipeline(PipelineKind::Merge) => Some(UserCommand::Merge),
-            Self::Task(_)
+            Self::Pipeline { pipeline: PipelineKind::Submit } => Some(UserCommand::Submit),
+            Self::Pipeline { pipeline: PipelineKind::Merge } => Some(UserCommand::Merge),
+            Self::Task { .. }
             | Self::RegisterStopHook(_)
-            | Self::ClearStopHooks(_)
-            | Self::Loop(_)
-            | Self::CompleteSession(_) => None,
+            | Self::ClearStopHooks { .. }
+            | Self::Loop { .. }
+            | Self::CompleteSession { .. } => None,
         }
     }
 }

@@ -1,5 +1,7 @@
 //! The inputs of the engine: the results of its effects, and the commands of users, programs and agents.
 
+use serde::{Deserialize, Serialize};
+
 use super::{
     conversation::{AgentPermissionRequest, AgentUpdate, TurnEnd, TurnFailure},
     event::{Actor, StopTiming, UserPresence},
@@ -74,55 +76,109 @@ pub enum Input {
     },
 }
 
-/// A command to a session. It means the same for every actor.
-#[derive(Debug, Clone, PartialEq)]
+/// A command to a session. It means the same whether the screen, the command line, the control socket, NATS or an MCP
+/// tool sends it, and it is written the same everywhere: `{"do":"message","text":"…"}`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "do", rename_all = "snake_case")]
 pub enum SessionCommand {
     /// Send no further prompt until [`Self::Unpause`].
     Pause,
+    /// Resume a paused session.
     Unpause,
-    Stop(StopTiming),
-    /// Cancel this turn. The session pauses, unless a queued message can be sent instead. The iteration continues.
+    /// End the session.
+    Stop {
+        #[serde(default = "after_iteration")]
+        how: StopTiming,
+    },
+    /// End this turn. The session pauses, unless there is a message to send instead. The iteration continues.
     CancelTurn,
-    /// Send a message to the agent.
-    Message(String),
+    /// Queue a message for the agent.
+    Message { text: String },
     /// Do not send an item to the agent.
-    SkipItem(ItemId),
+    #[serde(rename = "pending_skip")]
+    SkipItem { item: ItemId },
     /// Undo a skip.
-    RestoreItem(ItemId),
-    /// Replace an item's text.
-    EditItem(ItemId, String),
+    #[serde(rename = "pending_restore")]
+    RestoreItem { item: ItemId },
+    /// Replace the text of an item.
+    #[serde(rename = "pending_edit")]
+    EditItem { item: ItemId, text: String },
+    /// Answer a gate. The first answer counts.
+    #[serde(rename = "gate_answer")]
     AnswerGate(GateAnswer),
-    /// Stop running a hook in this session; at all points, unless one is named.
-    DisableHook(Option<HookPoint>, String),
-    /// Undo [`Self::DisableHook`].
-    EnableHook(Option<HookPoint>, String),
-    /// Run a hook now, independently of the session's phase. Its verdict changes nothing, and its output is only shown.
-    RunHook(Option<HookPoint>, String),
-    CancelHook(RunId),
-    Task(TaskCommand),
-    /// Evaluate one more stop hook from now on.
+    /// Do not run a hook any more in this session; at all points, unless one is named.
+    #[serde(rename = "hook_disable")]
+    DisableHook {
+        hook: String,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        point: Option<HookPoint>,
+    },
+    /// Run a disabled hook again.
+    #[serde(rename = "hook_enable")]
+    EnableHook {
+        hook: String,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        point: Option<HookPoint>,
+    },
+    /// Run a hook now, beside everything else. Its verdict changes nothing, and its output is only shown.
+    #[serde(rename = "hook_run")]
+    RunHook {
+        hook: String,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        point: Option<HookPoint>,
+    },
+    /// End a hook that runs.
+    #[serde(rename = "hook_cancel")]
+    CancelHook { run: RunId },
+    /// Change the task graph. The reply to a new task is `added`, its name.
+    Task { task: TaskCommand },
+    /// Register another stop hook. The reply is `stop_hooks`, with this one only.
+    #[serde(rename = "stop_hook_register")]
     RegisterStopHook(StopHookRegistration),
-    /// Remove all stop hooks that were registered for this task.
-    ClearStopHooks(String),
-    /// A command about a loop that an agent drives itself.
-    Loop(LoopCommand),
-    /// The agent reports that the session is complete, with its reason; the stop hooks evaluate that.
-    CompleteSession(String),
+    /// Remove the stop hooks that were registered for this task. The reply is `cleared`, their number.
+    #[serde(rename = "stop_hooks_clear")]
+    ClearStopHooks { task: String },
+    /// Start, judge, advance or complete a loop that the agent leads. The reply is `agent_loop`, or `judged` after a
+    /// judgement.
+    Loop { about: LoopCommand },
+    /// The agent reports that the session is complete, and why; the stop hooks judge that.
+    #[serde(rename = "session_complete")]
+    CompleteSession {
+        #[serde(default)]
+        reason: String,
+    },
     /// Submit or merge the work, between two iterations.
-    Pipeline(PipelineKind),
-    /// Send the turn that waits for a usage limit now.
+    Pipeline { pipeline: PipelineKind },
+    /// Send the turn that waits for a usage limit at once.
     RetryNow,
-    /// Give the turn that waits for a usage limit to another agent: the named one, or the next.
-    SwitchAgent(Option<String>),
+    /// Let another agent take the turn that waits for a usage limit: this one, or the next.
+    SwitchAgent {
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        agent: Option<String>,
+    },
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
+const fn after_iteration() -> StopTiming {
+    StopTiming::AfterIteration
+}
+
+impl SessionCommand {
+    /// Whether the reply may take long, because rules and hooks run before it.
+    pub const fn waits_for_judgement(&self) -> bool {
+        matches!(self, Self::Loop { about: LoopCommand::Judge(_) })
+    }
+}
+
+/// An answer to a gate.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GateAnswer {
     pub gate: GateId,
+    /// The choice.
     pub choice: GateChoice,
-    /// The message, where the choice sends one; or the id of the agent's option, where it offers several of the same
-    /// kind.
+    /// The message, if the choice sends one; at a permission gate the agent's own name of an option.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub text: Option<String>,
-    /// The approved items. None: all.
+    /// The approved items; all of them if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub items: Option<Vec<ItemId>>,
 }

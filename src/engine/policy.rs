@@ -20,7 +20,7 @@ use super::{
 pub use limits::{FallbackAgent, LimitsPlan, UsageLimitPolicy};
 pub use rules::{CoverageFormat, FileRequirement, PatternTarget, RuleCheck, RuleSpec};
 pub use stop::{SettledPolicy, StopHook, StopHookCondition, StopHookKind, StopPlan, StopPreset};
-pub use submit::{BuiltinCall, BuiltinOptions, Gatekeeper, MERGE, SubmitPlan, not_allowed};
+pub use submit::{BuiltinCall, BuiltinOptions, Gatekeeper, MERGE, SubmitPlan, TypeNotAllowed};
 pub use workflow::{StepAction, StepCondition, StepTransition, Workflow, WorkflowStep};
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

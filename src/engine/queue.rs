@@ -107,6 +107,25 @@ pub enum QueueRequest {
     Remove,
 }
 
+/// Why the queue refuses a request about a task.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum QueueRequestError {
+    #[error("there is no task {0} in the queue")]
+    NoSuchTask(String),
+    #[error("there is no task {0} in the queue to depend on")]
+    NoDependency(String),
+    #[error("{0} is completed")]
+    Completed(String),
+    #[error("a reason is needed to block {0}")]
+    NoReason(String),
+    #[error("{0} waits for a task that is not completed")]
+    Waits(String),
+    #[error("{0} is in the queue already")]
+    Ready(String),
+    #[error("{id} is active already, on {host}")]
+    Active { id: String, host: String },
+}
+
 impl QueuedTaskState {
     /// The corresponding state of a task in a session. None if the task was removed.
     pub const fn state(&self) -> Option<TaskState> {
@@ -225,30 +244,26 @@ impl QueuedTask {
         self.is_in_hands_of(worker).then(|| Self { attempt: self.attempt.saturating_sub(1), ..ready })
     }
 
-    pub fn asked(&self, ask: QueueRequest, at: UnixTime) -> Result<Self, String> {
-        let id = &self.order.id;
+    pub fn asked(&self, ask: QueueRequest, at: UnixTime) -> Result<Self, QueueRequestError> {
+        let id = || self.order.id.clone();
         match (&self.standing, ask) {
-            (QueuedTaskState::Removed, _) => Err(format!("there is no task {id} in the queue")),
+            (QueuedTaskState::Removed, _) => Err(QueueRequestError::NoSuchTask(id())),
             (_, QueueRequest::Remove) => Ok(self.with(QueuedTaskState::Removed)),
             (QueuedTaskState::Completed { .. }, QueueRequest::Complete(_) | QueueRequest::Block(_)) => {
-                Err(format!("{id} is completed"))
+                Err(QueueRequestError::Completed(id()))
             }
             (_, QueueRequest::Complete(result)) => {
                 let (by, completed_at) = (self.standing.by().cloned(), at.rfc3339());
                 Ok(self.with(QueuedTaskState::Completed { result, by, completed_at }))
             }
-            (_, QueueRequest::Block(reason)) if reason.trim().is_empty() => {
-                Err(format!("a reason is needed to block {id}"))
-            }
+            (_, QueueRequest::Block(reason)) if reason.trim().is_empty() => Err(QueueRequestError::NoReason(id())),
             (_, QueueRequest::Block(reason)) => {
                 Ok(self.with(QueuedTaskState::Blocked { reason, by: self.standing.by().cloned() }))
             }
-            (QueuedTaskState::Created, QueueRequest::Again) => {
-                Err(format!("{id} waits for a task that is not completed"))
-            }
-            (QueuedTaskState::Ready, QueueRequest::Again) => Err(format!("{id} is in the queue already")),
+            (QueuedTaskState::Created, QueueRequest::Again) => Err(QueueRequestError::Waits(id())),
+            (QueuedTaskState::Ready, QueueRequest::Again) => Err(QueueRequestError::Ready(id())),
             (QueuedTaskState::Active { by, .. }, QueueRequest::Again) => {
-                Err(format!("{id} is active already, on {}", by.host))
+                Err(QueueRequestError::Active { id: id(), host: by.host.clone() })
             }
             // Its dependencies were completed once, but may have been reopened since.
             (QueuedTaskState::Blocked { .. } | QueuedTaskState::Completed { .. }, QueueRequest::Again) => {
@@ -402,10 +417,10 @@ mod tests {
         let again = blocked.asked(QueueRequest::Again, AT).expect("it is blocked");
         assert_eq!((again.run, again.attempt, &again.standing), (2, 0, &QueuedTaskState::Created));
         assert_ne!(again.order.session(again.run), blocked.order.session(blocked.run));
-        assert_eq!(again.asked(QueueRequest::Again, AT), Err("3 waits for a task that is not completed".into()));
+        assert_eq!(again.asked(QueueRequest::Again, AT), Err(QueueRequestError::Waits("3".into())));
         let removed = blocked.asked(QueueRequest::Remove, AT).expect("it is there");
         assert!(!removed.is_open());
-        assert_eq!(removed.asked(QueueRequest::Again, AT), Err("there is no task 3 in the queue".into()));
+        assert_eq!(removed.asked(QueueRequest::Again, AT), Err(QueueRequestError::NoSuchTask("3".into())));
     }
 
     #[test]

@@ -25,9 +25,8 @@ use super::{
         turn::{CUT_OFF, DuePrompt},
         warning,
     },
-    wording::counted,
 };
-use crate::engine::session::control::QueuedMessage;
+use crate::engine::{refusal::Refusal, session::control::QueuedMessage};
 
 impl SessionState {
     pub(crate) fn on_resume(
@@ -80,18 +79,13 @@ impl SessionState {
     }
 
     /// Why the session cannot be resumed with that iteration limit. None if it can.
-    pub fn refuse_resume(&self, max_iterations: Option<u32>) -> Option<String> {
+    pub fn refuse_resume(&self, max_iterations: Option<u32>) -> Option<Refusal> {
         self.outcome()?;
         let ending = self.ending.as_ref().filter(|ending| !ending.interrupted)?;
         match ending.outcome {
-            SessionOutcome::Complete | SessionOutcome::Forced => {
-                Some("the session is complete; start a new one with `creel run`".into())
-            }
+            SessionOutcome::Complete | SessionOutcome::Forced => Some(Refusal::SessionComplete),
             SessionOutcome::Limit if max_iterations.unwrap_or(self.max_iterations()) <= self.iterations.used() => {
-                Some(format!(
-                    "the session has used up its limit of {}; give it more with `--max-iterations`",
-                    counted(self.iterations.used(), "iteration")
-                ))
+                Some(Refusal::IterationLimitUsed(self.iterations.used()))
             }
             SessionOutcome::Limit
             | SessionOutcome::Escalated

@@ -19,6 +19,7 @@ pub mod context;
 pub mod evaluation;
 pub mod file_history;
 pub mod guard;
+pub mod loop_refusal;
 pub mod preset;
 pub mod promise;
 pub mod registry;

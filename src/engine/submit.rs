@@ -35,6 +35,7 @@ use super::{
     tasks::task::Task,
     wording::shortened,
 };
+use crate::engine::refusal::Refusal;
 use review::ReviewRun;
 
 /// The longest title of a pull request, in characters.
@@ -207,17 +208,13 @@ impl FinishedPipeline {
 impl SessionState {
     /// An actor requests a submit or a merge of a running session.
     pub(super) fn want_pipeline(&self, pipeline: PipelineKind, by: &Actor) -> EngineOutput {
-        let name = pipeline.name();
         match &self.pipelines {
             PipelineState { course: Some(course), .. } => {
-                EngineOutput::refuse(format!("a {} is going on already", course.pipeline.name()))
+                EngineOutput::refuse(Refusal::PipelineRunning(course.pipeline))
             }
-            PipelineState { wanted: Some(wanted), .. } => EngineOutput::refuse(format!(
-                "a {} was asked for already, and begins after this iteration",
-                wanted.name()
-            )),
+            PipelineState { wanted: Some(wanted), .. } => EngineOutput::refuse(Refusal::PipelineRequested(*wanted)),
             PipelineState { .. } if self.ending.is_some() => {
-                EngineOutput::refuse(format!("the session is ending; `creel {name}` works again when it has ended"))
+                EngineOutput::refuse(Refusal::PipelineWhileEnding(pipeline))
             }
             PipelineState { .. } => {
                 EngineOutput::record(Event::Pipeline(PipelineEvent::Requested { pipeline, by: by.clone() }))
@@ -228,7 +225,7 @@ impl SessionState {
     /// Starts a submit or a merge in a session that has ended.
     pub(super) fn take_up_pipeline(&self, pipeline: PipelineKind, presence: UserPresence) -> EngineOutput {
         if self.outcome().is_none() {
-            return EngineOutput::refuse("the session has not ended; go on with it by `creel resume`");
+            return EngineOutput::refuse(Refusal::SessionNotEnded);
         }
         EngineOutput::record(Event::Pipeline(PipelineEvent::Started { pipeline, presence }))
     }

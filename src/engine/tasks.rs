@@ -18,6 +18,7 @@ pub mod follow_up;
 pub mod graph;
 pub mod inherit;
 pub mod record;
+pub mod refusal;
 pub mod task;
 pub mod workflow;
 

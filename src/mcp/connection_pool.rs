@@ -15,6 +15,7 @@ use crate::{
         async_client::AsyncSocketClient,
         client::{SessionRequestError, SocketClient},
         message::{ClientKind, ReplyData, SessionRequest},
+        query::SessionQuery,
     },
 };
 
@@ -94,22 +95,25 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl PooledConnection {
     /// Sends a request whose answer has data.
-    pub(super) async fn told(&mut self, request: &SessionRequest) -> Result<ReplyData, ToolError> {
+    pub(super) async fn told(&mut self, request: impl Into<SessionRequest>) -> Result<ReplyData, ToolError> {
         self.ask(request).await?.ok_or_else(other_answer)
     }
 
     /// Sends a request, for callers that handle a refusal themselves.
-    pub(super) async fn ask(&mut self, request: &SessionRequest) -> Result<Option<ReplyData>, SessionRequestError> {
+    pub(super) async fn ask(
+        &mut self,
+        request: impl Into<SessionRequest>,
+    ) -> Result<Option<ReplyData>, SessionRequestError> {
         self.0.ask(ClientKind::Mcp, request).await
     }
 
     /// Sends a request that takes as long as the session needs for it.
-    pub(super) async fn told_in_time(&mut self, request: &SessionRequest) -> Result<ReplyData, ToolError> {
+    pub(super) async fn told_in_time(&mut self, request: impl Into<SessionRequest>) -> Result<ReplyData, ToolError> {
         self.0.ask_patiently(ClientKind::Mcp, request).await?.ok_or_else(other_answer)
     }
 
     pub(super) async fn tasks(&mut self) -> Result<Vec<TaskView>, ToolError> {
-        let ReplyData::Tasks(tasks) = self.told(&SessionRequest::TaskList).await? else { return Err(other_answer()) };
+        let ReplyData::Tasks(tasks) = self.told(SessionQuery::TaskList).await? else { return Err(other_answer()) };
         Ok(tasks)
     }
 }
@@ -127,7 +131,7 @@ fn no_session(why: &str) -> ToolError {
 impl From<SessionRequestError> for ToolError {
     fn from(error: SessionRequestError) -> Self {
         match &error {
-            SessionRequestError::Refused(why) => Self::Job(why.clone()),
+            SessionRequestError::Refused(_) | SessionRequestError::NotSent(_) => Self::Job(error.to_string()),
             SessionRequestError::NotRunning(name) => no_session(&format!("session `{name}` is not running")),
             SessionRequestError::Unreachable { .. } => {
                 Self::Job(format!("{error}\nit may be about to end; call this tool again"))

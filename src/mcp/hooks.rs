@@ -10,14 +10,12 @@ use super::{
 };
 use crate::{
     engine::{
+        input::SessionCommand,
         policy::StopPreset,
         stop::{agent_loop::RuleCheckMode, registry::StopHookRegistration},
     },
     mcp::connection_pool::{PooledConnection, other_answer},
-    socket::{
-        message::{ReplyData, SessionRequest},
-        stop_view::StopHookView,
-    },
+    socket::{message::ReplyData, query::SessionQuery, stop_view::StopHookView},
 };
 
 pub(super) fn tools() -> Vec<McpTool> {
@@ -181,7 +179,7 @@ struct HookClearOutput {
 async fn register(line: &mut PooledConnection, wanted: HookRegisterInput) -> Result<HookRegisterOutput, ToolError> {
     let HookRegisterInput { task_id: task, hook_type, metadata } = wanted;
     let hook = StopHookRegistration { task, preset: hook_type.into(), metadata };
-    let ReplyData::StopHooks(registered) = line.told(&SessionRequest::StopHookRegister { hook }).await? else {
+    let ReplyData::StopHooks(registered) = line.told(SessionCommand::RegisterStopHook(hook)).await? else {
         return Err(other_answer());
     };
     let StopHookView { id, task, preset, enabled, metadata } =
@@ -207,8 +205,8 @@ async fn list(
     line: &mut PooledConnection,
     HookTaskInput { task_id }: HookTaskInput,
 ) -> Result<HookListOutput, ToolError> {
-    let request = SessionRequest::StopHookList { task: Some(task_id.clone()) };
-    let ReplyData::StopHooks(hooks) = line.told(&request).await? else { return Err(other_answer()) };
+    let request = SessionQuery::StopHookList { task: Some(task_id.clone()) };
+    let ReplyData::StopHooks(hooks) = line.told(request).await? else { return Err(other_answer()) };
     let hooks: Vec<HookListEntry> = hooks.into_iter().map(HookListEntry::of).collect();
     Ok(HookListOutput { task_id, hook_count: hooks.len(), hooks })
 }
@@ -225,8 +223,7 @@ async fn clear(
     line: &mut PooledConnection,
     HookTaskInput { task_id }: HookTaskInput,
 ) -> Result<HookClearOutput, ToolError> {
-    let ReplyData::Cleared(hooks_cleared) =
-        line.told(&SessionRequest::StopHooksClear { task: task_id.clone() }).await?
+    let ReplyData::Cleared(hooks_cleared) = line.told(SessionCommand::ClearStopHooks { task: task_id.clone() }).await?
     else {
         return Err(other_answer());
     };

@@ -7,15 +7,19 @@ use serde_json::{Map, Value};
 
 use super::tool::{McpTool, ToolDescription, ToolEffect, ToolError};
 use crate::{
-    engine::stop::{
-        agent_loop::{EvaluationRequest, LoopCommand, RuleCheckMode},
-        context::AgentDraft,
-        promise::Promise,
+    engine::{
+        input::SessionCommand,
+        stop::{
+            agent_loop::{EvaluationRequest, LoopCommand, RuleCheckMode},
+            context::AgentDraft,
+            promise::Promise,
+        },
     },
     mcp::connection_pool::{PooledConnection, other_answer},
     socket::{
         client::SessionRequestError,
-        message::{ReplyData, SessionRequest},
+        message::ReplyData,
+        query::SessionQuery,
         stop_view::{JudgementView, LoopView, RuleView},
     },
 };
@@ -309,7 +313,7 @@ pub(super) async fn judge(
     rules: RuleCheckMode,
 ) -> Result<(LoopView, JudgementView), ToolError> {
     let IterationWorkInput { iteration_id: id, agent_output: said, files_modified: files, .. } = work;
-    let about = match line.ask(&SessionRequest::LoopShow { id: id.clone() }).await {
+    let about = match line.ask(SessionQuery::LoopShow { id: id.clone() }).await {
         Ok(Some(ReplyData::AgentLoop(about))) => about,
         Ok(_) => return Err(other_answer()),
         Err(SessionRequestError::Refused(why)) => return Err(ToolError::Job(format!("{why}\n{UNKNOWN}"))),
@@ -319,13 +323,13 @@ pub(super) async fn judge(
     let draft = work.draft_content.map(|draft_content| AgentDraft { draft_content, draft_type });
     let checkpoint = work.checkpoint_data.map(Value::Object);
     let asked = EvaluationRequest { id, said, files, draft, checkpoint, rules };
-    let request = SessionRequest::Loop { about: LoopCommand::Judge(Box::new(asked)) };
-    let ReplyData::Judged(judged) = line.told_in_time(&request).await? else { return Err(other_answer()) };
+    let request = SessionCommand::Loop { about: LoopCommand::Judge(Box::new(asked)) };
+    let ReplyData::Judged(judged) = line.told_in_time(request).await? else { return Err(other_answer()) };
     Ok((*about, *judged))
 }
 
 async fn about(line: &mut PooledConnection, command: LoopCommand) -> Result<LoopView, ToolError> {
-    let ReplyData::AgentLoop(about) = line.told(&SessionRequest::Loop { about: command }).await? else {
+    let ReplyData::AgentLoop(about) = line.told(SessionCommand::Loop { about: command }).await? else {
         return Err(other_answer());
     };
     Ok(*about)

@@ -5,11 +5,12 @@ use serde::{Deserialize, Serialize};
 
 use super::tool::{McpTool, ToolDescription, ToolEffect, ToolError};
 use crate::{
-    engine::tasks::task::TaskState,
+    engine::{input::SessionCommand, tasks::task::TaskState},
     mcp::connection_pool::{PooledConnection, other_answer},
     present::task_view::TaskView,
     socket::{
-        message::{ReplyData, SessionRequest},
+        message::ReplyData,
+        query::SessionQuery,
         view::{GateView, StatusView},
     },
 };
@@ -118,7 +119,7 @@ struct TaskCountsOutput {
 }
 
 async fn status(line: &mut PooledConnection, _: EmptyInput) -> Result<SessionStatusOutput, ToolError> {
-    let ReplyData::Status(status) = line.told(&SessionRequest::Status).await? else { return Err(other_answer()) };
+    let ReplyData::Status(status) = line.told(SessionQuery::Status).await? else { return Err(other_answer()) };
     Ok(SessionStatusOutput::of(*status, &line.tasks().await?))
 }
 
@@ -126,8 +127,8 @@ async fn complete(
     line: &mut PooledConnection,
     SessionCompleteInput { reason }: SessionCompleteInput,
 ) -> Result<SessionCompleteOutput, ToolError> {
-    let ReplyData::Status(status) = line.told(&SessionRequest::Status).await? else { return Err(other_answer()) };
-    line.ask(&SessionRequest::SessionComplete { reason }).await?;
+    let ReplyData::Status(status) = line.told(SessionQuery::Status).await? else { return Err(other_answer()) };
+    line.ask(SessionCommand::CompleteSession { reason }).await?;
     let next = if status.led_from_outside {
         "the session is complete, and over"
     } else {

@@ -7,19 +7,19 @@ use serde::{Deserialize, Serialize};
 
 use super::tool::{McpTool, ToolDescription, ToolEffect, ToolError};
 use crate::{
-    engine::tasks::{
-        command::{NewTask, TaskCommand, TaskCompletion},
-        task::TaskState,
+    engine::{
+        input::SessionCommand,
+        tasks::{
+            command::{NewTask, TaskCommand, TaskCompletion},
+            task::TaskState,
+        },
     },
     mcp::connection_pool::{PooledConnection, other_answer},
     present::{
         task_view::{TaskView, state_names},
         text::some_names,
     },
-    socket::{
-        client::SessionRequestError,
-        message::{ReplyData, SessionRequest},
-    },
+    socket::{client::SessionRequestError, message::ReplyData, query::SessionQuery},
 };
 
 /// How many task names an error lists.
@@ -232,7 +232,7 @@ async fn add(line: &mut PooledConnection, new: TaskAddInput) -> Result<TaskView,
     let named: Vec<&String> = named.iter().collect();
     let (dependencies, queue) = (depends_on, queue.then_some(agents));
     let new = NewTask { id, goal, deliverables, labels, priority, kind, parent, dependencies, queue };
-    match line.ask(&SessionRequest::Task { task: TaskCommand::Add(new) }).await {
+    match line.ask(SessionCommand::Task { task: TaskCommand::Add(new) }).await {
         Ok(Some(ReplyData::Added(id))) => one(line, &id).await,
         Ok(_) => Err(other_answer()),
         Err(error) => Err(explained(line, error, &named).await),
@@ -282,17 +282,17 @@ async fn depend(line: &mut PooledConnection, edge: TaskDependInput) -> Result<Ta
 /// Changes the first of the named tasks and returns it.
 async fn change(line: &mut PooledConnection, named: &[&String], command: TaskCommand) -> Result<TaskView, ToolError> {
     let starts = matches!(command, TaskCommand::Start { .. });
-    match line.ask(&SessionRequest::Task { task: command }).await {
+    match line.ask(SessionCommand::Task { task: command }).await {
         Ok(_) => one(line, named[0]).await,
         Err(SessionRequestError::Refused(why)) if starts => {
-            Err(ToolError::Job(why + &held_up(&line.tasks().await?, named[0])))
+            Err(ToolError::Job(why.text + &held_up(&line.tasks().await?, named[0])))
         }
         Err(error) => Err(explained(line, error, named).await),
     }
 }
 
 async fn one(line: &mut PooledConnection, id: &String) -> Result<TaskView, ToolError> {
-    match line.ask(&SessionRequest::TaskShow { id: id.clone() }).await {
+    match line.ask(SessionQuery::TaskShow { id: id.clone() }).await {
         Ok(Some(ReplyData::Task(task))) => Ok(*task),
         Ok(_) => Err(other_answer()),
         Err(error) => Err(explained(line, error, &[id]).await),
@@ -303,8 +303,8 @@ async fn one(line: &mut PooledConnection, id: &String) -> Result<TaskView, ToolE
 async fn explained(line: &mut PooledConnection, error: SessionRequestError, named: &[&String]) -> ToolError {
     let SessionRequestError::Refused(why) = error else { return error.into() };
     match line.tasks().await {
-        Ok(tasks) => ToolError::Job(why + &instead(&tasks, named)),
-        Err(_) => ToolError::Job(why),
+        Ok(tasks) => ToolError::Job(why.text + &instead(&tasks, named)),
+        Err(_) => ToolError::Job(why.text),
     }
 }
 

@@ -23,15 +23,21 @@ use crate::{
     engine::{
         event::ActorKind,
         input::SessionCommand,
-        tasks::command::{TaskCommand, TaskCompletion},
+        refusal::Refusal,
+        tasks::{
+            command::{TaskCommand, TaskCompletion},
+            refusal::TaskRefusal,
+        },
         time::UnixTime,
     },
     nats::stream::{NatsStream, header},
+    present::refusals,
     runtime::{SessionHandle, now},
     socket::{
         answer::{RequestOutcome, answer},
         caller::CallerInfo,
-        message::{self, LONGEST, SessionReply, SessionRequest},
+        message::{self, LONGEST, RequestError, SessionReply, SessionRequest},
+        request_refusal::RequestRefusal,
         session_mirror::QueryHandle,
     },
 };
@@ -120,17 +126,15 @@ impl CommandListener {
         }
         let (caller, request) = match read(&asked.payload) {
             Ok(read) => read,
-            Err(why) => return say(client, asked.reply, SessionReply::refused(why), None).await,
+            Err(why) => return say(client, asked.reply, SessionReply::refused(&why.into()), None).await,
         };
         let (client, desk, handle, events) =
             (client.clone(), desk.clone(), self.handle.clone(), self.subjects.events());
-        let (lasts, actor) = (request.lasts(), caller.over_nats(&self.id));
+        let (lasts, actor) = (waits(&request), caller.over_nats(&self.id));
         let answering = async move {
             let reply = match answer(&handle, &desk, actor, request).await {
                 RequestOutcome::Say(reply) => reply,
-                RequestOutcome::Watch(..) => {
-                    SessionReply::refused(format!("records are not told here: they are in the stream, under {events}"))
-                }
+                RequestOutcome::Watch(..) => SessionReply::refused(&RequestRefusal::NoWatchOverNats(events)),
             };
             say(&client, asked.reply, reply, None).await
         };
@@ -147,13 +151,12 @@ impl CommandListener {
             return;
         }
         let why = match completion(payload) {
-            Err(why) => why,
+            Err(why) => why.to_string(),
             Ok(completion) => {
-                let command = SessionCommand::Task(TaskCommand::Complete(completion));
+                let command = SessionCommand::Task { task: TaskCommand::Complete(completion) };
                 match self.handle.command(ActorKind::Nats, command).await {
-                    Ok(()) => return,
-                    Err(why) if why.ends_with("was completed before") => return,
-                    Err(why) => why,
+                    Ok(()) | Err(Refusal::Task(TaskRefusal::CompletedBefore(_))) => return,
+                    Err(why) => refusals::text(&why),
                 }
             }
         };
@@ -168,19 +171,29 @@ impl CommandListener {
     }
 }
 
+/// Why a message of another program reports no completed task.
+#[derive(Debug, thiserror::Error)]
+enum ExternalCompletionError {
+    #[error(transparent)]
+    Malformed(#[from] serde_json::Error),
+    #[error("it names no task: `task_id` is missing, or is no text")]
+    NoTask,
+    #[error("the name of its task has characters that cannot be shown")]
+    UnprintableName,
+}
+
 /// Parses the completion that another program published.
-fn completion(payload: &[u8]) -> Result<TaskCompletion, String> {
-    let ExternalCompletion { task_id, id, content, goal, result } =
-        serde_json::from_slice(payload).map_err(|error| error.to_string())?;
+fn completion(payload: &[u8]) -> Result<TaskCompletion, ExternalCompletionError> {
+    let ExternalCompletion { task_id, id, content, goal, result } = serde_json::from_slice(payload)?;
     let id = match task_id.or(id) {
         Some(Value::String(id)) => id,
         Some(Value::Number(id)) => id.to_string(),
         Some(Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_)) | None => {
-            return Err("it names no task: `task_id` is missing, or is no text".to_owned());
+            return Err(ExternalCompletionError::NoTask);
         }
     };
     if id.chars().any(char::is_control) {
-        return Err("the name of its task has characters that cannot be shown".to_owned());
+        return Err(ExternalCompletionError::UnprintableName);
     }
     Ok(TaskCompletion {
         id,
@@ -198,11 +211,16 @@ fn text(value: Value) -> Option<String> {
     }
 }
 
-fn read(line: &[u8]) -> Result<(CallerInfo, SessionRequest), String> {
+fn read(line: &[u8]) -> Result<(CallerInfo, SessionRequest), RequestError> {
     if line.len() > LONGEST {
-        return Err(format!("a request has at most {LONGEST} bytes"));
+        return Err(RequestError::TooLong);
     }
     message::read(line)
+}
+
+/// Whether the reply to a request may take long.
+const fn waits(request: &SessionRequest) -> bool {
+    matches!(request, SessionRequest::Command(command) if command.waits_for_judgement())
 }
 
 /// Sends the reply, if the client asked for one.
@@ -218,9 +236,7 @@ async fn say(
     let mut line = json(reply);
     if line.len() > most {
         let length = line.len();
-        line = json(SessionReply::refused(format!(
-            "the answer has {length} bytes, and the NATS server takes {most}; ask on the session's machine"
-        )));
+        line = json(SessionReply::refused(&RequestRefusal::ReplyTooLong { length, most }));
     }
     let said = client.publish(to, line.into()).await;
     said.map_err(|error| NatsError(format!("cannot answer: {error}")))

@@ -66,10 +66,18 @@ pub enum DeadlineError {
 
 impl DeadlineError {
     pub fn reply(&self) -> SessionReply {
-        SessionReply::refused(self.to_string())
+        SessionReply::refused(&self.clone().into())
     }
 
-    /// The reason, for programs. `None` if there is no code for it.
+    /// The stable name of the reason, for programs.
+    pub const fn code(&self) -> &'static str {
+        match self {
+            Self::Passed { .. } => "past_deadline",
+            Self::Unreadable => "bad_deadline",
+        }
+    }
+
+    /// The reason in the reply's own field.
     pub const fn refusal(&self) -> Option<DeadlineRefusal> {
         match self {
             Self::Passed { .. } => Some(DeadlineRefusal::PastDeadline),
@@ -179,8 +187,8 @@ mod tests {
             reply.to_json(),
             r#"{"v":1,"ok":false,"error":"the command arrived at 2026-11-15T09:30:01.000Z, after its deadline "#
                 .to_owned()
-                + r#"(2026-11-15T09:30:00Z), so the session did not run it; send it again","refusal":"past_deadline","#
-                + r#""at":"2026-11-15T09:30:01.000Z"}"#
+                + r#"(2026-11-15T09:30:00Z), so the session did not run it; send it again","code":"past_deadline","#
+                + r#""refusal":"past_deadline","at":"2026-11-15T09:30:01.000Z"}"#
         );
         assert_eq!(serde_json::from_str::<TimedReply>(&reply.to_json()).expect("a reply"), reply);
         let told = TimedReply::at(SessionReply::told(ReplyData::Gates(Vec::new())), None, UnixTime(0));

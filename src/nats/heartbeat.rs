@@ -19,12 +19,7 @@ use crate::{
     journal::record::rfc3339,
     nats::stream::{self, NatsStream},
     runtime::now,
-    socket::{
-        caller::host,
-        message::{ReplyData, SessionQuery},
-        session_mirror::QueryHandle,
-        view::StatusView,
-    },
+    socket::{caller::host, message::ReplyData, query::SessionQuery, session_mirror::QueryHandle, view::StatusView},
 };
 
 /// How long the bucket keeps the last heartbeat of a session.

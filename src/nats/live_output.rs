@@ -18,7 +18,10 @@ use crate::{
     engine::ids::RunId,
     nats::{command_listener::next, stream::header},
     runtime::HookOutputChunk,
-    socket::message::{ClientKind, SessionRequest, ask, live_message::LiveMessage},
+    socket::{
+        message::{ClientKind, ask, live_message::LiveMessage},
+        query::WatchRequest,
+    },
 };
 
 /// How often a viewer reports that it watches: before the session stops publishing.
@@ -80,7 +83,7 @@ impl LiveOutputReceiver {
     async fn say_so(&self) {
         let mut headers = HeaderMap::new();
         headers.insert(SESSION, self.id.as_str());
-        let line = ask(ClientKind::Tui, &SessionRequest::Watch { from: None, live: true });
+        let line = ask(ClientKind::Tui, &WatchRequest { from: None, live: true }.into());
         let _ = self.client.publish_with_headers(self.subjects.watch(), headers, line.into()).await;
     }
 

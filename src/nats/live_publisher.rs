@@ -25,7 +25,8 @@ use crate::{
     process::run::OutputStream,
     runtime::HookOutputChunk,
     socket::{
-        message::{self, ReplyData, SessionQuery, SessionRequest, live_message::LiveMessage},
+        message::{self, ReplyData, SessionRequest, live_message::LiveMessage},
+        query::{SessionQuery, WatchRequest},
         running_output::{self, SHOWN},
         session_mirror::QueryHandle,
     },
@@ -105,7 +106,8 @@ impl LiveOutputPublisher<'_> {
     /// id.
     fn is_meant_by(&self, asked: &Message) -> bool {
         let meant = asked.headers.as_ref().and_then(|headers| header(headers, SESSION));
-        let watches = || matches!(message::read(&asked.payload), Ok((_, SessionRequest::Watch { live: true, .. })));
+        let watches =
+            || matches!(message::read(&asked.payload), Ok((_, SessionRequest::Watch(WatchRequest { live: true, .. }))));
         meant.is_none_or(|id| id == self.id) && watches()
     }
 

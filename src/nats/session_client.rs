@@ -18,7 +18,8 @@ use super::{
 };
 use crate::socket::{
     client::SessionRequestError,
-    message::{ClientKind, ReplyData, RequestKind, SessionRequest, ask, ask_until},
+    message::{ClientKind, ReplyData, SessionRequest, ask, ask_until},
+    query::SessionQuery,
 };
 
 /// How long to wait for the session's answer.
@@ -49,13 +50,13 @@ impl NatsSessionClient {
         by: ClientKind,
         request: &SessionRequest,
     ) -> Result<Option<ReplyData>, SessionRequestError> {
-        let line = match request.clone().meaning() {
-            RequestKind::Question(_) | RequestKind::Watch(..) => ask(by, request),
-            RequestKind::Command(_) | RequestKind::Judgement(_) => {
+        let line = match request {
+            SessionRequest::Query(_) | SessionRequest::Watch(_) => ask(by, request),
+            SessionRequest::Command(_) => {
                 // The first command of a connection must learn the session's clock. A creel that does not report its
                 // clock does not know deadlines either.
                 if self.known_clock().is_none() {
-                    self.send(ask(by, &SessionRequest::Status)).await?;
+                    self.send(ask(by, &SessionQuery::Status.into())).await?;
                 }
                 match self.known_clock() {
                     Some(clock) => ask_until(by, request, &clock.deadline(Instant::now(), PATIENCE)),
@@ -79,9 +80,7 @@ impl NatsSessionClient {
         let unreachable = |cause| SessionRequestError::Unreachable { name: self.session.clone(), cause };
         // The client would store the request until the server is back. By then the user may not want it any more.
         if self.client.connection_state() != State::Connected {
-            return Err(SessionRequestError::Refused(
-                "the connection to the server is lost; nothing was sent".to_owned(),
-            ));
+            return Err(SessionRequestError::NotSent("the connection to the server is lost".to_owned()));
         }
         let answered = tokio::select! {
             answered = self.client.send_request(self.subjects.commands(), message.timeout(Some(PATIENCE))) => answered,
@@ -101,7 +100,7 @@ impl NatsSessionClient {
                 PATIENCE.as_secs()
             ))),
             RequestErrorKind::InvalidSubject | RequestErrorKind::MaxPayloadExceeded => {
-                SessionRequestError::Refused(format!("{error}; nothing was sent"))
+                SessionRequestError::NotSent(error.to_string())
             }
             RequestErrorKind::Other => unreachable(io::Error::other(error.to_string())),
         })?;

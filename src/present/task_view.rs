@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use crate::engine::{
     tasks::{
         graph::TaskGraph,
+        refusal::TaskRefusal,
         task::{Task, TaskState},
     },
     time::UnixTime,
@@ -74,8 +75,8 @@ pub fn handed(graph: &TaskGraph) -> Vec<TaskView> {
 }
 
 /// The task with that id.
-pub fn one(graph: &TaskGraph, id: &str) -> Result<TaskView, String> {
-    let task = graph.get(id).ok_or_else(|| format!("there is no task {id}"))?;
+pub fn one(graph: &TaskGraph, id: &str) -> Result<TaskView, TaskRefusal> {
+    let task = graph.get(id).ok_or_else(|| TaskRefusal::NoSuchTask(id.to_owned()))?;
     Ok(TaskView::of(graph, task))
 }
 

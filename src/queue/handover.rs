@@ -25,16 +25,13 @@ use crate::{
         },
     },
     nats::connection::NatsError,
-    present::task_view::TaskView,
+    present::{refusals, task_view::TaskView},
     queue::{
         LEASE, QueueError, TaskQueue,
         task_bucket::{QueueChanges, QueueTaskKey, TaskRevision},
     },
     runtime::{SessionHandle, now},
-    socket::{
-        message::{ReplyData, SessionQuery},
-        session_mirror::QueryHandle,
-    },
+    socket::{message::ReplyData, query::SessionQuery, session_mirror::QueryHandle},
 };
 
 /// How long to wait after a change in the session before reading it, so that changes are read together.
@@ -138,7 +135,7 @@ impl TaskHandover<'_> {
 
     /// The tasks for the queue. Never returns if the session has ended, since that says nothing about its tasks.
     async fn tasks(&self) -> BTreeMap<String, TaskView> {
-        match self.desk.ask(SessionQuery::HandedTasks).await.told {
+        match self.desk.ask(SessionQuery::QueuedTaskList).await.told {
             Some(ReplyData::Tasks(tasks)) => tasks.into_iter().map(|task| (task.id.clone(), task)).collect(),
             Some(_) | None => std::future::pending().await,
         }
@@ -175,8 +172,11 @@ impl TaskHandover<'_> {
                 queue.ask(&QueueTaskKey::of(&order), &ask, now()).await.map(Some)
             }
             (HandoverAction::Tell(command), _) => {
-                let told = self.handle.command(ActorKind::Nats, SessionCommand::Task(command)).await;
-                told.map(|()| None).map_err(QueueError::Refused)
+                let told = self.handle.command(ActorKind::Nats, SessionCommand::Task { task: command }).await;
+                if let Err(why) = told {
+                    tracing::info!("nats: the queue: {}", refusals::text(&why));
+                }
+                Ok(None)
             }
         };
         match done {
@@ -185,9 +185,9 @@ impl TaskHandover<'_> {
                 Ok(())
             }
             Err(QueueError::Trouble(trouble)) => Err(trouble),
-            Err(QueueError::Refused(why)) => {
+            Err(error @ (QueueError::Refused(_) | QueueError::BadTask(_) | QueueError::Taken(_))) => {
                 // Another process was faster. Its change arrives next.
-                tracing::info!("nats: the queue: {why}");
+                tracing::info!("nats: the queue: {error}");
                 Ok(())
             }
         }

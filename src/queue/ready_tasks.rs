@@ -28,7 +28,7 @@ use futures_core::Stream as _;
 
 use crate::{
     config::NatsConfig,
-    engine::queue::task_spec::TaskSpec,
+    engine::{queue::task_spec::TaskSpec, tasks::refusal::TaskRefusal},
     nats::{
         connection::NatsError,
         stream::{self, NatsStream},
@@ -243,12 +243,13 @@ impl ReadyTaskStream {
     }
 
     /// Parses a message. Its subject defines the group, so other programs need not repeat that in the message.
-    fn read(&self, row: &DispatchGroup, message: &Message) -> Result<TaskSpec, String> {
-        let read = serde_json::from_slice::<TaskSpec>(&message.payload).map_err(|error| error.to_string())?;
+    fn read(&self, row: &DispatchGroup, message: &Message) -> Result<TaskSpec, QueueMessageError> {
+        let read = serde_json::from_slice::<TaskSpec>(&message.payload)?;
         let DispatchGroup { priority, kind, agents } = row.clone();
         let order = TaskSpec { priority, kind, agents, ..read }.checked()?;
         let subject = self.subject(&order);
-        if subject == message.subject.as_str() { Ok(order) } else { Err(format!("it is at {}", message.subject)) }
+        let fits = subject == message.subject.as_str();
+        if fits { Ok(order) } else { Err(QueueMessageError::OtherSubject(message.subject.to_string())) }
     }
 
     /// The consumer that hands out the tasks of a group.
@@ -292,6 +293,17 @@ impl LeasedTask {
         let after = (!after.is_zero()).then_some(after);
         self.message.ack_with(AckKind::Nak(after)).await.map_err(|error| NatsError(error.to_string()))
     }
+}
+
+/// Why a message in the queue is no task.
+#[derive(Debug, thiserror::Error)]
+enum QueueMessageError {
+    #[error(transparent)]
+    Malformed(#[from] serde_json::Error),
+    #[error(transparent)]
+    BadTask(#[from] TaskRefusal),
+    #[error("it is at {0}")]
+    OtherSubject(String),
 }
 
 #[cfg(test)]

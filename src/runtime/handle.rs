@@ -9,7 +9,11 @@ use crate::{
         event::{Actor, Event, StopEvent},
         ids::RunId,
         input::{Input, SessionCommand},
-        stop::agent_loop::{EvaluationRequest, LoopCommand},
+        refusal::Refusal,
+        stop::{
+            agent_loop::{EvaluationRequest, LoopCommand},
+            loop_refusal::LoopRefusal,
+        },
     },
     journal::Record,
     process::run::OutputStream,
@@ -44,7 +48,7 @@ pub type CommandRecords = Vec<Arc<Record>>;
 #[derive(Debug)]
 pub(super) enum RuntimeMessage {
     Input(Input),
-    Command { by: Actor, command: SessionCommand, reply: oneshot::Sender<Result<CommandRecords, String>> },
+    Command { by: Actor, command: SessionCommand, reply: oneshot::Sender<Result<CommandRecords, Refusal>> },
     Await(JudgementWatcher),
 }
 
@@ -98,31 +102,30 @@ pub(super) fn channel() -> (SessionHandle, RuntimeInbox) {
 
 impl SessionHandle {
     /// Sends a command. The error says why the session refused it.
-    pub async fn command(&self, by: impl Into<Actor>, command: SessionCommand) -> Result<(), String> {
+    pub async fn command(&self, by: impl Into<Actor>, command: SessionCommand) -> Result<(), Refusal> {
         self.recorded(by, command).await.map(drop)
     }
 
     /// Like [`Self::command`], but returns the records. The caller learns the name of a new task from them, for
     /// example.
-    pub async fn recorded(&self, by: impl Into<Actor>, command: SessionCommand) -> Result<CommandRecords, String> {
+    pub async fn recorded(&self, by: impl Into<Actor>, command: SessionCommand) -> Result<CommandRecords, Refusal> {
         let (reply, answer) = oneshot::channel();
-        let gone = || "the session is over".to_owned();
-        self.now.send(RuntimeMessage::Command { by: by.into(), command, reply }).map_err(|_| gone())?;
-        answer.await.map_err(|_| gone())?
+        self.now.send(RuntimeMessage::Command { by: by.into(), command, reply }).map_err(|_| Refusal::SessionOver)?;
+        answer.await.map_err(|_| Refusal::SessionOver)?
     }
 
     /// Asks for a judgement and waits for it. The last of the returned records is the decision.
     #[expect(clippy::wildcard_enum_match_arm, reason = "everything else is not about this judgement, whatever it is")]
-    pub async fn judged(&self, by: impl Into<Actor>, asked: EvaluationRequest) -> Result<CommandRecords, String> {
+    pub async fn judged(&self, by: impl Into<Actor>, asked: EvaluationRequest) -> Result<CommandRecords, Refusal> {
         let id = asked.id.clone();
         let (watcher, mut told) = mpsc::unbounded_channel();
         // After the session has ended, the receiver ends at once.
         let _ = self.now.send(RuntimeMessage::Await(JudgementWatcher { id: id.clone(), records: watcher }));
-        self.recorded(by, SessionCommand::Loop(LoopCommand::Judge(Box::new(asked)))).await?;
+        self.recorded(by, SessionCommand::Loop { about: LoopCommand::Judge(Box::new(asked)) }).await?;
         let mut records = Vec::new();
         while let Some(record) = told.recv().await {
             match &record.event {
-                Event::Stop(StopEvent::LoopEnded { .. }) => return Err(format!("{id} ended before it was judged")),
+                Event::Stop(StopEvent::LoopEnded { .. }) => return Err(LoopRefusal::EndedUnjudged(id).into()),
                 Event::Stop(StopEvent::Decided(_)) => {
                     records.push(record);
                     return Ok(records);
@@ -130,7 +133,7 @@ impl SessionHandle {
                 _ => records.push(record),
             }
         }
-        Err("the session was over before it was judged".into())
+        Err(LoopRefusal::SessionOverUnjudged.into())
     }
 
     pub fn warn(&self, text: String) {

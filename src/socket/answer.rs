@@ -1,14 +1,18 @@
 //! What a request comes to, by whichever way it came.
 
-use super::message::{LiveSubscription, ReplyData, RequestKind, SessionQuery, SessionReply, SessionRequest};
+use super::{
+    message::{ReplyData, SessionReply, SessionRequest},
+    query::{SessionQuery, WatchRequest},
+};
 use crate::{
     engine::{
         event::{Actor, Event, StopEvent},
         input::SessionCommand,
+        stop::agent_loop::LoopCommand,
         tasks::command::{NewTask, TaskCommand},
     },
     runtime::{CommandRecords, SessionHandle},
-    socket::{session_mirror::QueryHandle, stop_view::JudgementView},
+    socket::{request_refusal::RequestRefusal, session_mirror::QueryHandle, stop_view::JudgementView},
 };
 
 /// What a request comes to.
@@ -16,7 +20,7 @@ pub(crate) enum RequestOutcome {
     /// Something to be said.
     Say(SessionReply),
     /// A stream of records, which the caller has to send.
-    Watch(Option<u64>, LiveSubscription),
+    Watch(WatchRequest),
 }
 
 /// Has a request carried out, and says what became of it.
@@ -26,33 +30,33 @@ pub(crate) async fn answer(
     by: Actor,
     request: SessionRequest,
 ) -> RequestOutcome {
-    RequestOutcome::Say(match request.meaning() {
-        RequestKind::Command(command) => match refused(desk, &command).await {
-            Some(why) => SessionReply::refused(why),
+    RequestOutcome::Say(match request {
+        SessionRequest::Command(SessionCommand::Loop { about: LoopCommand::Judge(asked) }) => {
+            match handle.judged(by, *asked).await {
+                Ok(records) => JudgementView::of(records.iter().map(|record| &**record))
+                    .map_or_else(SessionReply::done, |judged| SessionReply::told(ReplyData::Judged(Box::new(judged)))),
+                Err(why) => SessionReply::refused(&why.into()),
+            }
+        }
+        SessionRequest::Command(command) => match refused(desk, &command).await {
+            Some(why) => SessionReply::refused(&why),
             None => match handle.recorded(by, command).await {
                 Ok(records) => told(desk, &records).await,
-                Err(why) => SessionReply::refused(why),
+                Err(why) => SessionReply::refused(&why.into()),
             },
         },
-        RequestKind::Judgement(asked) => match handle.judged(by, asked).await {
-            Ok(records) => JudgementView::of(records.iter().map(|record| &**record))
-                .map_or_else(SessionReply::done, |judged| SessionReply::told(ReplyData::Judged(Box::new(judged)))),
-            Err(why) => SessionReply::refused(why),
-        },
-        RequestKind::Question(question) => desk.ask(question).await,
-        RequestKind::Watch(from, asides) => return RequestOutcome::Watch(from, asides),
+        SessionRequest::Query(query) => desk.ask(query).await,
+        SessionRequest::Watch(watch) => return RequestOutcome::Watch(watch),
     })
 }
 
 /// Why a session cannot even try, if it has no server for what it is asked: the engine knows of none.
-async fn refused(desk: &QueryHandle, command: &SessionCommand) -> Option<String> {
-    let SessionCommand::Task(TaskCommand::Add(NewTask { queue: Some(_), .. })) = command else { return None };
+async fn refused(desk: &QueryHandle, command: &SessionCommand) -> Option<RequestRefusal> {
+    let SessionCommand::Task { task: TaskCommand::Add(NewTask { queue: Some(_), .. }) } = command else { return None };
     let SessionReply { told: Some(ReplyData::Status(status)), .. } = desk.ask(SessionQuery::Status).await else {
         return None;
     };
-    let (name, way_out) = (&status.session, "begin it with `nats:` in its config or with --nats");
-    let why = || format!("session `{name}` has no NATS server, so it reaches no queue; {way_out}");
-    status.nats.is_none().then(why)
+    status.nats.is_none().then(|| RequestRefusal::NoQueue(status.session.clone()))
 }
 
 /// What became of a command; a new hook or loop is told whole.
@@ -62,7 +66,7 @@ async fn told(desk: &QueryHandle, records: &CommandRecords) -> SessionReply {
         match &record.event {
             Event::Stop(StopEvent::HookRegistered { hook_id, .. }) => {
                 let SessionReply { told: Some(ReplyData::StopHooks(all)), .. } =
-                    desk.ask(SessionQuery::StopHooks(None)).await
+                    desk.ask(SessionQuery::StopHookList { task: None }).await
                 else {
                     continue;
                 };
@@ -74,7 +78,7 @@ async fn told(desk: &QueryHandle, records: &CommandRecords) -> SessionReply {
                 | StopEvent::LoopAdvanced { loop_id, .. }
                 | StopEvent::LoopEnded { loop_id, .. },
             ) => {
-                return desk.ask(SessionQuery::Loop(loop_id.clone())).await;
+                return desk.ask(SessionQuery::LoopShow { id: loop_id.clone() }).await;
             }
             _ => {}
         }

@@ -40,18 +40,18 @@ impl AsyncSocketClient {
     pub async fn ask(
         &mut self,
         by: ClientKind,
-        request: &SessionRequest,
+        request: impl Into<SessionRequest>,
     ) -> Result<Option<ReplyData>, SessionRequestError> {
-        self.ask_within(PATIENCE, by, request).await
+        self.ask_within(PATIENCE, by, &request.into()).await
     }
 
     /// Sends a request that takes as long as the session needs for it.
     pub async fn ask_patiently(
         &mut self,
         by: ClientKind,
-        request: &SessionRequest,
+        request: impl Into<SessionRequest>,
     ) -> Result<Option<ReplyData>, SessionRequestError> {
-        self.ask_within(Duration::MAX, by, request).await
+        self.ask_within(Duration::MAX, by, &request.into()).await
     }
 
     async fn ask_within(

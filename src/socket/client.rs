@@ -11,10 +11,11 @@ use std::{
 use super::{
     address::SocketLocation,
     message::{ClientKind, ReplyData, SessionReply, SessionRequest, ask},
+    query::WatchRequest,
 };
 use crate::{
     journal::{self, Record, SessionDir, record::RecordError},
-    socket::message::live_message::LiveMessage,
+    socket::{message::live_message::LiveMessage, request_refusal::RefusedRequest},
 };
 
 /// How long to wait for the session's answer.
@@ -32,9 +33,11 @@ pub enum SessionRequestError {
     /// A process runs the session, but it does not answer.
     #[error("session `{name}` is running, but cannot be reached: {cause}")]
     Unreachable { name: String, cause: io::Error },
-    /// Carries the session's reason.
-    #[error("{0}")]
-    Refused(String),
+    #[error(transparent)]
+    Refused(RefusedRequest),
+    /// The request did not leave this machine.
+    #[error("{0}; nothing was sent")]
+    NotSent(String),
     /// The session ended before it answered.
     #[error("session `{0}` ended before it answered")]
     Ended(String),
@@ -82,8 +85,12 @@ impl SocketClient {
     }
 
     /// Sends a request and waits for the answer.
-    pub fn ask(&mut self, by: ClientKind, request: &SessionRequest) -> Result<Option<ReplyData>, SessionRequestError> {
-        let line = ask(by, request);
+    pub fn ask(
+        &mut self,
+        by: ClientKind,
+        request: impl Into<SessionRequest>,
+    ) -> Result<Option<ReplyData>, SessionRequestError> {
+        let line = ask(by, &request.into());
         // The session answers a line that it refuses before it has read all of it. So the answer counts, even if
         // writing failed.
         let _ = self.stream.get_mut().write_all(line.as_bytes());
@@ -93,7 +100,7 @@ impl SocketClient {
 
     /// Watches the session: all records with at least that number, and live messages.
     pub fn watch(mut self, from: Option<u64>) -> Result<SessionWatch, SessionRequestError> {
-        self.ask(ClientKind::Tui, &SessionRequest::Watch { from, live: true })?;
+        self.ask(ClientKind::Tui, WatchRequest { from, live: true })?;
         self.stream.get_ref().set_read_timeout(None).map_err(|error| self.broken(error))?;
         Ok(SessionWatch(self))
     }

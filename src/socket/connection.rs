@@ -27,7 +27,8 @@ use tokio::{
 use super::{
     MOST_WATCHERS,
     answer::{RequestOutcome, answer},
-    message::{self, LONGEST, LiveSubscription, SessionReply, SessionRequest},
+    message::{self, LONGEST, SessionReply, SessionRequest},
+    query::WatchRequest,
 };
 use crate::{
     engine::actor::ActorKind,
@@ -35,7 +36,7 @@ use crate::{
     runtime::{HookOutputChunk, SessionHandle},
     socket::{
         caller::CallerInfo, journal_lines::JournalLineReader, message::live_message::LiveMessage,
-        session_mirror::QueryHandle,
+        request_refusal::RequestRefusal, session_mirror::QueryHandle,
     },
 };
 
@@ -121,8 +122,7 @@ impl ClientConnection {
                 ClientLine::Line(line) if line.trim_ascii().is_empty() => continue,
                 ClientLine::Line(line) => line,
                 ClientLine::TooLong => {
-                    let why = format!("a request has at most {LONGEST} bytes; the connection is closed");
-                    return self.say(&SessionReply::refused(why)).await;
+                    return self.say(&SessionReply::refused(&RequestRefusal::LineTooLong)).await;
                 }
                 ClientLine::Nothing => return Ok(()),
             };
@@ -132,7 +132,7 @@ impl ClientConnection {
                     ConnectionAction::Say(reply) => self.say(&reply).await?,
                     ConnectionAction::Watch(tail, aside, _room) => return self.watch(tail, aside).await,
                 },
-                Err(why) => self.say(&SessionReply::refused(why)).await?,
+                Err(why) => self.say(&SessionReply::refused(&why.into())).await?,
             }
             self.idle.set(Some((RequestHistory::Before, Instant::now())));
         }
@@ -155,21 +155,19 @@ impl ClientConnection {
         let ClientContext { handle, desk, journal, live, nats, session, watches } = &self.reach;
         match answer(handle, desk, caller.on_socket(self.process, session), request).await {
             RequestOutcome::Say(reply) => ConnectionAction::Say(reply),
-            RequestOutcome::Watch(from, asides) => {
+            RequestOutcome::Watch(WatchRequest { from, live: wants_live }) => {
                 let Ok(room) = Arc::clone(watches).try_acquire_owned() else {
-                    return ConnectionAction::Say(SessionReply::refused(format!(
-                        "{MOST_WATCHERS} clients watch this session already"
+                    return ConnectionAction::Say(SessionReply::refused(&RequestRefusal::TooManyWatchers(
+                        MOST_WATCHERS,
                     )));
                 };
                 let from = from.unwrap_or(*desk.news.borrow() + 1);
-                let aside = match asides {
-                    LiveSubscription::Wanted => LiveMessageSource::new(live, nats.as_ref()),
-                    LiveSubscription::Unwanted => LiveMessageSource::default(),
-                };
+                let aside =
+                    if wants_live { LiveMessageSource::new(live, nats.as_ref()) } else { LiveMessageSource::default() };
                 match JournalLineReader::open(journal, from) {
                     Ok(tail) => ConnectionAction::Watch(tail, aside, room),
                     Err(error) => {
-                        ConnectionAction::Say(SessionReply::refused(format!("the journal cannot be read: {error}")))
+                        ConnectionAction::Say(SessionReply::refused(&RequestRefusal::JournalUnreadable(error)))
                     }
                 }
             }

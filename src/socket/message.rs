@@ -4,7 +4,8 @@
 //!
 //! ```text
 //! {"v":1,"do":"pause"}                                      {"v":1,"ok":true}
-//! {"v":1,"do":"pause"}                                      {"v":1,"ok":false,"error":"the session is paused already"}
+//! {"v":1,"do":"pause"}                                      {"v":1,"ok":false,"error":"the session is paused already",
+//!                                                            "code":"already_paused"}
 //! {"v":1,"do":"gate_answer","gate":3,"choice":"approve"}    {"v":1,"ok":true}
 //! {"v":1,"do":"status"}                                     {"v":1,"ok":true,"status":{…}}
 //! {"v":1,"do":"watch","from":1}                             {"v":1,"ok":true}, then records, a line each
@@ -15,27 +16,26 @@
 
 pub mod live_message;
 
-use serde::{Deserialize, Serialize};
+use serde::{
+    Deserialize, Serialize,
+    de::{DeserializeOwned, value::MapDeserializer},
+};
 
-use super::view::{GateView, HookView, ItemView, StatusView};
+use super::{
+    query::{SessionQuery, WatchRequest},
+    view::{GateView, HookView, ItemView, StatusView},
+};
 pub use crate::socket::caller::ClientKind;
 use crate::{
     engine::{
-        event::{Event, StopEvent, StopTiming, TaskEvent},
-        hooks::point::HookPoint,
-        ids::{GateId, ItemId, RunId},
-        input::{GateAnswer, SessionCommand},
-        session::gate::GateChoice,
-        stop::{
-            agent_loop::{EvaluationRequest, LoopCommand},
-            registry::StopHookRegistration,
-        },
-        submit::PipelineKind,
-        tasks::command::TaskCommand,
+        event::{Event, StopEvent, TaskEvent},
+        input::SessionCommand,
+        nearest_name::nearest,
     },
     present::task_view::TaskView,
     socket::{
         caller::CallerInfo,
+        request_refusal::{RefusedRequest, RequestRefusal},
         stop_view::{CheckpointView, JudgementView, LoopView, StopHookView},
     },
 };
@@ -46,272 +46,123 @@ pub const VERSION: u32 = 1;
 /// No request is longer, in bytes, its newline not counted.
 pub const LONGEST: usize = 1 << 20;
 
-/// Something that is asked of a running session.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(tag = "do", rename_all = "snake_case")]
+/// How many characters of an unknown verb a reply repeats.
+const LONGEST_VERB: usize = 64;
+
+/// A request to a session: one of its commands or queries, or a watch. It has no verbs of its own.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(untagged)]
 pub enum SessionRequest {
-    /// How the session is: answered by `status`.
-    Status,
-    /// Send no further prompt for now.
-    Pause,
-    /// Go on.
-    Unpause,
-    /// End the session.
-    Stop {
-        #[serde(default = "after_iteration")]
-        how: StopTiming,
-    },
-    /// End this turn; the loop continues.
-    CancelTurn,
-    /// Say something to the agent.
-    Message { text: String },
-    /// What is held: answered by `items`, without their texts.
-    PendingList {
-        #[serde(default)]
-        which: ItemFilter,
-    },
-    /// One item: answered by `item`. What was delivered has its text only in the journal.
-    PendingShow { item: ItemId },
-    /// Keep an item from the agent.
-    PendingSkip { item: ItemId },
-    /// Take a skip back.
-    PendingRestore { item: ItemId },
-    /// Change what an item says.
-    PendingEdit { item: ItemId, text: String },
-    /// The gates that wait: answered by `gates`.
-    GateList,
-    /// Answer a gate. The first answer counts.
-    GateAnswer {
-        gate: GateId,
-        choice: GateChoice,
-        /// The message, where the choice is to send one; the agent's own name of an option at a permission gate.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        text: Option<String>,
-        /// The items that are approved; all, if unsaid.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        items: Option<Vec<ItemId>>,
-    },
-    /// The hooks of the session: answered by `hooks`.
-    HookList,
-    /// Do not run a hook any more in this session; at all points, unless one is named.
-    HookDisable {
-        hook: String,
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        point: Option<HookPoint>,
-    },
-    /// Run it again.
-    HookEnable {
-        hook: String,
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        point: Option<HookPoint>,
-    },
-    /// Run a hook now, beside everything else.
-    HookRun {
-        hook: String,
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        point: Option<HookPoint>,
-    },
-    /// End a hook that runs.
-    HookCancel { run: RunId },
-    /// Something that is asked of the task graph; that a task was added is answered by `added`, its name.
-    Task { task: TaskCommand },
-    /// Submit or merge the work, between two iterations.
-    Pipeline { pipeline: PipelineKind },
-    /// The tasks: answered by `tasks`.
-    TaskList,
-    /// One task: answered by `task`.
-    TaskShow { id: String },
-    /// Ask a stop hook as well, from now on: answered by `stop_hooks`, it alone.
-    StopHookRegister {
-        #[serde(flatten)]
-        hook: StopHookRegistration,
-    },
-    /// Send the turn that waits for a usage limit at once.
-    RetryNow,
-    /// Let another agent take the turn that waits for a usage limit.
-    SwitchAgent {
-        /// Which one; the next, if unsaid.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        agent: Option<String>,
-    },
-    /// Ask none of those any more that were registered for this task: answered by `cleared`, how many there were.
-    StopHooksClear { task: String },
-    /// The stop hooks that were registered, all or those for a task: answered by `stop_hooks`.
-    StopHookList {
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        task: Option<String>,
-    },
-    /// Something about a loop that an agent leads: answered by `agent_loop`, or, when its work is judged, by `judged`, as
-    /// soon as that is done.
-    Loop { about: LoopCommand },
-    /// One loop: answered by `agent_loop`.
-    LoopShow { id: String },
-    /// The agent says that the session is complete; the stop hooks judge that.
-    SessionComplete {
-        #[serde(default)]
-        reason: String,
-    },
-    /// What was kept: answered by `checkpoints`.
-    CheckpointList,
-    /// The records from this number on, then all that come; only those that come, if unsaid. With `live`, between the
-    /// records, what is none as well: see [`live_message`].
-    Watch {
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        from: Option<u64>,
-        #[serde(default)]
-        live: bool,
-    },
-}
-
-const fn after_iteration() -> StopTiming {
-    StopTiming::AfterIteration
-}
-
-/// Which items are listed.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum ItemFilter {
-    /// Those that the agent does not have yet.
-    #[default]
-    Held,
-    /// The delivered ones as well.
-    All,
-}
-
-/// What a request means: something for the engine, something to look up, or a stream.
-#[derive(Debug, Clone, PartialEq)]
-pub enum RequestKind {
     /// The session decides.
     Command(SessionCommand),
-    /// What is known already is told.
-    Question(SessionQuery),
-    /// The session decides, when it has judged what an agent did.
-    Judgement(EvaluationRequest),
-    /// Records, from this number on, and perhaps what is none.
-    Watch(Option<u64>, LiveSubscription),
+    /// A copy of the session's state answers.
+    Query(SessionQuery),
+    /// The session sends its records from now on.
+    Watch(WatchRequest),
 }
 
-/// Whether what is no record is wanted as it comes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum LiveSubscription {
-    /// It is.
-    Wanted,
-    /// The records are enough.
-    Unwanted,
+impl From<SessionCommand> for SessionRequest {
+    fn from(command: SessionCommand) -> Self {
+        Self::Command(command)
+    }
 }
 
-/// Something to look up.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum SessionQuery {
-    /// How the session is.
-    Status,
-    /// What is held.
-    Items(ItemFilter),
-    /// One item.
-    Item(ItemId),
-    /// The gates that wait.
-    Gates,
-    /// The hooks.
-    Hooks,
-    /// The tasks.
-    Tasks,
-    /// The tasks that are handed to others.
-    HandedTasks,
-    /// The task of that name.
-    Task(String),
-    /// The stop hooks that were registered.
-    StopHooks(Option<String>),
-    /// The loop of that name.
-    Loop(String),
-    /// What was kept.
-    Checkpoints,
+impl From<SessionQuery> for SessionRequest {
+    fn from(query: SessionQuery) -> Self {
+        Self::Query(query)
+    }
+}
+
+impl From<WatchRequest> for SessionRequest {
+    fn from(watch: WatchRequest) -> Self {
+        Self::Watch(watch)
+    }
 }
 
 impl SessionRequest {
-    /// Whether the answer may take long: rules and commands run before it is known.
-    pub const fn lasts(&self) -> bool {
-        matches!(self, Self::Loop { about: LoopCommand::Judge(_) })
+    /// Reads the request of this verb from the line that has it.
+    fn read(verb: &str, line: &[u8]) -> Result<Self, RequestError> {
+        let (commands, queries) = (verbs::<SessionCommand>(), verbs::<SessionQuery>());
+        if commands.contains(&verb) {
+            return Ok(Self::Command(serde_json::from_slice(line)?));
+        }
+        if queries.contains(&verb) {
+            return Ok(Self::Query(serde_json::from_slice(line)?));
+        }
+        if verb == WatchRequest::VERB {
+            return Ok(Self::Watch(serde_json::from_slice(line)?));
+        }
+        let mut known = [queries, commands, &[WatchRequest::VERB]].concat();
+        known.sort_unstable();
+        Err(RequestError::UnknownVerb { verb: shorten(verb), known })
+    }
+}
+
+/// A verb of a client is repeated in the reply, but not at any length.
+fn shorten(verb: &str) -> String {
+    verb.chars().take(LONGEST_VERB).collect()
+}
+
+/// The verbs of a tagged enum. Its deserializer names them when it meets one that it does not know, so no second list of
+/// them is needed.
+fn verbs<T: DeserializeOwned>() -> &'static [&'static str] {
+    let unknown = MapDeserializer::<_, KnownVerbs>::new(std::iter::once(("do", "")));
+    T::deserialize(unknown).err().map_or(&[], |KnownVerbs(verbs)| verbs)
+}
+
+#[derive(Debug, thiserror::Error)]
+#[error("expected one of {0:?}")]
+struct KnownVerbs(&'static [&'static str]);
+
+impl serde::de::Error for KnownVerbs {
+    fn custom<T: std::fmt::Display>(_: T) -> Self {
+        Self(&[])
     }
 
-    /// What it means.
-    pub fn meaning(self) -> RequestKind {
-        use RequestKind::{Command as Do, Question as Tell};
+    fn unknown_variant(_: &str, expected: &'static [&'static str]) -> Self {
+        Self(expected)
+    }
+}
+
+/// Why a line is not a request.
+#[derive(Debug, thiserror::Error)]
+pub enum RequestError {
+    #[error("not a request: {0}")]
+    Malformed(#[from] serde_json::Error),
+    #[error("version {0} is not spoken here; this creel speaks version {VERSION}")]
+    OtherVersion(u32),
+    #[error("`v` is missing; this creel speaks version {VERSION}")]
+    NoVersion,
+    #[error("not a request: `do` is missing")]
+    NoVerb,
+    #[error("not a request: unknown verb `{verb}`{} The verbs are: {}", did_you_mean(verb, known), known.join(", "))]
+    UnknownVerb { verb: String, known: Vec<&'static str> },
+    #[error("a request has at most {LONGEST} bytes")]
+    TooLong,
+}
+
+impl RequestError {
+    /// The stable name of the reason, for programs.
+    pub const fn code(&self) -> &'static str {
         match self {
-            Self::Status => Tell(SessionQuery::Status),
-            Self::PendingList { which } => Tell(SessionQuery::Items(which)),
-            Self::PendingShow { item } => Tell(SessionQuery::Item(item)),
-            Self::GateList => Tell(SessionQuery::Gates),
-            Self::HookList => Tell(SessionQuery::Hooks),
-            Self::TaskList => Tell(SessionQuery::Tasks),
-            Self::TaskShow { id } => Tell(SessionQuery::Task(id)),
-            Self::StopHookList { task } => Tell(SessionQuery::StopHooks(task)),
-            Self::LoopShow { id } => Tell(SessionQuery::Loop(id)),
-            Self::CheckpointList => Tell(SessionQuery::Checkpoints),
-            Self::Loop { about: LoopCommand::Judge(asked) } => RequestKind::Judgement(*asked),
-            Self::Watch { from, live: true } => RequestKind::Watch(from, LiveSubscription::Wanted),
-            Self::Watch { from, live: false } => RequestKind::Watch(from, LiveSubscription::Unwanted),
-            Self::Pause => Do(SessionCommand::Pause),
-            Self::Unpause => Do(SessionCommand::Unpause),
-            Self::Stop { how } => Do(SessionCommand::Stop(how)),
-            Self::CancelTurn => Do(SessionCommand::CancelTurn),
-            Self::Message { text } => Do(SessionCommand::Message(text)),
-            Self::PendingSkip { item } => Do(SessionCommand::SkipItem(item)),
-            Self::PendingRestore { item } => Do(SessionCommand::RestoreItem(item)),
-            Self::PendingEdit { item, text } => Do(SessionCommand::EditItem(item, text)),
-            Self::GateAnswer { gate, choice, text, items } => {
-                Do(SessionCommand::AnswerGate(GateAnswer { gate, choice, text, items }))
-            }
-            Self::HookDisable { hook, point } => Do(SessionCommand::DisableHook(point, hook)),
-            Self::HookEnable { hook, point } => Do(SessionCommand::EnableHook(point, hook)),
-            Self::HookRun { hook, point } => Do(SessionCommand::RunHook(point, hook)),
-            Self::HookCancel { run } => Do(SessionCommand::CancelHook(run)),
-            Self::Task { task } => Do(SessionCommand::Task(task)),
-            Self::StopHookRegister { hook } => Do(SessionCommand::RegisterStopHook(hook)),
-            Self::StopHooksClear { task } => Do(SessionCommand::ClearStopHooks(task)),
-            Self::Loop { about } => Do(SessionCommand::Loop(about)),
-            Self::SessionComplete { reason } => Do(SessionCommand::CompleteSession(reason)),
-            Self::Pipeline { pipeline } => Do(SessionCommand::Pipeline(pipeline)),
-            Self::RetryNow => Do(SessionCommand::RetryNow),
-            Self::SwitchAgent { agent } => Do(SessionCommand::SwitchAgent(agent)),
+            Self::Malformed(_) | Self::NoVerb => "bad_request",
+            Self::OtherVersion(_) | Self::NoVersion => "unsupported_version",
+            Self::UnknownVerb { .. } => "unknown_verb",
+            Self::TooLong => "request_too_long",
         }
     }
 }
 
-/// The words for a command: a screen on another terminal asks for the same things.
-impl From<SessionCommand> for SessionRequest {
-    fn from(command: SessionCommand) -> Self {
-        match command {
-            SessionCommand::Pause => Self::Pause,
-            SessionCommand::Unpause => Self::Unpause,
-            SessionCommand::Stop(how) => Self::Stop { how },
-            SessionCommand::CancelTurn => Self::CancelTurn,
-            SessionCommand::Message(text) => Self::Message { text },
-            SessionCommand::SkipItem(item) => Self::PendingSkip { item },
-            SessionCommand::RestoreItem(item) => Self::PendingRestore { item },
-            SessionCommand::EditItem(item, text) => Self::PendingEdit { item, text },
-            SessionCommand::AnswerGate(GateAnswer { gate, choice, text, items }) => {
-                Self::GateAnswer { gate, choice, text, items }
-            }
-            SessionCommand::DisableHook(point, hook) => Self::HookDisable { hook, point },
-            SessionCommand::EnableHook(point, hook) => Self::HookEnable { hook, point },
-            SessionCommand::RunHook(point, hook) => Self::HookRun { hook, point },
-            SessionCommand::CancelHook(run) => Self::HookCancel { run },
-            SessionCommand::Task(task) => Self::Task { task },
-            SessionCommand::RegisterStopHook(hook) => Self::StopHookRegister { hook },
-            SessionCommand::ClearStopHooks(task) => Self::StopHooksClear { task },
-            SessionCommand::Loop(about) => Self::Loop { about },
-            SessionCommand::CompleteSession(reason) => Self::SessionComplete { reason },
-            SessionCommand::Pipeline(pipeline) => Self::Pipeline { pipeline },
-            SessionCommand::RetryNow => Self::RetryNow,
-            SessionCommand::SwitchAgent(agent) => Self::SwitchAgent { agent },
-        }
-    }
+fn did_you_mean(verb: &str, known: &[&'static str]) -> String {
+    nearest(verb, known.iter().copied()).map_or_else(|| ".".into(), |near| format!("; did you mean `{near}`?"))
 }
 
 /// What is known before the request itself is read.
 #[derive(Deserialize)]
 struct RequestEnvelope {
     v: Option<u32>,
+    #[serde(rename = "do")]
+    verb: Option<String>,
     #[serde(flatten)]
     caller: CallerInfo,
 }
@@ -338,18 +189,16 @@ pub fn ask_until(by: ClientKind, request: &SessionRequest, deadline: &str) -> St
     line(&OutgoingRequest { v: VERSION, caller: CallerInfo::here(by), deadline: Some(deadline), request })
 }
 
-/// Parses a request. The error is for the client that sent it.
-pub fn read(line: &[u8]) -> Result<(CallerInfo, SessionRequest), String> {
-    let wrong = |error: serde_json::Error| format!("not a request: {error}");
-    let envelope: RequestEnvelope = serde_json::from_slice(line).map_err(wrong)?;
-    match envelope.v {
+/// Reads a request.
+pub fn read(line: &[u8]) -> Result<(CallerInfo, SessionRequest), RequestError> {
+    let RequestEnvelope { v, verb, caller } = serde_json::from_slice(line)?;
+    match v {
         Some(VERSION) => {}
-        Some(other) => {
-            return Err(format!("version {other} is not spoken here; this creel speaks version {VERSION}"));
-        }
-        None => return Err(format!("`v` is missing; this creel speaks version {VERSION}")),
+        Some(other) => return Err(RequestError::OtherVersion(other)),
+        None => return Err(RequestError::NoVersion),
     }
-    Ok((envelope.caller, serde_json::from_slice(line).map_err(wrong)?))
+    let verb = verb.ok_or(RequestError::NoVerb)?;
+    Ok((caller, SessionRequest::read(&verb, line)?))
 }
 
 /// An answer.
@@ -359,9 +208,12 @@ pub struct SessionReply {
     pub v: u32,
     /// Whether it was done.
     pub ok: bool,
-    /// Why not.
+    /// Why not, for people.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
+    /// Why not, for programs: the text may change, the code does not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub code: Option<String>,
     /// What was asked for.
     #[serde(flatten, default, skip_serializing_if = "Option::is_none")]
     pub told: Option<ReplyData>,
@@ -402,7 +254,7 @@ pub enum ReplyData {
 impl SessionReply {
     /// It was done.
     pub const fn done() -> Self {
-        Self { v: VERSION, ok: true, error: None, told: None }
+        Self { v: VERSION, ok: true, error: None, code: None, told: None }
     }
 
     /// It was done, and this was recorded.
@@ -418,20 +270,21 @@ impl SessionReply {
 
     /// This is what was asked for.
     pub const fn told(told: ReplyData) -> Self {
-        Self { v: VERSION, ok: true, error: None, told: Some(told) }
+        Self { v: VERSION, ok: true, error: None, code: None, told: Some(told) }
     }
 
     /// It was not done.
-    pub fn refused(why: impl Into<String>) -> Self {
-        Self { v: VERSION, ok: false, error: Some(why.into()), told: None }
+    pub fn refused(why: &RequestRefusal) -> Self {
+        Self { v: VERSION, ok: false, error: Some(why.to_string()), code: Some(why.code().into()), told: None }
     }
 
     /// What was asked for, or why it was not done.
-    pub fn outcome(self) -> Result<Option<ReplyData>, String> {
-        match (self.ok, self.error) {
-            (true, _) => Ok(self.told),
-            (false, why) => Err(why.unwrap_or_else(|| "the session did not say why not".into())),
+    pub fn outcome(self) -> Result<Option<ReplyData>, RefusedRequest> {
+        if self.ok {
+            return Ok(self.told);
         }
+        let text = self.error.unwrap_or_else(|| "the session did not say why not".into());
+        Err(RefusedRequest { code: self.code, text })
     }
 
     /// The line of it, newline included.
@@ -449,21 +302,31 @@ fn line(value: &impl Serialize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{
+        engine::{
+            event::StopTiming,
+            hooks::point::HookPoint,
+            ids::{GateId, ItemId, RunId},
+            input::GateAnswer,
+            policy::StopPreset,
+            refusal::Refusal,
+            session::gate::GateChoice,
+            stop::{agent_loop::LoopCommand, registry::StopHookRegistration},
+            submit::PipelineKind,
+            tasks::command::TaskCommand,
+        },
+        socket::query::ItemFilter,
+    };
 
-    fn read_back(command: &SessionCommand) -> SessionCommand {
-        let line = ask(ClientKind::Tui, &command.clone().into());
+    fn read_back(request: &SessionRequest) -> SessionRequest {
+        let line = ask(ClientKind::Tui, request);
         let (caller, request) = read(line.trim_end().as_bytes()).expect("a request");
         assert_eq!(caller.by, ClientKind::Tui);
-        match request.meaning() {
-            RequestKind::Command(command) => command,
-            RequestKind::Question(_) | RequestKind::Judgement(_) | RequestKind::Watch(..) => {
-                panic!("{line} is no command")
-            }
-        }
+        request
     }
 
-    #[test]
-    fn every_command_means_the_same_on_the_other_side() {
+    /// A request of every kind, by its verb.
+    fn requests() -> Vec<SessionRequest> {
         let (item, hook) = (ItemId(2), || "tests".to_owned());
         let answer = GateAnswer {
             gate: GateId(3),
@@ -471,35 +334,96 @@ mod tests {
             text: Some("a\nb".into()),
             items: Some(vec![item]),
         };
-        let commands = [
-            SessionCommand::Pause,
-            SessionCommand::Unpause,
-            SessionCommand::Stop(StopTiming::Now),
-            SessionCommand::Stop(StopTiming::AfterIteration),
-            SessionCommand::CancelTurn,
-            SessionCommand::Message("say \"x\"".into()),
-            SessionCommand::SkipItem(item),
-            SessionCommand::RestoreItem(item),
-            SessionCommand::EditItem(item, "text".into()),
-            SessionCommand::AnswerGate(answer),
-            SessionCommand::DisableHook(None, hook()),
-            SessionCommand::EnableHook(Some(HookPoint::Stop), hook()),
-            SessionCommand::RunHook(None, hook()),
-            SessionCommand::CancelHook(RunId(7)),
-            SessionCommand::Task(TaskCommand::MakeReady { id: "t".into() }),
-            SessionCommand::Task(TaskCommand::Depend { id: "t".into(), on: "u".into() }),
-        ];
-        for command in commands {
-            assert_eq!(read_back(&command), command);
+        let registration =
+            StopHookRegistration { task: "t".into(), preset: StopPreset::Default, metadata: serde_json::Map::new() };
+        vec![
+            SessionCommand::Pause.into(),
+            SessionCommand::Unpause.into(),
+            SessionCommand::Stop { how: StopTiming::Now }.into(),
+            SessionCommand::Stop { how: StopTiming::AfterIteration }.into(),
+            SessionCommand::CancelTurn.into(),
+            SessionCommand::Message { text: "say \"x\"".into() }.into(),
+            SessionCommand::SkipItem { item }.into(),
+            SessionCommand::RestoreItem { item }.into(),
+            SessionCommand::EditItem { item, text: "text".into() }.into(),
+            SessionCommand::AnswerGate(answer).into(),
+            SessionCommand::DisableHook { point: None, hook: hook() }.into(),
+            SessionCommand::EnableHook { point: Some(HookPoint::Stop), hook: hook() }.into(),
+            SessionCommand::RunHook { point: None, hook: hook() }.into(),
+            SessionCommand::CancelHook { run: RunId(7) }.into(),
+            SessionCommand::Task { task: TaskCommand::MakeReady { id: "t".into() } }.into(),
+            SessionCommand::Task { task: TaskCommand::Depend { id: "t".into(), on: "u".into() } }.into(),
+            SessionCommand::RegisterStopHook(registration).into(),
+            SessionCommand::ClearStopHooks { task: "t".into() }.into(),
+            SessionCommand::Loop { about: LoopCommand::Next { id: "IT-1".into(), checkpoint: None } }.into(),
+            SessionCommand::CompleteSession { reason: "done".into() }.into(),
+            SessionCommand::Pipeline { pipeline: PipelineKind::Merge }.into(),
+            SessionCommand::RetryNow.into(),
+            SessionCommand::SwitchAgent { agent: Some("codex".into()) }.into(),
+            SessionQuery::Status.into(),
+            SessionQuery::PendingList { which: ItemFilter::All }.into(),
+            SessionQuery::PendingShow { item }.into(),
+            SessionQuery::GateList.into(),
+            SessionQuery::HookList.into(),
+            SessionQuery::TaskList.into(),
+            SessionQuery::TaskShow { id: "t".into() }.into(),
+            SessionQuery::StopHookList { task: None }.into(),
+            SessionQuery::LoopShow { id: "IT-1".into() }.into(),
+            SessionQuery::CheckpointList.into(),
+            WatchRequest { from: Some(3), live: true }.into(),
+        ]
+    }
+
+    #[test]
+    fn every_request_means_the_same_on_the_other_side() {
+        for request in requests() {
+            assert_eq!(read_back(&request), request);
         }
     }
 
     #[test]
+    fn the_test_above_has_every_verb_and_no_two_requests_share_one() {
+        let verb = |request: &SessionRequest| {
+            let value = serde_json::to_value(request).expect("JSON");
+            value["do"].as_str().expect("a verb").to_owned()
+        };
+        let tested: std::collections::BTreeSet<String> = requests().iter().map(verb).collect();
+        let known = [verbs::<SessionCommand>(), verbs::<SessionQuery>(), &[WatchRequest::VERB]].concat();
+        assert_eq!(tested, known.iter().map(|verb| (*verb).to_owned()).collect());
+        assert_eq!(tested.len(), known.len());
+    }
+
+    #[test]
+    fn what_may_be_left_out_has_its_default() {
+        let read = |line: &str| read(line.as_bytes()).expect("a request").1;
+        assert_eq!(
+            read(r#"{"v":1,"do":"stop","more":1}"#),
+            SessionCommand::Stop { how: StopTiming::AfterIteration }.into()
+        );
+        assert_eq!(
+            read(r#"{"v":1,"do":"pending_list"}"#),
+            SessionQuery::PendingList { which: ItemFilter::Held }.into()
+        );
+        assert_eq!(read(r#"{"v":1,"do":"watch"}"#), WatchRequest { from: None, live: false }.into());
+        let answer = GateAnswer { gate: GateId(1), choice: GateChoice::Approve, text: None, items: None };
+        assert_eq!(
+            read(r#"{"v":1,"do":"gate_answer","gate":1,"choice":"approve"}"#),
+            SessionCommand::AnswerGate(answer).into()
+        );
+    }
+
+    #[test]
     fn what_is_wrong_is_told_in_words() {
-        let why = |line: &str| read(line.as_bytes()).expect_err("not a request");
+        let why = |line: &str| read(line.as_bytes()).expect_err("not a request").to_string();
         assert_eq!(why(r#"{"v":0,"do":"pause"}"#), "version 0 is not spoken here; this creel speaks version 1");
         assert_eq!(why(r#"{"do":"pause"}"#), "`v` is missing; this creel speaks version 1");
-        assert!(why(r#"{"v":1,"do":"dance"}"#).contains("unknown variant `dance`, expected one of `status`, `pause`"));
+        assert_eq!(why(r#"{"v":1}"#), "not a request: `do` is missing");
+        let unknown = why(r#"{"v":1,"do":"gate_anser"}"#);
+        assert!(
+            unknown.starts_with("not a request: unknown verb `gate_anser`; did you mean `gate_answer`? The"),
+            "{unknown}"
+        );
+        assert!(unknown.contains("The verbs are: cancel_turn, checkpoint_list, gate_answer, "), "{unknown}");
         assert!(why(r#"{"v":1,"do":"message"}"#).contains("missing field `text`"));
         assert!(why(r#"{"v":1"#).starts_with("not a request: EOF"));
         assert!(why(r#"{"v":1,"by":"policy","do":"pause"}"#).contains("unknown variant `policy`"));
@@ -508,7 +432,11 @@ mod tests {
     #[test]
     fn answers_read_as_they_are_documented() {
         assert_eq!(SessionReply::done().to_line(), "{\"v\":1,\"ok\":true}\n");
-        assert_eq!(SessionReply::refused("no").to_line(), "{\"v\":1,\"ok\":false,\"error\":\"no\"}\n");
+        let refused = SessionReply::refused(&Refusal::NotPaused.into());
+        let line = r#"{"v":1,"ok":false,"error":"the session is not paused","code":"not_paused"}"#;
+        assert_eq!(refused.to_line(), format!("{line}\n"));
+        let (code, text) = (Some("not_paused".to_owned()), "the session is not paused".to_owned());
+        assert_eq!(refused.outcome(), Err(RefusedRequest { code, text }));
         let gates = SessionReply::told(ReplyData::Gates(Vec::new()));
         assert_eq!(gates.to_line(), "{\"v\":1,\"ok\":true,\"gates\":[]}\n");
         assert_eq!(serde_json::from_str::<SessionReply>(&gates.to_line()).expect("a reply"), gates);

@@ -10,10 +10,12 @@ use crate::{
     },
     journal::SessionDir,
     nats::{session_client::NatsSessionClient, status::NatsStatus},
+    present::refusals,
     runtime::{HookOutputChunk, SessionHandle},
     socket::{
         client::{SessionRequestError, SessionWatch, SocketClient, WatchMessage},
-        message::{ClientKind, ReplyData, SessionRequest, live_message::LiveMessage},
+        message::{ClientKind, ReplyData, live_message::LiveMessage},
+        query::SessionQuery,
     },
 };
 
@@ -38,7 +40,10 @@ impl SessionClient {
     /// Sends a command. Fails with the session's reason if it refuses.
     pub async fn command(&self, command: SessionCommand) -> Result<(), CommandError> {
         match self {
-            Self::Here(handle) => handle.command(person(ActorKind::Tui), command).await.map_err(CommandError::Refused),
+            Self::Here(handle) => {
+                let done = handle.command(person(ActorKind::Tui), command).await;
+                done.map_err(|why| CommandError::Refused(refusals::text(&why)))
+            }
             Self::There(remote) => remote.command(command).await,
         }
     }
@@ -75,7 +80,7 @@ impl RemoteSession {
     /// Connects to the session in this folder and follows its updates.
     pub fn follow(folder: &SessionDir) -> Result<(Self, RemoteUpdates), SessionRequestError> {
         let mut client = SocketClient::connect(folder)?;
-        let link = match client.ask(ClientKind::Tui, &SessionRequest::Status)? {
+        let link = match client.ask(ClientKind::Tui, SessionQuery::Status)? {
             Some(ReplyData::Status(status)) => status.nats,
             Some(_) | None => None,
         };
@@ -100,8 +105,7 @@ impl RemoteSession {
         };
         // A new connection for each command: it cannot be stale, and the user does not type faster.
         let asked =
-            tokio::task::spawn_blocking(move || SocketClient::connect(&folder)?.ask(ClientKind::Tui, &command.into()))
-                .await;
+            tokio::task::spawn_blocking(move || SocketClient::connect(&folder)?.ask(ClientKind::Tui, command)).await;
         match asked {
             Ok(answer) => {
                 answer.map(drop).map_err(|error| unheeded(error, |cause| cause.kind() == std::io::ErrorKind::TimedOut))
@@ -121,6 +125,7 @@ fn unheeded(error: SessionRequestError, was_silent: impl Fn(&std::io::Error) -> 
         SessionRequestError::Unreachable { .. }
         | SessionRequestError::NotRunning(_)
         | SessionRequestError::Refused(_)
+        | SessionRequestError::NotSent(_)
         | SessionRequestError::Ended(_) => CommandError::Refused(words),
     }
 }

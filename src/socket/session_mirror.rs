@@ -12,16 +12,17 @@ use tokio::{
 };
 
 use super::{
-    message::{ReplyData, SessionQuery, SessionReply},
+    message::{ReplyData, SessionReply},
+    query::SessionQuery,
     view::{self, ItemView, StatusView},
 };
 use crate::{
-    engine::SessionState,
+    engine::{SessionState, refusal::Refusal},
     journal::{Record, RecordTail},
     nats::status::NatsStatus,
     present::task_view,
     runtime::SessionFollower,
-    socket::stop_view,
+    socket::{request_refusal::RequestRefusal, stop_view},
 };
 
 /// How many queries can wait before senders are blocked.
@@ -151,29 +152,29 @@ impl SessionMirror {
         let state = &self.state;
         SessionReply::told(match question {
             SessionQuery::Status => ReplyData::Status(Box::new(self.status())),
-            SessionQuery::Items(which) => ReplyData::Items(view::items(state, which)),
-            SessionQuery::Item(id) => match state.pending.get(id) {
+            SessionQuery::PendingList { which } => ReplyData::Items(view::items(state, which)),
+            SessionQuery::PendingShow { item: id } => match state.pending.get(id) {
                 Some(item) => ReplyData::Item(Box::new(ItemView::whole(item))),
-                None => return SessionReply::refused(format!("there is no held item {id}")),
+                None => return SessionReply::refused(&Refusal::NoSuchItem(id).into()),
             },
-            SessionQuery::Gates => ReplyData::Gates(view::gates(state)),
-            SessionQuery::Hooks => {
+            SessionQuery::GateList => ReplyData::Gates(view::gates(state)),
+            SessionQuery::HookList => {
                 let plan = state.plan();
                 let lifecycle = view::hooks(&plan.hooks, &state.hooks).into_iter();
                 let all = lifecycle.chain(view::automation_hooks(&plan.automation, &state.hooks));
                 ReplyData::Hooks(all.chain(view::stop_hooks(&plan.stop, Some(state))).collect())
             }
-            SessionQuery::StopHooks(task) => ReplyData::StopHooks(stop_view::hooks(state, task.as_deref())),
-            SessionQuery::Checkpoints => ReplyData::Checkpoints(stop_view::checkpoints(state)),
-            SessionQuery::Loop(id) => match state.agent_loop(&id) {
+            SessionQuery::StopHookList { task } => ReplyData::StopHooks(stop_view::hooks(state, task.as_deref())),
+            SessionQuery::CheckpointList => ReplyData::Checkpoints(stop_view::checkpoints(state)),
+            SessionQuery::LoopShow { id } => match state.agent_loop(&id) {
                 Some(known) => ReplyData::AgentLoop(Box::new(stop_view::agent_loop(known))),
-                None => return SessionReply::refused(format!("there is no iteration {id}")),
+                None => return SessionReply::refused(&RequestRefusal::NoSuchLoop(id)),
             },
-            SessionQuery::Tasks => ReplyData::Tasks(task_view::all(&state.tasks.graph)),
-            SessionQuery::HandedTasks => ReplyData::Tasks(task_view::handed(&state.tasks.graph)),
-            SessionQuery::Task(id) => match task_view::one(&state.tasks.graph, &id) {
+            SessionQuery::TaskList => ReplyData::Tasks(task_view::all(&state.tasks.graph)),
+            SessionQuery::QueuedTaskList => ReplyData::Tasks(task_view::handed(&state.tasks.graph)),
+            SessionQuery::TaskShow { id } => match task_view::one(&state.tasks.graph, &id) {
                 Ok(task) => ReplyData::Task(Box::new(task)),
-                Err(why) => return SessionReply::refused(why),
+                Err(why) => return SessionReply::refused(&Refusal::Task(why).into()),
             },
         })
     }
@@ -196,7 +197,7 @@ impl QueryHandle {
         let asked = self.questions.send(MirrorQuery { question, reply }).await;
         match (asked, answer.await) {
             (Ok(()), Ok(reply)) => reply,
-            (Err(_), _) | (_, Err(_)) => SessionReply::refused("the session is over"),
+            (Err(_), _) | (_, Err(_)) => SessionReply::refused(&Refusal::SessionOver.into()),
         }
     }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::message::ItemFilter;
+use super::query::ItemFilter;
 use crate::{
     engine::{
         SessionState,

@@ -15,10 +15,7 @@ use tokio::{
 use super::{model::SentDrafts, update::ScreenEvent};
 use crate::{
     engine::input::SessionCommand,
-    socket::{
-        message::SessionRequest,
-        session_client::{CommandError, SessionClient},
-    },
+    socket::session_client::{CommandError, SessionClient},
 };
 
 /// How long a closing screen waits for the last commands.
@@ -61,7 +58,7 @@ impl UndeliveredCommand {
 
 /// The command's name on the control socket.
 fn name(command: &SessionCommand) -> String {
-    let request = serde_json::to_value(SessionRequest::from(command.clone())).unwrap_or_default();
+    let request = serde_json::to_value(command).unwrap_or_default();
     request["do"].as_str().unwrap_or("a command").replace('_', " ")
 }
 

@@ -58,7 +58,7 @@ fn a_message_is_still_sent_after_the_last_final_delivery() {
     while prompts(&world, PromptReason::FinalDelivery) < 3 {
         assert!(world.step());
     }
-    world.command(SessionCommand::Message("One more thing.".into()));
+    world.command(SessionCommand::Message { text: "One more thing.".into() });
     let world = world.run();
     assert_eq!(world.state.outcome(), Some(SessionOutcome::Limit));
     let last = world.events.iter().rev().find_map(|event| match event {
@@ -127,7 +127,7 @@ fn a_message_waits_at_the_budget_gate() {
     let script = Script::new().agent([Answer::Spends(100)]).plan(|plan| plan.budget.tokens = Some(50));
     let mut world = World::begin(script.attended(&[(GateKind::Budget, GateChoice::Stop)]));
     world.settle();
-    world.command(SessionCommand::Message("Use tabs.".into()));
+    world.command(SessionCommand::Message { text: "Use tabs.".into() });
     let world = world.run();
     assert_eq!((world.state.outcome(), prompts(&world, PromptReason::Message)), (Some(SessionOutcome::Limit), 0));
 }
@@ -233,7 +233,7 @@ fn a_message_of_the_agent_uses_up_an_iteration() {
     // A message from the user does not count, and the agent's message is sent along with it.
     let mut world = World::begin(Script::new().agent([talks, DONE]).plan(|plan| plan.max_iterations = 1));
     world.settle();
-    world.command(SessionCommand::Message("Use tabs.".into()));
+    world.command(SessionCommand::Message { text: "Use tabs.".into() });
     let world = world.run();
     assert!(world.story().contains("prompt Message \"Use tabs.\\n\\nAgain.\""), "{}", world.story());
     assert_eq!(world.state.outcome(), Some(SessionOutcome::Complete));
@@ -271,7 +271,7 @@ fn a_task_completed_while_the_session_stops_gets_its_hooks_when_it_is_resumed() 
     let mut world = World::begin(script.clone());
     world.settle();
     world.command(completes("early", "before"));
-    world.command(SessionCommand::Stop(StopTiming::Now));
+    world.command(SessionCommand::Stop { how: StopTiming::Now });
     world.command(completes("late", "on the way out"));
     let stopped = world.run();
     assert_eq!(stopped.state.outcome(), Some(SessionOutcome::Cancelled));
@@ -302,7 +302,7 @@ fn a_task_completed_while_session_end_is_stopped_gets_its_hooks_before_the_end()
     world.settle();
     world.finish_turn();
     assert_eq!(world.jobs.len(), 1, "session_end runs");
-    world.command(SessionCommand::Stop(StopTiming::Now));
+    world.command(SessionCommand::Stop { how: StopTiming::Now });
     world.command(completes("late", "on the way out"));
     let world = world.run();
     assert_eq!(world.state.outcome(), Some(SessionOutcome::Complete));
@@ -316,7 +316,7 @@ fn a_turn_stopped_in_the_last_iteration_is_sent_again_in_it() {
     let mut world = World::begin(script.clone());
     world.settle();
     world.finish_hook(0);
-    world.command(SessionCommand::Stop(StopTiming::Now));
+    world.command(SessionCommand::Stop { how: StopTiming::Now });
     let stopped = world.run();
     assert_eq!(stopped.state.outcome(), Some(SessionOutcome::Cancelled));
     let resumed = World::from_events(script, &stopped.events).resume();
@@ -373,7 +373,7 @@ fn a_session_reaches_the_same_end_wherever_it_is_stopped_and_resumed() {
         if !(0..steps).all(|_| world.step()) || world.state.ending.is_some() {
             continue;
         }
-        world.command(SessionCommand::Stop(StopTiming::Now));
+        world.command(SessionCommand::Stop { how: StopTiming::Now });
         let stopped = world.run();
         let resumed = World::from_events(script(), &stopped.events).resume();
         assert_eq!(ends(&resumed), ends(&uncut), "stopped after {steps} steps:\n{}", resumed.story());
@@ -390,7 +390,7 @@ fn after_cancelling_a_turn_the_user_can_write_another_message() {
     world.command(SessionCommand::CancelTurn);
     world.finish_turn();
     assert!(world.state.steering.paused && !world.step(), "nothing is sent by itself");
-    world.command(SessionCommand::Message("Use tabs.".into()));
+    world.command(SessionCommand::Message { text: "Use tabs.".into() });
     expect![[r#"
           session_start build exit 0 -> Pass piped
           held 1 "[Hook output: session_start \"build\" · exit 0 · 1.2 s]\nheld"
@@ -440,7 +440,7 @@ fn a_cancelled_turn_is_sent_again_in_its_iteration_when_the_session_continues() 
     }
     // If the user stops the session afterwards, the turn is not sent again.
     let mut world = cancelled();
-    world.command(SessionCommand::Stop(StopTiming::AfterIteration));
+    world.command(SessionCommand::Stop { how: StopTiming::AfterIteration });
     let world = world.run();
     assert_eq!((world.state.outcome(), prompts(&world, PromptReason::Iteration)), (Some(SessionOutcome::Cancelled), 1));
 }
@@ -449,7 +449,7 @@ fn a_cancelled_turn_is_sent_again_in_its_iteration_when_the_session_continues() 
 fn a_message_that_cancels_the_turn_is_sent_at_once() {
     let mut world = World::begin(Script::new().plan(|plan| plan.max_iterations = 1));
     world.settle();
-    world.command(SessionCommand::Message("Stop that.".into()));
+    world.command(SessionCommand::Message { text: "Stop that.".into() });
     world.command(SessionCommand::CancelTurn);
     let world = world.run();
     assert_eq!((world.state.outcome(), prompts(&world, PromptReason::Message)), (Some(SessionOutcome::Complete), 1));
@@ -487,7 +487,7 @@ fn every_tool_call_ends_with_its_turn_however_that_ends() {
     let fails = Script::new().agent([Answer::Fails("reset")]);
     assert_eq!(ended_calls(&begun(fails).run()), one(ToolStatus::Failed));
     let mut stopped = begun(Script::new());
-    stopped.command(SessionCommand::Stop(StopTiming::Now));
+    stopped.command(SessionCommand::Stop { how: StopTiming::Now });
     assert_eq!(ended_calls(&stopped.run()), one(ToolStatus::Failed));
     let killed = begun(Script::new());
     let killed = World::from_events(Script::new(), &killed.events).resume();
@@ -529,7 +529,7 @@ fn a_pause_survives_a_kill_and_ends_with_the_session() {
     let mut world = World::begin(script());
     world.settle();
     world.command(SessionCommand::Pause);
-    world.command(SessionCommand::Stop(StopTiming::Now));
+    world.command(SessionCommand::Stop { how: StopTiming::Now });
     let stopped = world.run();
     assert_eq!(stopped.state.outcome(), Some(SessionOutcome::Cancelled));
     assert_eq!(World::from_events(script(), &stopped.events).resume().state.outcome(), Some(SessionOutcome::Limit));

@@ -93,10 +93,10 @@ fn hooks_run_and_ran() {
 #[test]
 fn output_is_pending() {
     let mut world = scenes::final_delivery();
-    world.command(SessionCommand::EditItem(ItemId(3), "one warning is left".into()));
+    world.command(SessionCommand::EditItem { item: ItemId(3), text: "one warning is left".into() });
     shows(pressed(&world, MIDDLE, "esc 3"), expect_file!["../frames/pending-120.txt"]);
     let mut world = scenes::delivery();
-    world.command(SessionCommand::SkipItem(ItemId(2)));
+    world.command(SessionCommand::SkipItem { item: ItemId(2) });
     shows(pressed(&world, SMALL, "esc 3 j"), expect_file!["../frames/pending-80.txt"]);
     world.answer_gate();
     shows(pressed(&world, SMALL, "3"), expect_file!["../frames/pending-with-the-agent-80.txt"]);

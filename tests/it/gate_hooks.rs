@@ -150,7 +150,7 @@ fn an_immediate_stop_ends_gate_hooks_and_starts_none() {
     world.finish_turn();
     world.finish_hook(0);
     let run = world.jobs[0].run;
-    world.command(SessionCommand::Stop(StopTiming::Now));
+    world.command(SessionCommand::Stop { how: StopTiming::Now });
     assert_eq!(world.cancelled, [run]);
     world.finish_hook(0);
     assert_eq!((world.state.outcome(), world.jobs.len()), (Some(SessionOutcome::Cancelled), 0), "{}", world.story());
@@ -200,13 +200,13 @@ fn a_permission_request_that_a_rule_answers_is_not_announced() {
 fn a_hook_run_by_hand_gets_the_open_gate() {
     let mut world = World::begin(limited().attended(&[(GateKind::RetryLimit, GateChoice::Ignore)]));
     world.settle();
-    world.command(SessionCommand::RunHook(Some(HookPoint::OnGate), "tell".into()));
+    world.command(SessionCommand::RunHook { point: Some(HookPoint::OnGate), hook: "tell".into() });
     assert_eq!((world.jobs.len(), told(&world)), (1, vec![]), "there is no gate yet");
     world.finish_hook(0);
     world.finish_turn();
     world.finish_hook(0);
     world.finish_hook(0);
-    world.command(SessionCommand::RunHook(Some(HookPoint::OnGate), "tell".into()));
+    world.command(SessionCommand::RunHook { point: Some(HookPoint::OnGate), hook: "tell".into() });
     assert_eq!(told(&world), [(1, "opened")]);
     assert_eq!(world.run().state.outcome(), Some(SessionOutcome::Forced));
 }

@@ -152,18 +152,18 @@ fn a_command() -> impl Strategy<Value = SessionCommand> {
         Just(SessionCommand::Pause),
         Just(SessionCommand::Unpause),
         Just(SessionCommand::CancelTurn),
-        Just(SessionCommand::Message("Be careful.".into())),
-        item.clone().prop_map(SessionCommand::SkipItem),
-        item.clone().prop_map(SessionCommand::RestoreItem),
-        item.prop_map(|item| SessionCommand::EditItem(item, format!("edited {item}"))),
-        (0..6).prop_map(|n| SessionCommand::DisableHook(None, format!("hook {n}"))),
+        Just(SessionCommand::Message { text: "Be careful.".into() }),
+        item.clone().prop_map(|item| SessionCommand::SkipItem { item }),
+        item.clone().prop_map(|item| SessionCommand::RestoreItem { item }),
+        item.prop_map(|item| SessionCommand::EditItem { item, text: format!("edited {item}") }),
+        (0..6).prop_map(|n| SessionCommand::DisableHook { point: None, hook: format!("hook {n}") }),
         a_hook_by_hand(),
-        (0..6).prop_map(|n| SessionCommand::EnableHook(None, format!("hook {n}"))),
+        (0..6).prop_map(|n| SessionCommand::EnableHook { point: None, hook: format!("hook {n}") }),
         (0..4).prop_map(|n| completes(&format!("T{n}"), "text")),
-        (0..4u8).prop_map(|n| SessionCommand::Task(TaskCommand::Add(a_task(n)))),
+        (0..4u8).prop_map(|n| SessionCommand::Task { task: TaskCommand::Add(a_task(n)) }),
         prop::sample::select(vec![
-            SessionCommand::Stop(StopTiming::AfterIteration),
-            SessionCommand::Stop(StopTiming::Now)
+            SessionCommand::Stop { how: StopTiming::AfterIteration },
+            SessionCommand::Stop { how: StopTiming::Now }
         ]),
     ]
 }
@@ -174,7 +174,7 @@ fn a_hook_by_hand() -> impl Strategy<Value = SessionCommand> {
     let at = prop::option::of(prop_oneof![a_point(), elsewhere]);
     let named = (0..6).prop_map(|n| format!("hook {n}"));
     let others = prop::sample::select(vec!["automation", "auto-create-review-task", "default"]).prop_map(String::from);
-    (at, prop_oneof![3 => named, 1 => others]).prop_map(|(at, hook)| SessionCommand::RunHook(at, hook))
+    (at, prop_oneof![3 => named, 1 => others]).prop_map(|(at, hook)| SessionCommand::RunHook { point: at, hook })
 }
 
 /// Each task waits for the one before, if there is one.

@@ -290,15 +290,15 @@ fn items_are_skipped_restored_and_edited() {
     let mut world = scenes::delivery();
     let mut screen = Screen::of(&world, SMALL).armed();
     screen.press("esc 3 j");
-    assert_eq!(screen.press("s"), asked(SessionCommand::SkipItem(ItemId(2))));
-    world.command(SessionCommand::SkipItem(ItemId(2)));
+    assert_eq!(screen.press("s"), asked(SessionCommand::SkipItem { item: ItemId(2) }));
+    world.command(SessionCommand::SkipItem { item: ItemId(2) });
     screen.see(&world);
-    assert_eq!(screen.press("s"), asked(SessionCommand::RestoreItem(ItemId(2))));
+    assert_eq!(screen.press("s"), asked(SessionCommand::RestoreItem { item: ItemId(2) }));
     screen.press("j e");
     screen.type_text("!");
     assert_eq!(screen.press("ctrl-s"), {
         let text = &world.state.pending.get(ItemId(3)).expect("it is there").text;
-        asked(SessionCommand::EditItem(ItemId(3), format!("{text}!")))
+        asked(SessionCommand::EditItem { item: ItemId(3), text: format!("{text}!") })
     });
     screen.press("e");
     screen.type_text("not this");
@@ -309,7 +309,7 @@ fn items_are_skipped_restored_and_edited() {
 #[test]
 fn focusing_the_pending_pane_selects_the_first_pending_item() {
     let mut screen = Screen::of(&scenes::final_delivery(), SMALL).armed();
-    assert_eq!(screen.press("esc 3 s"), asked(SessionCommand::SkipItem(ItemId(3))));
+    assert_eq!(screen.press("esc 3 s"), asked(SessionCommand::SkipItem { item: ItemId(3) }));
 }
 
 #[test]
@@ -318,8 +318,11 @@ fn runs_are_opened_switched_off_and_ended() {
     let run = world.jobs[0].run;
     let mut screen = Screen::of(&world, SMALL);
     screen.press("2");
-    assert_eq!(screen.press("x"), asked(SessionCommand::CancelHook(run)));
-    assert_eq!(screen.press("d"), asked(SessionCommand::DisableHook(Some(HookPoint::Stop), "cargo test".into())));
+    assert_eq!(screen.press("x"), asked(SessionCommand::CancelHook { run }));
+    assert_eq!(
+        screen.press("d"),
+        asked(SessionCommand::DisableHook { point: Some(HookPoint::Stop), hook: "cargo test".into() })
+    );
     screen.press("j j");
     let read = screen.press("enter");
     expect![[r#"
@@ -419,19 +422,19 @@ fn an_item_skipped_meanwhile_is_shown_as_skipped_and_can_be_restored() {
     let mut world = scenes::delivery();
     let mut screen = Screen::of(&world, SMALL).armed();
     screen.press("esc 3 home");
-    assert_eq!(screen.press("s"), asked(SessionCommand::SkipItem(ItemId(1))));
-    world.command(SessionCommand::SkipItem(ItemId(1)));
+    assert_eq!(screen.press("s"), asked(SessionCommand::SkipItem { item: ItemId(1) }));
+    world.command(SessionCommand::SkipItem { item: ItemId(1) });
     screen.see(&world);
     screen.press("g");
     screen.later(600);
     assert!(screen.frame().contains("[ ] 1 skipped"), "{}", screen.frame());
     // All others are approved, so the answer needs no list.
     assert_eq!(screen.press("enter"), answer(GateChoice::Approve));
-    assert_eq!(screen.press("space"), asked(SessionCommand::RestoreItem(ItemId(1))));
+    assert_eq!(screen.press("space"), asked(SessionCommand::RestoreItem { item: ItemId(1) }));
     // A screen that opens later shows the same.
     let mut later = Screen::of(&world, SMALL).armed();
     assert!(later.frame().contains("[ ] 1 skipped"));
-    world.command(SessionCommand::RestoreItem(ItemId(1)));
+    world.command(SessionCommand::RestoreItem { item: ItemId(1) });
     for screen in [&mut screen, &mut later] {
         screen.see(&world);
         assert!(screen.frame().contains("[x] 1"), "{}", screen.frame());
@@ -446,11 +449,11 @@ fn an_item_is_edited_at_the_gate() {
     screen.press("down e");
     screen.type_text("!");
     let edit = screen.press("ctrl-s");
-    let [ScreenRequest::Command(SessionCommand::EditItem(ItemId(2), text))] = edit.as_slice() else {
+    let [ScreenRequest::Command(SessionCommand::EditItem { item: ItemId(2), text })] = edit.as_slice() else {
         panic!("{edit:?}")
     };
     assert!(text.ends_with('!'));
-    world.command(SessionCommand::EditItem(ItemId(2), text.clone()));
+    world.command(SessionCommand::EditItem { item: ItemId(2), text: text.clone() });
     screen.see(&world);
     assert!(at_gate(&screen));
     assert!(screen.frame().contains("[x]~2 cargo clippy"));
@@ -479,14 +482,17 @@ fn closing_the_users_editor_without_a_change_sends_nothing() {
     screen.type_text("half a sent");
     assert_eq!(outside(&mut screen, "ctrl-o", unchanged), []);
     assert_eq!((editor_text(&screen).as_deref(), toast(&screen)), (Some("half a sent"), "nothing was changed"));
-    let sent = [SessionCommand::Message("half a sentence".into()), SessionCommand::CancelTurn];
+    let sent = [SessionCommand::Message { text: "half a sentence".into() }, SessionCommand::CancelTurn];
     assert_eq!(outside(&mut screen, "ctrl-o", |text| format!("{text}ence")), [ScreenRequest::InOrder(sent.to_vec())]);
     assert_eq!(editor_text(&screen), None);
 
     let mut world = scenes::first_turn();
-    world.command(SessionCommand::Task(creel::engine::tasks::command::TaskCommand::Add(
-        creel::engine::tasks::command::NewTask { goal: "Lex".into(), ..Default::default() },
-    )));
+    world.command(SessionCommand::Task {
+        task: creel::engine::tasks::command::TaskCommand::Add(creel::engine::tasks::command::NewTask {
+            goal: "Lex".into(),
+            ..Default::default()
+        }),
+    });
     let mut tasks = Screen::of(&world, SMALL);
     tasks.press("5 d");
     assert_eq!(outside(&mut tasks, "ctrl-o", unchanged), []);
@@ -496,7 +502,10 @@ fn closing_the_users_editor_without_a_change_sends_nothing() {
     assert_eq!(outside(&mut gate, "E", unchanged), []);
     assert!(at_gate(&gate));
     assert_eq!(toast(&gate), "nothing was changed");
-    assert_eq!(outside(&mut gate, "E", |_| "other".into()), asked(SessionCommand::EditItem(ItemId(1), "other".into())));
+    assert_eq!(
+        outside(&mut gate, "E", |_| "other".into()),
+        asked(SessionCommand::EditItem { item: ItemId(1), text: "other".into() })
+    );
 
     let mut answers = Screen::of(&scenes::retry_limit(), SMALL).armed();
     answers.press("right enter");
@@ -538,7 +547,7 @@ fn a_gate_leaves_the_keys_to_an_open_editor() {
     assert!(!at_gate(&screen));
     assert!(screen.frame().contains("◆ gate: g"));
     screen.type_text("go");
-    assert_eq!(screen.press("ctrl-s"), asked(SessionCommand::Message("go".into())));
+    assert_eq!(screen.press("ctrl-s"), asked(SessionCommand::Message { text: "go".into() }));
     assert!(at_gate(&screen));
     assert_eq!(screen.press("enter"), []);
 }
@@ -840,7 +849,7 @@ fn ctrl_c_asks_and_ctrl_c_again_leaves_at_once_from_anywhere() {
 #[test]
 fn while_the_session_is_being_stopped_ctrl_c_leaves_at_once() {
     let mut world = scenes::first_turn();
-    world.command(SessionCommand::Stop(StopTiming::Now));
+    world.command(SessionCommand::Stop { how: StopTiming::Now });
     let mut screen = Screen::of(&world, SMALL);
     assert_eq!(screen.press("ctrl-c"), [ScreenRequest::LeaveAtOnce]);
 }
@@ -890,8 +899,11 @@ fn the_hints_name_only_what_works() {
     events.press("2 home");
     assert!(events.row("▸").contains("automation look"), "{}", events.frame());
     assert!(!hinted(&mut events).contains("run-hook") && hinted(&mut events).contains("d switch-hook"));
-    assert_eq!(events.press("r"), asked(SessionCommand::RunHook(Some(HookPoint::Automation), "look".into())));
-    world.command(SessionCommand::RunHook(Some(HookPoint::Automation), "look".into()));
+    assert_eq!(
+        events.press("r"),
+        asked(SessionCommand::RunHook { point: Some(HookPoint::Automation), hook: "look".into() })
+    );
+    world.command(SessionCommand::RunHook { point: Some(HookPoint::Automation), hook: "look".into() });
     assert_eq!(world.refused, ["`look` answers events of tasks; it cannot be run without one"]);
 }
 
@@ -916,12 +928,12 @@ fn cancelling_ends_the_selected_run() {
     for row in 0..2 {
         let chosen = screen.model.hook_rows().nth(row).expect("a run").hook().hook;
         let (_, run) = *running.iter().find(|(hook, _)| *hook == chosen).expect("it runs");
-        assert_eq!(screen.press("x j"), asked(SessionCommand::CancelHook(run)), "{chosen}");
+        assert_eq!(screen.press("x j"), asked(SessionCommand::CancelHook { run }), "{chosen}");
     }
     // The selected hook does not run, so the only running one is cancelled.
     let mut one = Screen::of(&scenes::hook_runs(), SMALL);
     one.press("2 end");
-    assert_eq!(one.press("x"), asked(SessionCommand::CancelHook(scenes::hook_runs().jobs[0].run)));
+    assert_eq!(one.press("x"), asked(SessionCommand::CancelHook { run: scenes::hook_runs().jobs[0].run }));
 }
 
 #[test]
@@ -930,16 +942,28 @@ fn a_hook_that_has_not_run_can_be_run_switched_and_viewed() {
     let mut screen = Screen::of(&world, SMALL);
     screen.press("2 end");
     let clippy = || "cargo clippy".to_owned();
-    assert_eq!(screen.press("r"), asked(SessionCommand::RunHook(Some(HookPoint::PostIteration), clippy())));
-    assert_eq!(screen.press("d"), asked(SessionCommand::DisableHook(Some(HookPoint::PostIteration), clippy())));
-    world.command(SessionCommand::DisableHook(Some(HookPoint::PostIteration), clippy()));
+    assert_eq!(
+        screen.press("r"),
+        asked(SessionCommand::RunHook { point: Some(HookPoint::PostIteration), hook: clippy() })
+    );
+    assert_eq!(
+        screen.press("d"),
+        asked(SessionCommand::DisableHook { point: Some(HookPoint::PostIteration), hook: clippy() })
+    );
+    world.command(SessionCommand::DisableHook { point: Some(HookPoint::PostIteration), hook: clippy() });
     screen.see(&world);
     assert!(screen.row("○ post").contains("post_iteration cargo clippy · switched off"));
-    assert_eq!(screen.press("d"), asked(SessionCommand::EnableHook(Some(HookPoint::PostIteration), clippy())));
+    assert_eq!(
+        screen.press("d"),
+        asked(SessionCommand::EnableHook { point: Some(HookPoint::PostIteration), hook: clippy() })
+    );
     screen.press("enter");
     assert!(screen.frame().contains("it would run for at most 1 min; what it prints goes to the agent"));
     screen.press("esc k");
-    assert_eq!(screen.press("r"), asked(SessionCommand::RunHook(Some(HookPoint::Stop), "cargo test".into())));
+    assert_eq!(
+        screen.press("r"),
+        asked(SessionCommand::RunHook { point: Some(HookPoint::Stop), hook: "cargo test".into() })
+    );
     search(&mut screen, "clippy");
     assert_eq!(screen.model.chosen_hook, 3);
 }
@@ -955,7 +979,7 @@ fn a_selected_hook_stays_selected_when_it_starts() {
     screen.see(&scenes::sent_back_twice());
     assert_eq!(
         screen.press("d"),
-        asked(SessionCommand::DisableHook(Some(HookPoint::PostIteration), "cargo clippy".into()))
+        asked(SessionCommand::DisableHook { point: Some(HookPoint::PostIteration), hook: "cargo clippy".into() })
     );
 }
 
@@ -994,7 +1018,7 @@ fn a_message_is_written_kept_and_sent() {
     assert_eq!(screen.model.draft, "Look at q");
     screen.press("m enter");
     screen.told(ScreenEvent::Paste("the lexer\x1b[31m!".into()));
-    assert_eq!(screen.press("ctrl-s"), asked(SessionCommand::Message("Look at q\nthe lexer!".into())));
+    assert_eq!(screen.press("ctrl-s"), asked(SessionCommand::Message { text: "Look at q\nthe lexer!".into() }));
     assert_eq!(screen.model.draft, "");
 }
 
@@ -1005,7 +1029,10 @@ fn an_immediate_message_cancels_the_turn() {
     screen.type_text("Stop that.");
     assert_eq!(
         screen.press("ctrl-s"),
-        [ScreenRequest::InOrder(vec![SessionCommand::Message("Stop that.".into()), SessionCommand::CancelTurn])]
+        [ScreenRequest::InOrder(vec![
+            SessionCommand::Message { text: "Stop that.".into() },
+            SessionCommand::CancelTurn
+        ])]
     );
 }
 
@@ -1015,7 +1042,10 @@ fn a_refusal_is_shown_and_a_refused_message_is_not_lost() {
     screen.press("m");
     screen.type_text("Hello");
     screen.press("ctrl-s");
-    screen.told(ScreenEvent::Refused(SessionCommand::Message("Hello".into()), "the session is over\x1b[2J".into()));
+    screen.told(ScreenEvent::Refused(
+        SessionCommand::Message { text: "Hello".into() },
+        "the session is over\x1b[2J".into(),
+    ));
     assert_eq!(screen.frame().lines().last(), Some(" the session is over"));
     assert!(screen.frame().contains("Hello"));
     screen.press("esc m");
@@ -1048,7 +1078,7 @@ fn a_late_refusal_brings_the_refused_text_back() {
         screen.press("ctrl-s");
     }
     screen.press("j k");
-    let message = |text: &str| SessionCommand::Message(text.into());
+    let message = |text: &str| SessionCommand::Message { text: text.into() };
     screen.told(ScreenEvent::Accepted(message("one")));
     screen.told(ScreenEvent::Refused(message("one"), "the session is over".into()));
     assert_eq!(editor_text(&screen), None, "it was taken");
@@ -1073,7 +1103,7 @@ fn a_refusal_leaves_the_keys_to_a_question_and_opens_above_its_own_gate() {
     screen.press("m");
     screen.type_text("Hello");
     screen.press("ctrl-s q");
-    screen.told(ScreenEvent::Refused(SessionCommand::Message("Hello".into()), "the session is over".into()));
+    screen.told(ScreenEvent::Refused(SessionCommand::Message { text: "Hello".into() }, "the session is over".into()));
     assert!(matches!(screen.model.modals.last(), Some(Modal::Quit(_))));
     screen.press("esc");
     assert_eq!(editor_text(&screen).as_deref(), Some("Hello"));
@@ -1098,7 +1128,7 @@ fn an_unanswered_text_is_not_sent_again_and_not_lost() {
     screen.press("m");
     screen.type_text("Hello");
     screen.press("ctrl-s");
-    screen.told(ScreenEvent::Unanswered(SessionCommand::Message("Hello".into()), "it does not answer".into()));
+    screen.told(ScreenEvent::Unanswered(SessionCommand::Message { text: "Hello".into() }, "it does not answer".into()));
     assert_eq!((editor_text(&screen), toast(&screen)), (None, "it does not answer"));
     screen.press("m");
     assert_eq!(editor_text(&screen).as_deref(), Some("Hello"));
@@ -1107,8 +1137,9 @@ fn an_unanswered_text_is_not_sent_again_and_not_lost() {
 #[test]
 fn an_unanswered_text_survives_text_written_since() {
     let mut screen = Screen::of(&scenes::first_turn(), SMALL);
-    let silent =
-        |text: &str| ScreenEvent::Unanswered(SessionCommand::Message(text.into()), "it does not answer".into());
+    let silent = |text: &str| {
+        ScreenEvent::Unanswered(SessionCommand::Message { text: text.into() }, "it does not answer".into())
+    };
     for text in ["one", "two"] {
         screen.press("m");
         screen.type_text(text);
@@ -1118,7 +1149,7 @@ fn an_unanswered_text_survives_text_written_since() {
     screen.type_text("three");
     screen.told(silent("one"));
     screen.told(silent("two"));
-    assert_eq!(screen.press("ctrl-s"), asked(SessionCommand::Message("three".into())));
+    assert_eq!(screen.press("ctrl-s"), asked(SessionCommand::Message { text: "three".into() }));
     screen.press("m");
     assert_eq!(editor_text(&screen).as_deref(), Some("one\n\ntwo"));
 }
@@ -1128,9 +1159,9 @@ fn the_session_is_steered() {
     let mut screen = Screen::of(&scenes::first_turn(), SMALL);
     assert_eq!(screen.press("p"), asked(SessionCommand::Pause));
     assert_eq!(screen.press("X"), asked(SessionCommand::CancelTurn));
-    assert_eq!(screen.press("S"), asked(SessionCommand::Stop(StopTiming::AfterIteration)));
-    assert_eq!(screen.press("alt-s"), asked(SessionCommand::Pipeline(PipelineKind::Submit)));
-    assert_eq!(screen.press("alt-m"), asked(SessionCommand::Pipeline(PipelineKind::Merge)));
+    assert_eq!(screen.press("S"), asked(SessionCommand::Stop { how: StopTiming::AfterIteration }));
+    assert_eq!(screen.press("alt-s"), asked(SessionCommand::Pipeline { pipeline: PipelineKind::Submit }));
+    assert_eq!(screen.press("alt-m"), asked(SessionCommand::Pipeline { pipeline: PipelineKind::Merge }));
     let mut world = scenes::first_turn();
     world.command(SessionCommand::Pause);
     assert_eq!(Screen::of(&world, SMALL).press("p"), asked(SessionCommand::Unpause));
@@ -1157,10 +1188,10 @@ fn leaving_asks_while_the_session_runs() {
     let mut screen = Screen::of(&scenes::first_turn(), SMALL);
     assert_eq!(screen.press("q x esc"), []);
     assert!(screen.model.modals.is_empty());
-    assert_eq!(screen.press("q w"), asked(SessionCommand::Stop(StopTiming::AfterIteration)));
+    assert_eq!(screen.press("q w"), asked(SessionCommand::Stop { how: StopTiming::AfterIteration }));
     assert_eq!(
         screen.press("ctrl-c y"),
-        [ScreenRequest::Command(SessionCommand::Stop(StopTiming::Now)), ScreenRequest::LeaveAtTheEnd]
+        [ScreenRequest::Command(SessionCommand::Stop { how: StopTiming::Now }), ScreenRequest::LeaveAtTheEnd]
     );
     assert_eq!(Screen::of(&scenes::ended(), SMALL).press("q"), [ScreenRequest::Leave]);
     assert_eq!(Screen::replay(&scenes::first_turn(), SMALL, 3).press("q"), [ScreenRequest::Leave]);
@@ -1259,7 +1290,7 @@ fn no_control_character_reaches_a_cell() {
     let option = PermissionOption { id: NASTY.into(), name: NASTY.into(), kind: PermissionOptionKind::AllowOnce };
     scenes::asks(&mut world, tool, vec![option]);
     world.command(completes(NASTY, NASTY));
-    world.command(SessionCommand::Message(NASTY.into()));
+    world.command(SessionCommand::Message { text: NASTY.into() });
     for size in [WIDE, SMALL] {
         for keys in ["", "t", "2", "2 enter", "2 end enter", "3", "3 enter", "3 v", "3 e", "4", "5", "m", ":"] {
             let mut screen = Screen::of(&world, size).armed();
@@ -1369,7 +1400,7 @@ fn the_status_shows_the_requested_action() {
     let mut world = scenes::first_turn();
     world.command(SessionCommand::Pause);
     assert!(Screen::of(&world, WIDE).frame().contains("pauses then"));
-    world.command(SessionCommand::Stop(StopTiming::AfterIteration));
+    world.command(SessionCommand::Stop { how: StopTiming::AfterIteration });
     let frame = Screen::of(&world, WIDE).frame();
     assert!(frame.contains("stops after this iteration") && frame.contains("goes on"), "{frame}");
 }

@@ -14,7 +14,7 @@ use crate::support::world::*;
 const WORKS: Answer = Answer::Says("Working.");
 
 fn says(world: &mut World, text: &str) {
-    world.command(SessionCommand::Message(text.into()));
+    world.command(SessionCommand::Message { text: text.into() });
 }
 
 fn prompts(world: &World) -> usize {
@@ -281,7 +281,7 @@ fn a_message_waits_while_the_session_is_paused() {
     assert_eq!((prompts(&world), world.state.outcome()), (1, None));
     world.command(SessionCommand::Unpause);
     assert_eq!(prompts(&world), 2);
-    world.command(SessionCommand::Stop(StopTiming::AfterIteration));
+    world.command(SessionCommand::Stop { how: StopTiming::AfterIteration });
     assert_eq!(world.run().state.outcome(), Some(SessionOutcome::Complete));
 }
 

@@ -49,6 +49,7 @@ mod process;
 mod queue;
 mod quoting;
 mod reasons;
+mod refusals;
 mod rules;
 mod seeds;
 mod sessions;

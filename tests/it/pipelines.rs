@@ -271,8 +271,8 @@ fn a_running_session_is_submitted_between_two_iterations() {
     );
     let mut world = World::begin(script);
     world.settle();
-    world.command(SessionCommand::Pipeline(PipelineKind::Submit));
-    world.command(SessionCommand::Pipeline(PipelineKind::Submit));
+    world.command(SessionCommand::Pipeline { pipeline: PipelineKind::Submit });
+    world.command(SessionCommand::Pipeline { pipeline: PipelineKind::Submit });
     assert_eq!(world.refused, ["a submit was asked for already, and begins after this iteration"]);
     expect![[r#"
         iteration 1
@@ -410,8 +410,8 @@ fn checks_get_the_description_of_the_work() {
         kind: Some("feature".into()),
         ..NewTask::default()
     };
-    world.command(SessionCommand::Task(TaskCommand::Add(task)));
-    world.command(SessionCommand::Task(TaskCommand::Start { id: "parser".into(), context: None }));
+    world.command(SessionCommand::Task { task: TaskCommand::Add(task) });
+    world.command(SessionCommand::Task { task: TaskCommand::Start { id: "parser".into(), context: None } });
     let world = until(world, |world| !world.jobs.is_empty());
     let facts = &world.jobs[0].facts;
     let submission = facts.submission.as_ref().expect("it is about a submit");
@@ -435,8 +435,8 @@ fn a_typed_task_is_started_only_by_allowed_agents() {
     world.settle();
     for kind in ["product", "hotfix", "open"] {
         let task = NewTask { id: Some(kind.into()), goal: "x".into(), kind: Some(kind.into()), ..NewTask::default() };
-        world.command(SessionCommand::Task(TaskCommand::Add(task)));
-        world.command(SessionCommand::Task(TaskCommand::Start { id: kind.into(), context: None }));
+        world.command(SessionCommand::Task { task: TaskCommand::Add(task) });
+        world.command(SessionCommand::Task { task: TaskCommand::Start { id: kind.into(), context: None } });
     }
     assert_eq!(world.refused, ["the agent `demo` may not work on tasks of type `product`; those who may: `ada`"]);
 }
@@ -464,7 +464,7 @@ fn a_check_switched_off_while_it_runs_neither_blocks_nor_stops_the_pipeline() {
         .hook(HookPoint::AfterMerge, "deploy", [passes()]);
     let mut world = World::begin(script);
     world.settle();
-    world.command(SessionCommand::DisableHook(None, "tests".into()));
+    world.command(SessionCommand::DisableHook { point: None, hook: "tests".into() });
     expect![[r"
         merge
           HookDisabled
@@ -631,10 +631,10 @@ fn happen(mut world: World, what: &Happens) -> World {
         Happens::HookEnds if !world.jobs.is_empty() => world.finish_hook(0),
         Happens::TurnEnds => world.finish_turn(),
         Happens::Gate(n) => answer(&mut world, |choices| choices[n % choices.len()]),
-        Happens::Asks(pipeline) => world.command(SessionCommand::Pipeline(*pipeline)),
-        Happens::Stops => world.command(SessionCommand::Stop(creel::engine::event::StopTiming::Now)),
+        Happens::Asks(pipeline) => world.command(SessionCommand::Pipeline { pipeline: *pipeline }),
+        Happens::Stops => world.command(SessionCommand::Stop { how: creel::engine::event::StopTiming::Now }),
         Happens::CancelsTurn => world.command(SessionCommand::CancelTurn),
-        Happens::Disables(hook) => world.command(SessionCommand::DisableHook(None, (*hook).into())),
+        Happens::Disables(hook) => world.command(SessionCommand::DisableHook { point: None, hook: (*hook).into() }),
         Happens::Dies if world.state.outcome().is_none() => {
             let mut next = World::from_events(world.script, &world.events);
             next.input(Input::Resume { presence: next.script.presence, max_iterations: None, checkpoint: None });
@@ -781,7 +781,7 @@ fn interrupting_the_submit_of_an_ended_session_keeps_its_outcome() {
     let mut world = World::begin(script.clone()).run();
     world.left = None;
     world.input(Input::Pipeline { pipeline: PipelineKind::Submit, presence: script.presence });
-    world.command(SessionCommand::Stop(StopTiming::Now));
+    world.command(SessionCommand::Stop { how: StopTiming::Now });
     let mut world = world.run();
     assert_eq!(world.state.outcome(), Some(SessionOutcome::Complete));
     world.left = None;

@@ -864,7 +864,7 @@ fn an_existing_session_counts_only_for_its_own_task() {
     let mut stopped = world();
     stopped.settle();
     let begun = stopped.state.clone();
-    stopped.command(SessionCommand::Stop(StopTiming::Now));
+    stopped.command(SessionCommand::Stop { how: StopTiming::Now });
     let stopped = stopped.run().state;
     assert_eq!((over.outcome(), stopped.outcome()), (Some(SessionOutcome::Complete), Some(SessionOutcome::Cancelled)));
     assert_eq!(ExistingSession::of(&over, &task), ExistingSession::Over(TaskOutcome::of(&over)));

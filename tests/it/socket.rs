@@ -331,7 +331,7 @@ fn an_invalid_request_gets_the_reason_and_the_connection_stays() {
     };
     assert_eq!(refused(r#"{"v":0,"do":"pause"}"#), "version 0 is not spoken here; this creel speaks version 1");
     assert_eq!(refused(r#"{"do":"pause"}"#), "`v` is missing; this creel speaks version 1");
-    assert!(refused(r#"{"v":1,"do":"dance"}"#).contains("unknown variant `dance`, expected one of `status`"));
+    assert!(refused(r#"{"v":1,"do":"dance"}"#).starts_with("not a request: unknown verb `dance`. The verbs are: "));
     assert!(refused("hello").starts_with("not a request: "));
     assert!(refused(r#"{"v":1,"do":"message"}"#).contains("missing field `text`"));
     assert_eq!(peer.ask("\n{\"v\":1,\"do\":\"pause\",\"new\":[]}"), json!({"v": 1, "ok": true}));
@@ -342,6 +342,29 @@ fn an_invalid_request_gets_the_reason_and_the_connection_stays() {
     project.write("go", "");
     assert_eq!(session.end().code, 0);
     assert!(peer.is_closed());
+}
+
+#[test]
+fn a_refusal_has_a_code_for_programs_on_the_socket_and_with_json() {
+    let (project, session) = working("");
+    let mut peer = Peer::of(&project);
+    assert_eq!(
+        peer.ask(r#"{"v":1,"do":"unpause"}"#),
+        json!({"v": 1, "ok": false, "error": "the session is not paused", "code": "not_paused"})
+    );
+    let mut code = |line: &str| peer.ask(line)["code"].clone();
+    assert_eq!(code(r#"{"v":1,"do":"dance"}"#), "unknown_verb");
+    assert_eq!(code(r#"{"v":7,"do":"pause"}"#), "unsupported_version");
+    assert_eq!(code(r#"{"v":1,"do":"message"}"#), "bad_request");
+    assert_eq!(code(r#"{"v":1,"do":"gate_answer","gate":9,"choice":"approve"}"#), "no_such_gate");
+    assert_eq!(code(r#"{"v":1,"do":"task_show","id":"x"}"#), "no_such_task");
+    let shown = project.creel(&["pending", "show", "9", "--json"]);
+    assert_eq!(shown.code, 1, "{}", shown.err);
+    let printed: Value = serde_json::from_str(&shown.out).expect("JSON");
+    assert_eq!(printed, json!({"error": "there is no held item 9", "code": "no_such_item"}));
+    assert!(shown.err.contains("there is no held item 9"), "{}", shown.err);
+    project.write("go", "");
+    assert_eq!(session.end().code, 0);
 }
 
 #[test]

@@ -275,9 +275,11 @@ fn an_escalation_blocks_the_task_until_the_user_continues_it() {
     let script = script.attended(&[(GateKind::Escalation, GateChoice::Message)]);
     let mut world = World::begin(script);
     world.settle();
-    world.command(SessionCommand::Task(TaskCommand::Add(NewTask { goal: "Publish".into(), ..NewTask::default() })));
+    world.command(SessionCommand::Task {
+        task: TaskCommand::Add(NewTask { goal: "Publish".into(), ..NewTask::default() }),
+    });
     let id = world.state.tasks.graph.tasks()[0].id.clone();
-    world.command(SessionCommand::Task(TaskCommand::Start { id: id.clone(), context: None }));
+    world.command(SessionCommand::Task { task: TaskCommand::Start { id: id.clone(), context: None } });
     world.finish_turn();
     let task = world.state.tasks.graph.get(&id).expect("the task");
     assert_eq!(task.state, TaskState::Blocked);
@@ -303,13 +305,13 @@ fn an_escalation_leaves_the_tasks_of_other_workers_alone() {
     world.settle();
     for (id, queue) in [("there", Some(BTreeSet::new())), ("here", None)] {
         let new = NewTask { id: Some(id.into()), goal: id.into(), queue, ..NewTask::default() };
-        world.command(SessionCommand::Task(TaskCommand::Add(new)));
+        world.command(SessionCommand::Task { task: TaskCommand::Add(new) });
     }
     let context = "in session one on another machine".to_owned();
-    world.command(SessionCommand::Task(TaskCommand::TakenUp { id: "there".into(), context }));
+    world.command(SessionCommand::Task { task: TaskCommand::TakenUp { id: "there".into(), context } });
     tool(&mut world, start("there", 1));
     assert_eq!(world.refused.pop().as_deref(), Some("there is for the queue, and others work on it"));
-    world.command(SessionCommand::Task(TaskCommand::Start { id: "here".into(), context: None }));
+    world.command(SessionCommand::Task { task: TaskCommand::Start { id: "here".into(), context: None } });
     world.finish_turn();
     let state = |id: &str| world.state.tasks.graph.get(id).map(|task| task.state);
     assert_eq!((state("there"), state("here")), (Some(TaskState::Active), Some(TaskState::Blocked)));
@@ -354,7 +356,7 @@ fn three_iterations_in_a_row_with_failed_rules_escalate_and_the_users_answer_res
 fn resuming_an_escalated_session_answers_the_escalation() {
     let script = Script::new().rule("tests", &[false]).agent(&[WORKING]).plan(|plan| plan.max_iterations = 8);
     let (mut world, id) = with_a_task(script.clone());
-    world.command(SessionCommand::Task(TaskCommand::Start { id: id.clone(), context: None }));
+    world.command(SessionCommand::Task { task: TaskCommand::Start { id: id.clone(), context: None } });
     let world = world.run();
     assert_eq!(world.state.outcome(), Some(SessionOutcome::Escalated));
     assert_eq!(world.state.tasks.graph.get(&id).map(|task| task.state), Some(TaskState::Blocked));
@@ -399,7 +401,9 @@ fn a_checkpoint_is_kept_whatever_the_decision_and_names_the_agents_task() {
 fn with_a_task(script: Script) -> (World, String) {
     let mut world = World::begin(script);
     world.settle();
-    world.command(SessionCommand::Task(TaskCommand::Add(NewTask { goal: "Publish".into(), ..NewTask::default() })));
+    world.command(SessionCommand::Task {
+        task: TaskCommand::Add(NewTask { goal: "Publish".into(), ..NewTask::default() }),
+    });
     let id = world.state.tasks.graph.tasks()[0].id.clone();
     (world, id)
 }
@@ -425,7 +429,7 @@ fn a_hook_that_the_agent_registers_is_asked_after_those_of_the_config_until_it_i
     tool(&mut world, register("nothing", StopPreset::Promise));
     let why = "there is no task nothing: create it with task_add first, or use `story` for the whole session";
     assert_eq!(world.refused, [why]);
-    tool(&mut world, SessionCommand::ClearStopHooks("story".into()));
+    tool(&mut world, SessionCommand::ClearStopHooks { task: "story".into() });
     let world = world.run();
     let decided: Vec<_> = decisions(&world).into_iter().map(|(_, action, _)| action).collect();
     assert_eq!(decided, [StopAction::Continue, StopAction::Complete]);
@@ -457,7 +461,10 @@ fn an_agent_clears_only_the_hooks_that_it_registered_itself() {
     let (mut world, id) = with_a_task(Script::new().agent(&[WORKING]));
     tool(&mut world, register(&id, StopPreset::Validation));
     world.input(Input::Command { by: ActorKind::Agent.into(), command: register(&id, StopPreset::Promise) });
-    world.input(Input::Command { by: ActorKind::Agent.into(), command: SessionCommand::ClearStopHooks(id.clone()) });
+    world.input(Input::Command {
+        by: ActorKind::Agent.into(),
+        command: SessionCommand::ClearStopHooks { task: id.clone() },
+    });
     let left: Vec<_> = world.state.stop.registered.iter().map(RegisteredStopHook::preset).collect();
     assert_eq!(left, ["validation"]);
 }
@@ -465,7 +472,7 @@ fn an_agent_clears_only_the_hooks_that_it_registered_itself() {
 #[test]
 fn completing_a_session_with_a_tool_is_judged_like_a_promise() {
     let (mut world, _) = with_a_task(Script::new().agent(&[WORKING]));
-    tool(&mut world, SessionCommand::CompleteSession("all is done".into()));
+    tool(&mut world, SessionCommand::CompleteSession { reason: "all is done".into() });
     let decided = decisions(&world.run());
     assert_eq!(
         decided,
@@ -477,7 +484,7 @@ fn completing_a_session_with_a_tool_is_judged_like_a_promise() {
     );
     let script = Script::new().stop_hooks([StopHook::preset(StopPreset::Validation)]).rule("tests", &[false]);
     let (mut world, _) = with_a_task(script.agent(&[WORKING]).plan(|plan| plan.max_iterations = 1));
-    tool(&mut world, SessionCommand::CompleteSession(String::new()));
+    tool(&mut world, SessionCommand::CompleteSession { reason: String::new() });
     assert_eq!(decisions(&world.run())[0].1, StopAction::Continue);
 }
 
@@ -485,7 +492,7 @@ fn completing_a_session_with_a_tool_is_judged_like_a_promise() {
 fn a_promise_in_a_failed_turn_completes_no_later_iteration() {
     let cut_off = [Answer::Fails("connection reset"), WORKING];
     let (mut world, _) = with_a_task(Script::new().agent(cut_off).plan(|plan| plan.max_iterations = 2));
-    tool(&mut world, SessionCommand::CompleteSession("all is done".into()));
+    tool(&mut world, SessionCommand::CompleteSession { reason: "all is done".into() });
     let world = world.run();
     assert_eq!(decisions(&world), [("default".to_owned(), StopAction::Continue, "Iteration in progress".to_owned())]);
 }
@@ -499,8 +506,8 @@ fn outside() -> Script {
 fn a_self_driven_session_is_completed_once() {
     let mut world = World::begin(outside().hook(HookPoint::SessionEnd, "bye", [passes()]));
     world.settle();
-    tool(&mut world, SessionCommand::CompleteSession("enough".into()));
-    tool(&mut world, SessionCommand::CompleteSession("the agent is gone".into()));
+    tool(&mut world, SessionCommand::CompleteSession { reason: "enough".into() });
+    tool(&mut world, SessionCommand::CompleteSession { reason: "the agent is gone".into() });
     assert_eq!(world.refused, ["the session is being completed already"]);
     expect![[r"
           CompletionPromised
@@ -517,8 +524,8 @@ fn a_self_driven_session_ends_when_its_running_hooks_have_ended() {
         outside().hook(HookPoint::SessionStart, "hello", [passes()]).hook(HookPoint::SessionEnd, "bye", [passes()]);
     let mut world = World::begin(script.clone());
     world.settle();
-    tool(&mut world, SessionCommand::CompleteSession("enough".into()));
-    tool(&mut world, SessionCommand::CompleteSession("the agent is gone".into()));
+    tool(&mut world, SessionCommand::CompleteSession { reason: "enough".into() });
+    tool(&mut world, SessionCommand::CompleteSession { reason: "the agent is gone".into() });
     assert_eq!(world.refused, ["the session is being completed already"]);
     let killed = World::from_events(script, &world.events);
     let expected = expect![[r"
@@ -541,7 +548,7 @@ fn a_failure_after_a_task_is_only_reported_in_a_self_driven_session() {
     world.settle();
     for id in ["one", "two"] {
         let new = NewTask { id: Some(id.into()), goal: id.into(), ..NewTask::default() };
-        tool(&mut world, SessionCommand::Task(TaskCommand::Add(new)));
+        tool(&mut world, SessionCommand::Task { task: TaskCommand::Add(new) });
     }
     tool(&mut world, completes("one", "text"));
     let mut world = world.run();
@@ -554,18 +561,20 @@ fn a_failure_after_a_task_is_only_reported_in_a_self_driven_session() {
 }
 
 fn start(task: &str, max_iterations: u32) -> SessionCommand {
-    SessionCommand::Loop(LoopCommand::Start { task: task.into(), max_iterations, promises: Vec::new() })
+    SessionCommand::Loop { about: LoopCommand::Start { task: task.into(), max_iterations, promises: Vec::new() } }
 }
 
 fn judge(id: &str, said: &str) -> SessionCommand {
-    SessionCommand::Loop(LoopCommand::Judge(Box::new(EvaluationRequest {
-        id: id.into(),
-        said: said.into(),
-        files: vec!["src/auth.rs".into()],
-        draft: None,
-        checkpoint: None,
-        rules: RuleCheckMode::Check,
-    })))
+    SessionCommand::Loop {
+        about: LoopCommand::Judge(Box::new(EvaluationRequest {
+            id: id.into(),
+            said: said.into(),
+            files: vec!["src/auth.rs".into()],
+            draft: None,
+            checkpoint: None,
+            rules: RuleCheckMode::Check,
+        })),
+    }
 }
 
 #[test]
@@ -591,14 +600,17 @@ fn an_agent_runs_its_own_loop_over_a_task() {
     );
     tool(
         &mut world,
-        SessionCommand::Loop(LoopCommand::Next { id: known.clone(), checkpoint: Some(json!({"step": 1})) }),
+        SessionCommand::Loop { about: LoopCommand::Next { id: known.clone(), checkpoint: Some(json!({"step": 1})) } },
     );
     assert_eq!(world.state.stop.loops[0].iteration, 2);
     assert_eq!(world.state.stop.checkpoints[0].checkpoint.task, id);
     tool(&mut world, judge(&known, "second try"));
     world.finish_check(0);
     assert_eq!(decisions(&world).pop().expect("a decision").1, StopAction::Complete);
-    tool(&mut world, SessionCommand::Loop(LoopCommand::Complete { id: known.clone(), promise: Promise::Complete }));
+    tool(
+        &mut world,
+        SessionCommand::Loop { about: LoopCommand::Complete { id: known.clone(), promise: Promise::Complete } },
+    );
     assert_eq!(world.state.tasks.graph.get(&id).expect("the task").state, TaskState::Completed);
     tool(&mut world, judge(&known, "more"));
     assert!(world.refused.pop().expect("it is over").contains("is over"));
@@ -613,7 +625,8 @@ fn a_loop_completes_its_task_only_after_a_judgement_that_says_complete() {
     tool(&mut world, register(&id, StopPreset::Default));
     tool(&mut world, start(&id, 3));
     let known = world.state.stop.loops[0].id.clone();
-    let complete = || SessionCommand::Loop(LoopCommand::Complete { id: known.clone(), promise: Promise::Complete });
+    let complete =
+        || SessionCommand::Loop { about: LoopCommand::Complete { id: known.clone(), promise: Promise::Complete } };
     tool(&mut world, complete());
     let why = world.refused.pop().expect("it was never judged");
     assert!(why.contains("is not complete: it has not been judged") && why.contains("iteration_validate"), "{why}");
@@ -654,7 +667,7 @@ fn the_guards_watch_the_loops_of_the_agent_too() {
             tool(&mut world, judge(&known, &format!("{said} {iteration}")));
             world.finish_check(0);
         }
-        tool(&mut world, SessionCommand::Loop(LoopCommand::Next { id: known.clone(), checkpoint: None }));
+        tool(&mut world, SessionCommand::Loop { about: LoopCommand::Next { id: known.clone(), checkpoint: None } });
     }
     let decided = decisions(&world);
     let continued = decided.iter().take_while(|(_, action, _)| *action == StopAction::Continue).count();
@@ -678,7 +691,7 @@ fn a_loop_that_escalates_blocks_its_task_and_opens_a_gate_at_the_end_of_the_turn
     let gate = world.state.gates.open.clone().expect("a gate waits");
     assert_eq!(gate.about, GateKind::Escalation);
     assert_eq!(gate.reason, "Agent signaled a need for escalation via <promise>ESCALATE</promise>");
-    tool(&mut world, SessionCommand::Loop(LoopCommand::Next { id: known, checkpoint: None }));
+    tool(&mut world, SessionCommand::Loop { about: LoopCommand::Next { id: known, checkpoint: None } });
     assert!(world.refused.pop().expect("refused").contains("waits for a person"));
 }
 
@@ -686,8 +699,8 @@ fn a_loop_that_escalates_blocks_its_task_and_opens_a_gate_at_the_end_of_the_turn
 fn escalated_loop(script: Script) -> (World, String, String) {
     let (mut world, id) = with_a_task(script);
     let other = NewTask { id: Some("other".into()), goal: "Something else".into(), ..NewTask::default() };
-    world.command(SessionCommand::Task(TaskCommand::Add(other)));
-    world.command(SessionCommand::Task(TaskCommand::Start { id: "other".into(), context: None }));
+    world.command(SessionCommand::Task { task: TaskCommand::Add(other) });
+    world.command(SessionCommand::Task { task: TaskCommand::Start { id: "other".into(), context: None } });
     tool(&mut world, register(&id, StopPreset::Promise));
     tool(&mut world, start(&id, 3));
     let known = world.state.stop.loops[0].id.clone();
@@ -714,8 +727,8 @@ fn a_loop_that_escalates_blocks_its_task_once_and_no_other() {
     world.answer_gate();
     assert_eq!(world.state.tasks.graph.get(&id).map(|task| task.state), Some(TaskState::Active));
     // The same if the agent has ended the loop, and if the task is gone.
-    let end = SessionCommand::Loop(LoopCommand::Complete { id: known, promise: Promise::Blocked });
-    for last in [end, SessionCommand::Task(TaskCommand::Remove { id: id.clone() })] {
+    let end = SessionCommand::Loop { about: LoopCommand::Complete { id: known, promise: Promise::Blocked } };
+    for last in [end, SessionCommand::Task { task: TaskCommand::Remove { id: id.clone() } }] {
         let (mut world, _, _) = escalated_loop(script());
         tool(&mut world, last);
         world.finish_turn();
@@ -726,7 +739,8 @@ fn a_loop_that_escalates_blocks_its_task_once_and_no_other() {
 #[test]
 fn a_loop_that_waits_for_the_user_is_not_completed() {
     let (mut world, id, known) = escalated_loop(Script::new().agent(&[WORKING]));
-    let complete = SessionCommand::Loop(LoopCommand::Complete { id: known.clone(), promise: Promise::Complete });
+    let complete =
+        SessionCommand::Loop { about: LoopCommand::Complete { id: known.clone(), promise: Promise::Complete } };
     tool(&mut world, complete.clone());
     let why = world.refused.pop().expect("refused");
     assert!(why.contains("waits for a person: its task is blocked, and is not completed"), "{why}");
@@ -742,8 +756,9 @@ fn no_later_judgement_gets_an_escalated_loop_past_the_user() {
     tool(&mut world, register(&id, StopPreset::Promise));
     tool(&mut world, start(&id, 3));
     let known = world.state.stop.loops[0].id.clone();
-    let next = SessionCommand::Loop(LoopCommand::Next { id: known.clone(), checkpoint: None });
-    let complete = SessionCommand::Loop(LoopCommand::Complete { id: known.clone(), promise: Promise::Complete });
+    let next = SessionCommand::Loop { about: LoopCommand::Next { id: known.clone(), checkpoint: None } };
+    let complete =
+        SessionCommand::Loop { about: LoopCommand::Complete { id: known.clone(), promise: Promise::Complete } };
     for said in ["<promise>ESCALATE</promise>", "Working.", "<promise>COMPLETE</promise>"] {
         tool(&mut world, judge(&known, said));
         for more in [next.clone(), complete.clone()] {
@@ -753,7 +768,7 @@ fn no_later_judgement_gets_an_escalated_loop_past_the_user() {
         }
     }
     assert_eq!(decisions(&world).len(), 3);
-    world.command(SessionCommand::Task(TaskCommand::Start { id, context: None }));
+    world.command(SessionCommand::Task { task: TaskCommand::Start { id, context: None } });
     tool(&mut world, next);
     assert_eq!((world.refused.as_slice(), world.state.stop.loops[0].iteration), (&[][..], 2));
 }
@@ -767,7 +782,7 @@ fn a_loop_over_a_self_driven_session_is_judged_again() {
     let known = world.state.stop.loops[0].id.clone();
     tool(&mut world, judge(&known, "<promise>ESCALATE</promise>"));
     tool(&mut world, judge(&known, "<promise>COMPLETE</promise>"));
-    tool(&mut world, SessionCommand::Loop(LoopCommand::Complete { id: known, promise: Promise::Complete }));
+    tool(&mut world, SessionCommand::Loop { about: LoopCommand::Complete { id: known, promise: Promise::Complete } });
     assert_eq!((world.refused.as_slice(), world.state.stop.loops[0].is_over), (&[][..], true));
 }
 
@@ -781,7 +796,7 @@ fn a_loop_continues_after_the_users_answer() {
         tool(&mut world, start(&id, 3));
         let known = world.state.stop.loops[0].id.clone();
         tool(&mut world, judge(&known, "<promise>ESCALATE</promise>"));
-        let next = SessionCommand::Loop(LoopCommand::Next { id: known, checkpoint: None });
+        let next = SessionCommand::Loop { about: LoopCommand::Next { id: known, checkpoint: None } };
         world.finish_turn();
         tool(&mut world, next.clone());
         assert!(world.refused.pop().expect("refused").contains("waits for a person"));
@@ -890,7 +905,7 @@ fn a_loop_has_an_iteration_limit_and_a_task_has_one_loop() {
     tool(&mut world, start(&id, 1));
     assert!(world.refused.pop().expect("refused").contains("has a loop already"));
     let known = world.state.stop.loops[0].id.clone();
-    tool(&mut world, SessionCommand::Loop(LoopCommand::Next { id: known, checkpoint: None }));
+    tool(&mut world, SessionCommand::Loop { about: LoopCommand::Next { id: known, checkpoint: None } });
     assert!(world.refused.pop().expect("refused").contains("has used up its limit of 1 iteration,"));
     tool(&mut world, judge("IT-1-xyz", ""));
     assert!(world.refused.pop().expect("refused").contains("there is no iteration IT-1-xyz"));

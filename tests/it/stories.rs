@@ -17,6 +17,7 @@ use creel::engine::{
         BackoffPolicy, ContextPolicy, DeliveryPolicy, FinalDeliveryPolicy, HookFailurePolicy, PermissionPolicy,
         PermissionRule, RetryLimitPolicy,
     },
+    refusal::Refusal,
     session::{
         gate::{GateChoice, GateKind},
         retry::RetryWait,
@@ -804,7 +805,7 @@ fn an_interrupt_cancels_the_turn_runs_session_end_and_delivers_nothing() {
     let mut world = World::begin(script);
     world.settle();
     world.finish_hook(0);
-    world.command(SessionCommand::Stop(creel::engine::event::StopTiming::Now));
+    world.command(SessionCommand::Stop { how: creel::engine::event::StopTiming::Now });
     expect![[r#"
           session_start build exit 0 -> Pass piped
           held 1 "[Hook output: session_start \"build\" · exit 0 · 1.2 s]\nheld"
@@ -825,7 +826,7 @@ fn a_stop_with_grace_lets_the_iteration_end_and_delivers() {
     let script = Script::new().piped(HookPoint::PostIteration, "test", [prints("red")]).agent([WORKS]);
     let mut world = World::begin(script);
     world.settle();
-    world.command(SessionCommand::Stop(creel::engine::event::StopTiming::AfterIteration));
+    world.command(SessionCommand::Stop { how: creel::engine::event::StopTiming::AfterIteration });
     expect![[r#"
         iteration 1
           prompt iteration "GOAL"
@@ -861,7 +862,7 @@ fn a_paused_session_sends_nothing_until_it_is_unpaused() {
 fn a_message_is_sent_when_the_turn_ends_and_before_the_stop_hooks() {
     let mut world = World::begin(Script::new().hook(HookPoint::Stop, "tests", [passes()]).agent([WORKS, DONE]));
     world.settle();
-    world.command(SessionCommand::Message("Use tabs.".into()));
+    world.command(SessionCommand::Message { text: "Use tabs.".into() });
     expect![[r#"
         iteration 1
           prompt iteration "GOAL"
@@ -882,7 +883,7 @@ fn a_message_is_sent_when_the_turn_ends_and_before_the_stop_hooks() {
 fn a_message_is_not_lost_when_its_turn_fails() {
     let mut world = World::begin(Script::new().agent([WORKS, Answer::Fails("reset"), DONE]));
     world.settle();
-    world.command(SessionCommand::Message("Use tabs.".into()));
+    world.command(SessionCommand::Message { text: "Use tabs.".into() });
     expect![[r#"
         iteration 1
           prompt iteration "GOAL"
@@ -936,9 +937,9 @@ fn commands_that_make_no_sense_are_refused_with_a_reason() {
     let mut world = World::begin(Script::new());
     world.settle();
     world.command(SessionCommand::Unpause);
-    world.command(SessionCommand::Message("  ".into()));
-    world.command(SessionCommand::SkipItem(creel::engine::ids::ItemId(9)));
-    world.command(SessionCommand::DisableHook(None, "nope".into()));
+    world.command(SessionCommand::Message { text: "  ".into() });
+    world.command(SessionCommand::SkipItem { item: creel::engine::ids::ItemId(9) });
+    world.command(SessionCommand::DisableHook { point: None, hook: "nope".into() });
     world.command(SessionCommand::AnswerGate(creel::engine::input::GateAnswer {
         gate: creel::engine::ids::GateId(1),
         choice: GateChoice::Approve,
@@ -959,7 +960,7 @@ fn a_stopped_session_can_be_resumed_with_the_next_iteration() {
     let mut world = World::begin(Script::new().piped(HookPoint::SessionStart, "build", [prints("held")]));
     world.settle();
     world.finish_hook(0);
-    world.command(SessionCommand::Stop(creel::engine::event::StopTiming::Now));
+    world.command(SessionCommand::Stop { how: creel::engine::event::StopTiming::Now });
     let stopped = world.run();
     assert_eq!(stopped.state.outcome(), Some(SessionOutcome::Cancelled));
     let resumed = World::from_events(stopped.script, &stopped.events).resume();
@@ -984,7 +985,7 @@ fn an_interrupted_final_delivery_is_all_that_is_left_to_resume() {
     world.settle();
     world.finish_turn();
     world.finish_hook(0);
-    world.command(SessionCommand::Stop(creel::engine::event::StopTiming::Now));
+    world.command(SessionCommand::Stop { how: creel::engine::event::StopTiming::Now });
     let stopped = world.run();
     assert_eq!(stopped.state.outcome(), Some(SessionOutcome::Cancelled));
     let resumed = World::from_events(stopped.script, &stopped.events).resume();
@@ -996,7 +997,7 @@ fn an_interrupted_final_delivery_is_all_that_is_left_to_resume() {
 fn a_session_stopped_during_session_start_repeats_it() {
     let mut world = World::begin(Script::new().piped(HookPoint::SessionStart, "build", [prints("built")]));
     world.settle();
-    world.command(SessionCommand::Stop(creel::engine::event::StopTiming::Now));
+    world.command(SessionCommand::Stop { how: creel::engine::event::StopTiming::Now });
     let stopped = world.run();
     let resumed = World::from_events(stopped.script, &stopped.events).resume();
     expect![[r#"
@@ -1067,7 +1068,7 @@ fn the_output_of_a_hook_that_the_user_runs_is_only_shown() {
     let mut world =
         World::begin(Script::new().piped(HookPoint::Stop, "tests", [blocks("red"), passes()]).agent([DONE]));
     world.settle();
-    world.command(SessionCommand::RunHook(None, "tests".into()));
+    world.command(SessionCommand::RunHook { point: None, hook: "tests".into() });
     world.finish_hook(0);
     let story = world.run().story();
     expect![[r#"
@@ -1094,8 +1095,8 @@ fn automation_and_stop_decision_hooks_are_not_run_by_hand_however_they_are_named
     for (point, hook) in
         [(HookPoint::Automation, "look"), (HookPoint::StopDecision, "default"), (HookPoint::StopDecision, "judge")]
     {
-        world.command(SessionCommand::RunHook(Some(point), hook.into()));
-        world.command(SessionCommand::RunHook(None, hook.into()));
+        world.command(SessionCommand::RunHook { point: Some(point), hook: hook.into() });
+        world.command(SessionCommand::RunHook { point: None, hook: hook.into() });
     }
     let without = |hook: &str, what: &str| vec![format!("`{hook}` {what}; it cannot be run without one"); 2];
     let decides = "decides about an iteration";
@@ -1131,7 +1132,7 @@ fn a_session_stopped_at_an_escalation_returns_to_it() {
     let mut world = World::begin(script);
     world.settle();
     world.finish_turn();
-    world.command(SessionCommand::Stop(creel::engine::event::StopTiming::Now));
+    world.command(SessionCommand::Stop { how: creel::engine::event::StopTiming::Now });
     let stopped = world.run();
     let resumed = World::from_events(stopped.script, &stopped.events).resume();
     assert_eq!((resumed.state.outcome(), resumed.state.iterations.current), (Some(SessionOutcome::Complete), 1));
@@ -1285,15 +1286,15 @@ fn the_items_of_a_killed_turn_are_sent_again_unchanged() {
         engine::decide(&resumed.state, UnixTime(0), Input::Resume { presence, max_iterations: None, checkpoint: None });
     step.events.iter().for_each(|event| resumed.state.apply(UnixTime(0), event));
     let item = resumed.state.pending.items()[0].id;
-    for command in [SessionCommand::EditItem(item, "another text".into()), SessionCommand::SkipItem(item)] {
+    for command in [SessionCommand::EditItem { item, text: "another text".into() }, SessionCommand::SkipItem { item }] {
         let step = engine::decide(&resumed.state, UnixTime(0), Input::Command { by: ActorKind::Tui.into(), command });
-        assert_eq!((step.refusal.as_deref(), step.events.len()), (Some("item 1 is with the agent now"), 0));
+        assert_eq!((step.refusal, step.events.len()), (Some(Refusal::ItemInFlight(item)), 0));
     }
     let mut stopped = resumed.clone();
     resumed.settle();
     assert_eq!(resumed.turn.expect("the prompt again").1, sent);
     // If the user stops the session first, the item is pending again.
-    stopped.command(SessionCommand::Stop(StopTiming::Now));
+    stopped.command(SessionCommand::Stop { how: StopTiming::Now });
     let stopped = stopped.run();
     assert_eq!(
         (stopped.state.outcome(), stopped.state.pending.waiting_ids()),
@@ -1511,7 +1512,7 @@ fn a_budget_also_ends_retries() {
 fn a_message_whose_turn_is_cancelled_is_sent_again_when_the_session_continues_and_not_at_once() {
     let mut world = World::begin(Script::new().agent([WORKS, DONE]));
     world.settle();
-    world.command(SessionCommand::Message("Use tabs.".into()));
+    world.command(SessionCommand::Message { text: "Use tabs.".into() });
     world.finish_turn();
     world.command(SessionCommand::CancelTurn);
     world.finish_turn();
@@ -1550,7 +1551,7 @@ fn an_interrupt_after_the_loop_waits_for_no_server_and_sends_no_recovery() {
     while !world.jobs.is_empty() {
         world.finish_hook(0);
     }
-    world.command(SessionCommand::Stop(creel::engine::event::StopTiming::Now));
+    world.command(SessionCommand::Stop { how: creel::engine::event::StopTiming::Now });
     expect![[r#"
         iteration 1
           prompt iteration "GOAL"

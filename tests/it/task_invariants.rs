@@ -63,7 +63,7 @@ fn a_command() -> impl Strategy<Value = SessionCommand> {
         2 => (an_id(), an_id()).prop_map(|(id, on)| TaskCommand::Undepend { id, on }),
         1 => an_id().prop_map(|id| TaskCommand::Remove { id }),
     ]
-    .prop_map(SessionCommand::Task)
+    .prop_map(|task| SessionCommand::Task { task })
 }
 
 fn a_hook() -> impl Strategy<Value = (i64, Vec<TaskEventKind>, Vec<Ran>)> {

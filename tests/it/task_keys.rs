@@ -31,7 +31,7 @@ fn editor(screen: &Screen) -> String {
 }
 
 fn asked(command: TaskCommand) -> Vec<ScreenRequest> {
-    vec![ScreenRequest::Command(SessionCommand::Task(command))]
+    vec![ScreenRequest::Command(SessionCommand::Task { task: command })]
 }
 
 fn toast(screen: &Screen) -> &str {
@@ -220,7 +220,7 @@ fn a_task_with_a_deliverable_of_several_lines_is_changed() {
     let deliverables = ["src/parser.rs\n\nand its tests", "a page: about it"].map(String::from).to_vec();
     let labels = vec!["in two\nlines".into()];
     let new = NewTask { goal: "Parse\nby hand".into(), deliverables, labels, ..NewTask::default() };
-    world.command(SessionCommand::Task(TaskCommand::Add(new)));
+    world.command(SessionCommand::Task { task: TaskCommand::Add(new) });
     let mut screen = on_tasks(&world);
     screen.press("e");
     let written = "Parse\n| by hand\npriority: 2\nlabels: in two lines\n\

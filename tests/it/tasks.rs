@@ -26,7 +26,7 @@ fn begun(script: Script) -> World {
 }
 
 fn add(new: NewTask) -> SessionCommand {
-    SessionCommand::Task(TaskCommand::Add(new))
+    SessionCommand::Task { task: TaskCommand::Add(new) }
 }
 
 fn task(id: &str, on: &[&str]) -> SessionCommand {
@@ -39,15 +39,15 @@ fn task(id: &str, on: &[&str]) -> SessionCommand {
 }
 
 fn start(id: &str) -> SessionCommand {
-    SessionCommand::Task(TaskCommand::Start { id: id.into(), context: None })
+    SessionCommand::Task { task: TaskCommand::Start { id: id.into(), context: None } }
 }
 
 fn done(id: &str) -> SessionCommand {
-    SessionCommand::Task(TaskCommand::Complete(TaskCompletion { id: id.into(), ..TaskCompletion::default() }))
+    SessionCommand::Task { task: TaskCommand::Complete(TaskCompletion { id: id.into(), ..TaskCompletion::default() }) }
 }
 
 fn depend(id: &str, on: &str) -> SessionCommand {
-    SessionCommand::Task(TaskCommand::Depend { id: id.into(), on: on.into() })
+    SessionCommand::Task { task: TaskCommand::Depend { id: id.into(), on: on.into() } }
 }
 
 fn research(id: &str) -> NewTask {
@@ -80,11 +80,13 @@ fn the_work_of_an_agent_gets_a_review_that_is_its_child() {
     let mut world = begun(Script::new().builtins());
     world.command(add(research("task_42")));
     world.command(start("task_42"));
-    world.command(SessionCommand::Task(TaskCommand::Complete(TaskCompletion {
-        id: "task_42".into(),
-        result: Some("Research complete".into()),
-        ..TaskCompletion::default()
-    })));
+    world.command(SessionCommand::Task {
+        task: TaskCommand::Complete(TaskCompletion {
+            id: "task_42".into(),
+            result: Some("Research complete".into()),
+            ..TaskCompletion::default()
+        }),
+    });
     let review = of(&world, "task_43");
     assert_eq!(review.goal, "Review: Research graph patterns");
     assert_eq!(review.deliverables, ["Review completed", "Feedback provided"]);
@@ -188,7 +190,7 @@ fn words_of_a_goal_become_labels_if_enabled() {
         || add(NewTask { goal: "Fix the crash; add TESTS.".into(), labels: vec!["bug".into()], ..NewTask::default() });
     world.command(fix());
     assert_eq!(of(&world, "task_1").labels, ["bug"]);
-    world.command(SessionCommand::EnableHook(None, "auto-label-by-keyword".into()));
+    world.command(SessionCommand::EnableHook { point: None, hook: "auto-label-by-keyword".into() });
     world.command(fix());
     assert_eq!(of(&world, "task_2").labels, ["bug", "test"]);
 }
@@ -220,11 +222,13 @@ fn impossible_commands_are_refused_with_a_reason() {
         done("d"),
         done("x"),
         depend("d", "a"),
-        SessionCommand::Task(TaskCommand::Undepend { id: "a".into(), on: "b".into() }),
-        SessionCommand::Task(TaskCommand::Block { id: "a".into(), reason: " ".into(), required_knowledge: Vec::new() }),
-        SessionCommand::Task(TaskCommand::MakeReady { id: "a".into() }),
-        SessionCommand::Task(TaskCommand::Update { id: "a".into(), changes: TaskChanges::default() }),
-        SessionCommand::Task(TaskCommand::Remove { id: "x".into() }),
+        SessionCommand::Task { task: TaskCommand::Undepend { id: "a".into(), on: "b".into() } },
+        SessionCommand::Task {
+            task: TaskCommand::Block { id: "a".into(), reason: " ".into(), required_knowledge: Vec::new() },
+        },
+        SessionCommand::Task { task: TaskCommand::MakeReady { id: "a".into() } },
+        SessionCommand::Task { task: TaskCommand::Update { id: "a".into(), changes: TaskChanges::default() } },
+        SessionCommand::Task { task: TaskCommand::Remove { id: "x".into() } },
     ];
     for command in wrong {
         world.command(command);
@@ -264,10 +268,10 @@ fn adding_and_removing_edges_changes_readiness() {
         world.command(command);
     }
     assert_eq!(state(&world, "b"), TaskState::Created);
-    world.command(SessionCommand::Task(TaskCommand::Undepend { id: "b".into(), on: "a".into() }));
+    world.command(SessionCommand::Task { task: TaskCommand::Undepend { id: "b".into(), on: "a".into() } });
     assert_eq!(state(&world, "b"), TaskState::Ready);
     world.command(depend("b", "a"));
-    world.command(SessionCommand::Task(TaskCommand::Remove { id: "a".into() }));
+    world.command(SessionCommand::Task { task: TaskCommand::Remove { id: "a".into() } });
     assert_eq!((state(&world, "b"), world.state.tasks.graph.len()), (TaskState::Ready, 1));
     let edge = json!({ "fromId": "b", "toId": "a", "edgeType": "depends_on" });
     assert_eq!(records(&world, "dependency_added")[0]["data"], edge);
@@ -314,7 +318,7 @@ fn a_task_that_is_ready_because_a_dependency_was_removed_says_so() {
     for command in [task("a", &[]), task("b", &[]), task("c", &["a", "b"])] {
         world.command(command);
     }
-    let undepend = |on: &str| SessionCommand::Task(TaskCommand::Undepend { id: "c".into(), on: on.into() });
+    let undepend = |on: &str| SessionCommand::Task { task: TaskCommand::Undepend { id: "c".into(), on: on.into() } };
     world.command(undepend("a"));
     assert_eq!(records(&world, "dependency_satisfied"), [json!(null); 0], "it still waits for b");
     world.command(undepend("b"));
@@ -323,7 +327,7 @@ fn a_task_that_is_ready_because_a_dependency_was_removed_says_so() {
     assert_eq!((satisfied.len(), &satisfied[0]["task"], &satisfied[0]["data"]), (1, &json!("c"), &data));
     // The same by removing the task that it waits for.
     world.command(depend("c", "a"));
-    world.command(SessionCommand::Task(TaskCommand::Remove { id: "a".into() }));
+    world.command(SessionCommand::Task { task: TaskCommand::Remove { id: "a".into() } });
     let satisfied = records(&world, "dependency_satisfied");
     assert_eq!((satisfied.len(), &satisfied[1]["data"]["removedTaskId"]), (2, &json!("a")));
 }
@@ -363,17 +367,21 @@ fn a_hook_logs_custom_events() {
 fn the_records_of_a_task_show_its_history() {
     let mut world = begun(Script::new());
     world.command(task("a", &[]));
-    world.command(SessionCommand::Task(TaskCommand::Start { id: "a".into(), context: Some("see docs".into()) }));
-    world.command(SessionCommand::Task(TaskCommand::Block {
-        id: "a".into(),
-        reason: "no key".into(),
-        required_knowledge: vec!["the API key".into()],
-    }));
+    world.command(SessionCommand::Task {
+        task: TaskCommand::Start { id: "a".into(), context: Some("see docs".into()) },
+    });
+    world.command(SessionCommand::Task {
+        task: TaskCommand::Block {
+            id: "a".into(),
+            reason: "no key".into(),
+            required_knowledge: vec!["the API key".into()],
+        },
+    });
     assert_eq!((state(&world, "a"), of(&world, "a").reason.as_deref()), (TaskState::Blocked, Some("no key")));
     world.command(start("a"));
     assert_eq!((state(&world, "a"), of(&world, "a").reason.as_deref()), (TaskState::Active, None));
     let changes = TaskChanges { priority: Some(0), add_labels: vec!["x".into()], ..TaskChanges::default() };
-    world.command(SessionCommand::Task(TaskCommand::Update { id: "a".into(), changes }));
+    world.command(SessionCommand::Task { task: TaskCommand::Update { id: "a".into(), changes } });
     let created = &records(&world, "task_created")[0];
     assert_eq!(created["by"], "tui");
     assert_eq!(
@@ -405,7 +413,7 @@ fn a_hook_that_fails_leaves_one_error_and_the_others_answer() {
         .plan(|plan| plan.automation[6].spec.enabled = false);
     let mut world = begun(script);
     world.command(task("a", &[]));
-    world.command(SessionCommand::Task(TaskCommand::Remove { id: "a".into() }));
+    world.command(SessionCommand::Task { task: TaskCommand::Remove { id: "a".into() } });
     let started = |world: &World| records(world, "hook_started").iter().map(|r| r["hook"].clone()).collect::<Vec<_>>();
     while !world.jobs.is_empty() {
         assert_eq!(world.jobs.len(), 1, "one after another");
@@ -532,7 +540,7 @@ fn an_interrupt_ends_commands_and_still_runs_built_in_hooks() {
     for command in [task("a", &[]), task("b", &["a"]), done("a")] {
         world.command(command);
     }
-    world.command(SessionCommand::Stop(creel::engine::event::StopTiming::Now));
+    world.command(SessionCommand::Stop { how: creel::engine::event::StopTiming::Now });
     assert_eq!(world.cancelled, [world.jobs[0].run]);
     let world = world.run();
     assert_eq!(state(&world, "b"), TaskState::Ready);
@@ -548,11 +556,11 @@ fn an_interrupt_ends_commands_and_still_runs_built_in_hooks() {
 #[test]
 fn a_hook_can_be_switched_off_in_the_session() {
     let mut world = begun(Script::new().builtins());
-    world.command(SessionCommand::DisableHook(None, "auto-create-review-task".into()));
+    world.command(SessionCommand::DisableHook { point: None, hook: "auto-create-review-task".into() });
     world.command(add(research("a")));
     world.command(done("a"));
     assert_eq!(world.state.tasks.graph.len(), 1);
-    world.command(SessionCommand::RunHook(None, "auto-create-review-task".into()));
+    world.command(SessionCommand::RunHook { point: None, hook: "auto-create-review-task".into() });
     assert_eq!(world.refused, ["`auto-create-review-task` answers events of tasks; it cannot be run without one"]);
 }
 
@@ -609,11 +617,11 @@ fn a_task_record_survives_a_round_trip() {
         task("b", &["a"]),
         task("c", &[]),
         depend("c", "a"),
-        SessionCommand::Task(undepend),
+        SessionCommand::Task { task: undepend },
         start("a"),
-        SessionCommand::Task(block),
+        SessionCommand::Task { task: block },
         done("a"),
-        SessionCommand::Task(remove),
+        SessionCommand::Task { task: remove },
     ];
     for command in commands {
         world.input(creel::engine::input::Input::Command { by: ActorKind::Cli.into(), command });

@@ -55,12 +55,10 @@ fn begun(build: Ran) -> World {
 /// Starts a task, and so the workflow.
 fn begin(world: &mut World) {
     world.settle();
-    world.command(SessionCommand::Task(TaskCommand::Add(NewTask {
-        id: Some("a".into()),
-        goal: "Do a".into(),
-        ..NewTask::default()
-    })));
-    world.command(SessionCommand::Task(TaskCommand::Start { id: "a".into(), context: None }));
+    world.command(SessionCommand::Task {
+        task: TaskCommand::Add(NewTask { id: Some("a".into()), goal: "Do a".into(), ..NewTask::default() }),
+    });
+    world.command(SessionCommand::Task { task: TaskCommand::Start { id: "a".into(), context: None } });
 }
 
 fn finish_all(world: &mut World) {
@@ -134,7 +132,7 @@ fn a_failure_without_a_branch_fails_the_workflow() {
         TaskCommand::Add(NewTask { id: Some("a".into()), goal: "Do a".into(), ..NewTask::default() }),
         TaskCommand::Start { id: "a".into(), context: None },
     ] {
-        world.command(SessionCommand::Task(command));
+        world.command(SessionCommand::Task { task: command });
     }
     finish_all(&mut world);
     assert_eq!(steps(&world), ["release began", "build true", "note in the graph", "lint false", "Failed"]);
@@ -167,7 +165,7 @@ fn an_interrupt_ends_running_steps_and_starts_none() {
     let mut world = begun(prints("v1"));
     world.finish_hook(0);
     let run = world.jobs[0].run;
-    world.command(SessionCommand::Stop(StopTiming::Now));
+    world.command(SessionCommand::Stop { how: StopTiming::Now });
     assert_eq!(world.cancelled, [run]);
     let world = world.run();
     assert_eq!(steps(&world), ["release began", "build false", "Cut"]);

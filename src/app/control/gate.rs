@@ -1,33 +1,33 @@
 //! `creel gate`: which gate waits, and an answer to it from another terminal.
 
-use super::{LINE, ask, given, json, other_answer, told};
+use super::{LINE, ask, given, json, other_answer, refusal_as_json, told};
 use crate::{
     app::{AppResult, print, say},
-    cli::control::GateCommand,
+    cli::control::{GateCommand, SessionArgs},
+    engine::input::{GateAnswer, SessionCommand},
     present::text::{plain, plain_line},
-    socket::{
-        message::{ReplyData, SessionRequest},
-        view::GateView,
-    },
+    socket::{message::ReplyData, query::SessionQuery, view::GateView},
 };
+
+fn list(session: &SessionArgs, as_json: bool) -> AppResult {
+    let Some(ReplyData::Gates(gates)) = told(session, SessionQuery::GateList)? else {
+        return Err(other_answer());
+    };
+    if as_json {
+        return json(&gates);
+    }
+    if gates.is_empty() {
+        say("creel: no gate waits");
+    }
+    print(&gates.iter().map(|gate| line(gate) + "\n").collect::<String>())
+}
 
 pub(in crate::app) fn gate(command: GateCommand) -> AppResult {
     match command {
-        GateCommand::List { json: as_json, session } => {
-            let Some(ReplyData::Gates(gates)) = told(&session, &SessionRequest::GateList)? else {
-                return Err(other_answer());
-            };
-            if as_json {
-                return json(&gates);
-            }
-            if gates.is_empty() {
-                say("creel: no gate waits");
-            }
-            print(&gates.iter().map(|gate| line(gate) + "\n").collect::<String>())
-        }
+        GateCommand::List { json: as_json, session } => refusal_as_json(as_json, list(&session, as_json)),
         GateCommand::Answer { gate, choice, text, items, session } => {
             let text = text.as_deref().map(given).transpose()?;
-            ask(&session, &SessionRequest::GateAnswer { gate, choice, text, items })
+            ask(&session, SessionCommand::AnswerGate(GateAnswer { gate, choice, text, items }))
         }
     }
 }

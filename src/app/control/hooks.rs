@@ -1,6 +1,6 @@
 //! `creel hooks`: what there is, on and off, run one now, and how they did.
 
-use super::{LINE, ask, json, other_answer, told};
+use super::{LINE, ask, json, other_answer, refusal_as_json, told};
 use crate::{
     app::{
         AppResult,
@@ -10,10 +10,11 @@ use crate::{
         say,
     },
     cli::control::{HookTargetArgs, HooksCommand, SessionArgs},
-    engine::hooks::resolve::HookState,
+    engine::{hooks::resolve::HookState, input::SessionCommand},
     present::text::plain_line,
     socket::{
-        message::{ReplyData, SessionRequest},
+        message::ReplyData,
+        query::SessionQuery,
         view::{self, HookView},
     },
 };
@@ -21,17 +22,17 @@ use crate::{
 pub(in crate::app) fn hooks(command: HooksCommand) -> AppResult {
     match command {
         HooksCommand::List { json: as_json, session } => {
-            let hooks = known(&session)?;
-            if as_json { json(&hooks) } else { list(&hooks) }
+            let listed = known(&session).and_then(|hooks| if as_json { json(&hooks) } else { list(&hooks) });
+            refusal_as_json(as_json, listed)
         }
         HooksCommand::Enable(HookTargetArgs { name, point, session }) => {
-            ask(&session, &SessionRequest::HookEnable { hook: name, point })
+            ask(&session, SessionCommand::EnableHook { hook: name, point })
         }
         HooksCommand::Disable(HookTargetArgs { name, point, session }) => {
-            ask(&session, &SessionRequest::HookDisable { hook: name, point })
+            ask(&session, SessionCommand::DisableHook { hook: name, point })
         }
         HooksCommand::Run(HookTargetArgs { name, point, session }) => {
-            ask(&session, &SessionRequest::HookRun { hook: name, point })
+            ask(&session, SessionCommand::RunHook { hook: name, point })
         }
         HooksCommand::Stats { json: as_json, session } => hook_stats::stats(&session, as_json),
     }
@@ -51,7 +52,7 @@ fn known(session: &SessionArgs) -> AppResult<Vec<HookView>> {
         let all = lifecycle.chain(view::automation_hooks(&draft.automation, &HookState::default()));
         return Ok(all.chain(view::stop_hooks(&draft.stop, None)).collect());
     }
-    let Some(ReplyData::Hooks(hooks)) = told(session, &SessionRequest::HookList)? else { return Err(other_answer()) };
+    let Some(ReplyData::Hooks(hooks)) = told(session, SessionQuery::HookList)? else { return Err(other_answer()) };
     Ok(hooks)
 }
 

@@ -2,29 +2,39 @@
 
 use std::io::IsTerminal as _;
 
-use super::{LINE, ask, given, json, other_answer, told};
+use super::{LINE, ask, given, json, other_answer, refusal_as_json, told};
 use crate::{
     app::{AppError, AppResult, control::choose_session, print, remote_sessions, say},
     cli::control::{PendingCommand, SessionArgs},
     engine::{
         event::{Event, PendingEvent},
         ids::ItemId,
+        input::SessionCommand,
         session::pending::ItemState,
     },
     journal::{self, SessionDir},
     present::text::{counted, plain, plain_line},
     process::editor::EditorFile,
     socket::{
-        message::{ItemFilter, ReplyData, SessionRequest},
+        message::ReplyData,
+        query::{ItemFilter, SessionQuery},
         view::ItemView,
     },
 };
 
 pub(in crate::app) fn pending(command: PendingCommand) -> AppResult {
+    let as_json = match &command {
+        PendingCommand::List { json, .. } | PendingCommand::Show { json, .. } => *json,
+        PendingCommand::Skip { .. } | PendingCommand::Restore { .. } | PendingCommand::Edit { .. } => false,
+    };
+    refusal_as_json(as_json, run(command))
+}
+
+fn run(command: PendingCommand) -> AppResult {
     match command {
         PendingCommand::List { all, json: as_json, session } => {
             let which = if all { ItemFilter::All } else { ItemFilter::Held };
-            let Some(ReplyData::Items(items)) = told(&session, &SessionRequest::PendingList { which })? else {
+            let Some(ReplyData::Items(items)) = told(&session, SessionQuery::PendingList { which })? else {
                 return Err(other_answer());
             };
             if as_json { json(&items) } else { list(&items) }
@@ -37,10 +47,10 @@ pub(in crate::app) fn pending(command: PendingCommand) -> AppResult {
             let text = plain(&item.text.unwrap_or_default());
             print(&(text.trim_end_matches('\n').to_owned() + "\n"))
         }
-        PendingCommand::Skip { item, session } => ask(&session, &SessionRequest::PendingSkip { item }),
-        PendingCommand::Restore { item, session } => ask(&session, &SessionRequest::PendingRestore { item }),
+        PendingCommand::Skip { item, session } => ask(&session, SessionCommand::SkipItem { item }),
+        PendingCommand::Restore { item, session } => ask(&session, SessionCommand::RestoreItem { item }),
         PendingCommand::Edit { item, text: Some(text), session } => {
-            ask(&session, &SessionRequest::PendingEdit { item, text: given(&text)? })
+            ask(&session, SessionCommand::EditItem { item, text: given(&text)? })
         }
         PendingCommand::Edit { item, text: None, session } => edit(&session, item),
     }
@@ -72,7 +82,7 @@ const fn state(state: ItemState) -> &'static str {
 
 /// An item with its text, wherever that is.
 fn whole(session: &SessionArgs, item: ItemId) -> AppResult<ItemView> {
-    let Some(ReplyData::Item(mut view)) = told(session, &SessionRequest::PendingShow { item })? else {
+    let Some(ReplyData::Item(mut view)) = told(session, SessionQuery::PendingShow { item })? else {
         return Err(other_answer());
     };
     if view.text.is_none() {
@@ -106,7 +116,7 @@ fn edit(session: &SessionArgs, item: ItemId) -> AppResult {
     }
     let view = whole(session, item)?;
     if let Some(why) = view.state.is_settled(item) {
-        return Err(AppError::failed(why));
+        return Err(AppError::refused(why));
     }
     let before = view.text.unwrap_or_default();
     let sheet = EditorFile::new(&before).map_err(AppError::failed)?;
@@ -116,7 +126,7 @@ fn edit(session: &SessionArgs, item: ItemId) -> AppResult {
         say("creel: nothing was changed");
         return Ok(0);
     }
-    let asked = ask(session, &SessionRequest::PendingEdit { item, text });
+    let asked = ask(session, SessionCommand::EditItem { item, text });
     match asked {
         Ok(_) => sheet.remove(),
         Err(failure) => return Err(failure.with(|why| sheet.kept(&why))),

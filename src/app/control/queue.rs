@@ -12,6 +12,7 @@ use crate::{
         task::{TaskAddArgs, TaskListArgs, TaskShowArgs},
     },
     engine::{
+        input::SessionCommand,
         queue::{QueueRequest, QueuedTask, task_spec::TaskSpec},
         tasks::{
             command::{NewTask, TaskCommand},
@@ -21,7 +22,7 @@ use crate::{
     present::queue_table,
     queue::{LEASE, QueueError, TaskQueue, task_bucket::QueueTaskKey},
     runtime::now,
-    socket::message::{ReplyData, SessionRequest},
+    socket::message::ReplyData,
 };
 
 impl From<QueueError> for AppError {
@@ -81,7 +82,7 @@ fn add_to_session(args: TaskAddArgs) -> AppResult {
         args;
     let (goal, queue) = (given(&goal)?, Some(agents.into_iter().collect()));
     let new = NewTask { id, goal, deliverables, labels, priority, kind, parent, dependencies, queue };
-    let Some(ReplyData::Added(id)) = told(&session, &SessionRequest::Task { task: TaskCommand::Add(new) })? else {
+    let Some(ReplyData::Added(id)) = told(&session, SessionCommand::Task { task: TaskCommand::Add(new) })? else {
         return Err(other_answer());
     };
     print(&(id + "\n"))

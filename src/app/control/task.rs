@@ -1,6 +1,6 @@
 //! `creel task`: the task graph of a session, looked at and changed from another terminal or by the agent itself.
 
-use super::{ask, given, json, other_answer, queue, told};
+use super::{ask, given, json, other_answer, queue, refusal_as_json, told};
 use crate::{
     app::{
         AppError, AppResult, control::choose_session, print, project, remote_sessions::NatsServerConnection, warn_of,
@@ -13,6 +13,7 @@ use crate::{
         },
     },
     engine::{
+        input::SessionCommand,
         queue::QueueRequest,
         tasks::{
             command::{NewTask, TaskChanges, TaskCommand, TaskCompletion},
@@ -27,6 +28,7 @@ use crate::{
     socket::{
         client::{SessionRequestError, SocketClient},
         message::{ClientKind, ReplyData, SessionRequest},
+        query::SessionQuery,
     },
 };
 
@@ -71,14 +73,14 @@ pub(in crate::app) fn task(verb: TaskCliCommand) -> AppResult {
 }
 
 fn change(session: &SessionArgs, task: TaskCommand) -> AppResult {
-    ask(session, &SessionRequest::Task { task })
+    ask(session, SessionCommand::Task { task })
 }
 
 fn add(args: TaskAddArgs) -> AppResult {
     let TaskAddArgs { goal, id, deliverables, labels, priority, kind, parent, dependencies, session, .. } = args;
     let goal = given(&goal)?;
     let new = NewTask { id, goal, deliverables, labels, priority, kind, parent, dependencies, queue: None };
-    let Some(ReplyData::Added(id)) = told(&session, &SessionRequest::Task { task: TaskCommand::Add(new) })? else {
+    let Some(ReplyData::Added(id)) = told(&session, SessionCommand::Task { task: TaskCommand::Add(new) })? else {
         return Err(other_answer());
     };
     print(&(id + "\n"))
@@ -98,7 +100,11 @@ fn update(args: TaskUpdateArgs) -> AppResult {
 }
 
 fn list(args: &TaskListArgs) -> AppResult {
-    let mut tasks = match known(&args.session, &SessionRequest::TaskList)? {
+    refusal_as_json(args.json, list_tasks(args))
+}
+
+fn list_tasks(args: &TaskListArgs) -> AppResult {
+    let mut tasks = match known(&args.session, SessionQuery::TaskList)? {
         TaskLookup::Told(ReplyData::Tasks(tasks)) => tasks,
         TaskLookup::Told(_) => return Err(other_answer()),
         TaskLookup::OnRecord(graph) => task_view::all(&graph),
@@ -122,10 +128,14 @@ fn is_wanted(args: &TaskListArgs, task: &TaskView) -> bool {
 }
 
 fn show(args: &TaskShowArgs) -> AppResult {
-    let task = match known(&args.session, &SessionRequest::TaskShow { id: args.id.clone() })? {
+    refusal_as_json(args.json, show_task(args))
+}
+
+fn show_task(args: &TaskShowArgs) -> AppResult {
+    let task = match known(&args.session, SessionQuery::TaskShow { id: args.id.clone() })? {
         TaskLookup::Told(ReplyData::Task(task)) => *task,
         TaskLookup::Told(_) => return Err(other_answer()),
-        TaskLookup::OnRecord(graph) => task_view::one(&graph, &args.id).map_err(AppError::failed)?,
+        TaskLookup::OnRecord(graph) => task_view::one(&graph, &args.id).map_err(AppError::refused)?,
     };
     if args.json { json(&task) } else { print(&task_table::whole(&task)) }
 }
@@ -139,9 +149,10 @@ enum TaskLookup {
 }
 
 /// Asks the session that is meant; one that is named need not run.
-fn known(session: &SessionArgs, request: &SessionRequest) -> AppResult<TaskLookup> {
+fn known(session: &SessionArgs, request: impl Into<SessionRequest>) -> AppResult<TaskLookup> {
+    let request = request.into();
     if let Some(server) = NatsServerConnection::named(&session.nats, &session.config)? {
-        return server.told(session, request)?.map(TaskLookup::Told).ok_or_else(other_answer);
+        return server.told(session, &request)?.map(TaskLookup::Told).ok_or_else(other_answer);
     }
     let (_, sessions) = project::sessions_of(&session.config)?;
     let Some(folder) = choose_session::named(session, &sessions)? else {
@@ -153,7 +164,11 @@ fn known(session: &SessionArgs, request: &SessionRequest) -> AppResult<TaskLooku
         Err(SessionRequestError::NotRunning(_) | SessionRequestError::Ended(_)) => {
             Ok(TaskLookup::OnRecord(Box::new(on_record(&folder)?)))
         }
-        Err(error @ (SessionRequestError::Unreachable { .. } | SessionRequestError::Refused(_))) => Err(error.into()),
+        Err(
+            error @ (SessionRequestError::Unreachable { .. }
+            | SessionRequestError::Refused(_)
+            | SessionRequestError::NotSent(_)),
+        ) => Err(error.into()),
     }
 }
 

@@ -30,6 +30,7 @@ use crate::{
         policy::SessionPlan,
     },
     journal::{self, SessionDir, SessionsDir},
+    present::refusals,
     process::children,
     runtime::{RuntimeDirs, SessionHandle, SessionRuntime},
 };
@@ -115,14 +116,14 @@ impl SelfDrivenSession {
         let in_a_loop =
             state.is_ok_and(|state| !state.is_being_completed() && state.stop.loops.iter().any(|known| !known.is_over));
         let last = if in_a_loop {
-            SessionCommand::Stop(StopTiming::Now)
+            SessionCommand::Stop { how: StopTiming::Now }
         } else {
-            SessionCommand::CompleteSession("the agent is gone".into())
+            SessionCommand::CompleteSession { reason: "the agent is gone".into() }
         };
         // Not through the socket: the folder with its path may be gone as well. If the session refuses, it is already
         // ending, and this only waits.
         if let Err(why) = tokio.block_on(session.command(ActorKind::Mcp, last)) {
-            tracing::info!("{why}");
+            tracing::info!("{}", refusals::text(&why));
         }
         let _ = self.thread.join();
     }

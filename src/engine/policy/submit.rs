@@ -158,14 +158,27 @@ impl SessionPlan {
     }
 
     /// Why the session's agent is not allowed to work on tasks of a type. None if it is.
-    pub fn refuses_type(&self, kind: &str) -> Option<String> {
+    pub fn refuses_type(&self, kind: &str) -> Option<TypeNotAllowed> {
         let allowed = self.task_types.get(kind)?;
-        (!allowed.contains(&self.agent)).then(|| not_allowed(&self.agent, kind, allowed))
+        (!allowed.contains(&self.agent)).then(|| TypeNotAllowed::new(&self.agent, kind, allowed))
     }
 }
 
 /// The message that an agent is not allowed to work on a type of task.
-pub fn not_allowed(agent: &str, kind: &str, allowed: &[String]) -> String {
-    let names: Vec<String> = allowed.iter().map(|name| format!("`{name}`")).collect();
-    format!("the agent `{agent}` may not work on tasks of type `{kind}`; those who may: {}", names.join(", "))
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("the agent `{agent}` may not work on tasks of type `{kind}`; those who may: {}", quoted(allowed))]
+pub struct TypeNotAllowed {
+    agent: String,
+    kind: String,
+    allowed: Vec<String>,
+}
+
+impl TypeNotAllowed {
+    pub fn new(agent: &str, kind: &str, allowed: &[String]) -> Self {
+        Self { agent: agent.to_owned(), kind: kind.to_owned(), allowed: allowed.to_vec() }
+    }
+}
+
+fn quoted(names: &[String]) -> String {
+    names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")
 }

@@ -12,6 +12,7 @@ use crate::engine::{
     session::completion_note::COMPLETION_NOTE,
     tasks::{
         command::{a_goal, a_priority, is_name},
+        refusal::TaskRefusal,
         task::PRIORITY,
     },
 };
@@ -71,11 +72,11 @@ impl Default for TaskSpec {
 
 impl TaskSpec {
     /// Returns the description unchanged if it is valid.
-    pub fn checked(self) -> Result<Self, String> {
+    pub fn checked(self) -> Result<Self, TaskRefusal> {
         let Self { id, goal, priority, kind, dependencies, agents, session, .. } = &self;
-        let named = |name: &str, what: &str| {
-            let why = format!("`{name}` is no name for {what}: letters, digits, `-` and `_`, at most 64");
-            if is_name(name) && name != "-" { Ok(()) } else { Err(why) }
+        let named = |name: &str, what: &'static str| {
+            let fits = is_name(name) && name != "-";
+            if fits { Ok(()) } else { Err(TaskRefusal::BadName { name: name.to_owned(), what }) }
         };
         named(id, "a task")?;
         a_goal(goal)?;
@@ -83,16 +84,15 @@ impl TaskSpec {
         kind.iter().try_for_each(|kind| named(kind, "a type of tasks in the queue"))?;
         agents.iter().try_for_each(|agent| named(agent, "an agent"))?;
         if agents.iter().map(|agent| agent.len() + 1).sum::<usize>() > AGENTS {
-            return Err(format!("the names of the agents are longer than {AGENTS} letters; name fewer, or a type"));
+            return Err(TaskRefusal::AgentNamesTooLong(AGENTS));
         }
         dependencies.iter().try_for_each(|on| named(on, "a task"))?;
         session.iter().try_for_each(|owner| named(&owner.name, "a session").and(named(&owner.id, "a session")))?;
         if dependencies.contains(id) {
-            return Err(format!("{id} cannot depend on itself"));
+            return Err(TaskRefusal::DependsOnItself(id.clone()));
         }
         if serde_json::to_string(&self).map_or(0, |text| text.len()) > LARGEST {
-            let most = LARGEST >> 10;
-            return Err(format!("the task is longer than {most} KiB; put it into a file, and name that in the goal"));
+            return Err(TaskRefusal::TooLong(LARGEST >> 10));
         }
         Ok(self)
     }
@@ -137,24 +137,26 @@ mod tests {
     fn names_that_mean_something_elsewhere_are_refused() {
         assert_eq!(order("3").checked(), Ok(order("3")));
         for id in ["", "-", "a.b", "*", ">", "a b", "../x", "ä", &"x".repeat(65)] {
-            assert!(order(id).checked().is_err_and(|why| why.contains("is no name for a task")), "{id}");
+            assert!(order(id).checked().is_err_and(|why| why.to_string().contains("is no name for a task")), "{id}");
         }
         let typed = |kind: &str| TaskSpec { kind: Some(kind.into()), ..order("3") }.checked();
         assert!(typed("bug").is_ok() && typed("b.ug").is_err() && typed("-").is_err());
         let by = |agent: &str| TaskSpec { agents: [agent.to_owned()].into(), ..order("3") }.checked();
         assert!(by("codex").is_ok() && by("co+dex").is_err());
         let many = (10..30).map(|n| format!("agent-{n}")).collect();
-        assert!(TaskSpec { agents: many, ..order("3") }.checked().is_err_and(|why| why.contains("name fewer")));
+        assert!(
+            TaskSpec { agents: many, ..order("3") }.checked().is_err_and(|why| why.to_string().contains("name fewer"))
+        );
         let after = |on: &str| TaskSpec { dependencies: [on.to_owned()].into(), ..order("3") }.checked();
         assert!(after("2").is_ok() && after("*").is_err());
-        assert_eq!(TaskSpec { goal: " ".into(), ..order("3") }.checked(), Err("a task needs a goal".into()));
+        assert_eq!(TaskSpec { goal: " ".into(), ..order("3") }.checked(), Err(TaskRefusal::NoGoal));
     }
 
     #[test]
     fn what_no_server_takes_is_refused() {
         let long = |bytes| TaskSpec { goal: "x".repeat(bytes), ..order("3") }.checked();
         assert!(long(LARGEST - 1_000).is_ok());
-        assert!(long(LARGEST).is_err_and(|why| why.contains("longer than 512 KiB")));
+        assert!(long(LARGEST).is_err_and(|why| why.to_string().contains("longer than 512 KiB")));
     }
 
     #[test]

@@ -21,6 +21,7 @@ use crate::engine::{
     ids::{ItemId, RunId, TurnId},
     input::{GateAnswer, SessionCommand},
     policy::{HookAction, HookSpec},
+    refusal::{ByHandObstacle, Refusal},
     tasks::record::ChangeOrigin,
     time::UnixTime,
 };
@@ -94,85 +95,85 @@ impl LastMessageTurns {
 
 impl SessionState {
     /// Why the session's own agent or hook is not allowed to give this command. None if it is.
-    fn keeps_from(&self, actor: &Actor, command: &SessionCommand) -> Option<String> {
+    fn keeps_from(&self, actor: &Actor, command: &SessionCommand) -> Option<Refusal> {
         let wanted = command.of_the_user().filter(|_| actor.by.is_supervised())?;
         let first_message = wanted == UserCommand::Message && !self.steering.queued_in.has(actor.by, self.turns.last);
         if first_message || self.plan().agent_may.contains(&wanted) {
             return None;
         }
-        let whom = if actor.by == ActorKind::Hook { "a hook" } else { "the agent" };
-        let (what, name) = (wanted.describe(), wanted.name());
-        Some(format!("{whom} may not {what}: only a person may; `agent_may: [{name}]` in the config allows it"))
+        Some(Refusal::NotAllowed { actor: actor.by, command: wanted })
     }
 
     pub(crate) fn on_command(&self, by: &Actor, command: SessionCommand, now: UnixTime) -> EngineOutput {
         if let Some(outcome) = self.outcome() {
-            return EngineOutput::refuse(format!("the session has ended ({outcome:?})").to_lowercase());
+            return EngineOutput::refuse(Refusal::SessionEnded(outcome));
         }
         if let Some(why) = self.keeps_from(by, &command) {
             return EngineOutput::refuse(why);
         }
         match command {
-            SessionCommand::Pause if self.steering.paused => EngineOutput::refuse("the session is paused already"),
+            SessionCommand::Pause if self.steering.paused => EngineOutput::refuse(Refusal::AlreadyPaused),
             SessionCommand::Pause => {
                 EngineOutput::record(Event::Steering(SteeringEvent::Paused { by: by.clone(), turn: None }))
             }
-            SessionCommand::Unpause if !self.steering.paused => EngineOutput::refuse("the session is not paused"),
+            SessionCommand::Unpause if !self.steering.paused => EngineOutput::refuse(Refusal::NotPaused),
             SessionCommand::Unpause => {
                 EngineOutput::record(Event::Steering(SteeringEvent::Unpaused { by: by.clone() }))
             }
-            SessionCommand::Stop(how) => self.stop(by, how),
+            SessionCommand::Stop { how } => self.stop(by, how),
             SessionCommand::CancelTurn => match self.turn_in_flight() {
                 Some(prompt) => self.hold_cancelled(by, prompt, self.unasked(by)).then(Effect::CancelTurn(prompt.turn)),
-                None => EngineOutput::refuse("no turn is going on"),
+                None => EngineOutput::refuse(Refusal::NoTurn),
             },
-            SessionCommand::Message(text) => self.message(by, text),
-            SessionCommand::SkipItem(item) => self.change_item(
+            SessionCommand::Message { text } => self.message(by, text),
+            SessionCommand::SkipItem { item } => self.change_item(
                 item,
                 &[ItemState::Pending],
                 Event::Pending(PendingEvent::Skipped { item, by: by.clone() }),
             ),
-            SessionCommand::RestoreItem(item) => self.change_item(
+            SessionCommand::RestoreItem { item } => self.change_item(
                 item,
                 &[ItemState::Skipped],
                 Event::Pending(PendingEvent::Restored { item, by: by.clone() }),
             ),
-            SessionCommand::EditItem(item, text) => {
+            SessionCommand::EditItem { item, text } => {
                 let states = [ItemState::Pending, ItemState::Skipped];
                 self.change_item(item, &states, Event::Pending(PendingEvent::Edited { item, by: by.clone(), text }))
             }
             SessionCommand::AnswerGate(answer) => self.answer_gate(by, answer),
-            SessionCommand::DisableHook(point, hook) => self.switch_hook(point, &hook, |point, hook| {
+            SessionCommand::DisableHook { point, hook } => self.switch_hook(point, &hook, |point, hook| {
                 Event::Hook(HookEvent::Disabled { point, hook, by: by.clone() })
             }),
-            SessionCommand::EnableHook(point, hook) => self.switch_hook(point, &hook, |point, hook| {
+            SessionCommand::EnableHook { point, hook } => self.switch_hook(point, &hook, |point, hook| {
                 Event::Hook(HookEvent::Enabled { point, hook, by: by.clone() })
             }),
-            SessionCommand::RunHook(point, hook) => match self.refuses_by_hand(point, &hook) {
+            SessionCommand::RunHook { point, hook } => match self.refuses_by_hand(point, &hook) {
                 Some(why) => EngineOutput::refuse(why),
                 None => self.switch_hook(point, &hook, |point, hook| {
                     Event::Hook(HookEvent::Requested { point, hook, by: by.clone() })
                 }),
             },
-            SessionCommand::CancelHook(run) if self.running().any(|running| running == run) => {
+            SessionCommand::CancelHook { run } if self.running().any(|running| running == run) => {
                 EngineOutput::default().then(Effect::CancelHook(run))
             }
-            SessionCommand::CancelHook(run) => EngineOutput::refuse(format!("run {run} is not going on")),
-            SessionCommand::Task(command) => self.on_task_command(command, ChangeOrigin::by(by.clone())),
+            SessionCommand::CancelHook { run } => EngineOutput::refuse(Refusal::NoSuchRun(run)),
+            SessionCommand::Task { task: command } => self.on_task_command(command, ChangeOrigin::by(by.clone())),
             SessionCommand::RegisterStopHook(wanted) => self.register_stop_hook(by, wanted, now),
-            SessionCommand::ClearStopHooks(task) => self.clear_stop_hooks(by, task),
-            SessionCommand::Loop(command) => self.on_loop_command(by, command, now),
-            SessionCommand::CompleteSession(_) if self.is_being_completed() => {
-                EngineOutput::refuse("the session is being completed already")
+            SessionCommand::ClearStopHooks { task } => self.clear_stop_hooks(by, task),
+            SessionCommand::Loop { about: command } => self.on_loop_command(by, command, now),
+            SessionCommand::CompleteSession { .. } if self.is_being_completed() => {
+                EngineOutput::refuse(Refusal::AlreadyCompleting)
             }
-            SessionCommand::CompleteSession(reason) => {
+            SessionCommand::CompleteSession { reason } => {
                 EngineOutput::record(Event::Stop(StopEvent::CompletionPromised { reason, by: by.clone() }))
             }
-            SessionCommand::Pipeline(pipeline) => self.want_pipeline(pipeline, by),
+            SessionCommand::Pipeline { pipeline } => self.want_pipeline(pipeline, by),
             SessionCommand::RetryNow => {
                 self.while_limited(|_| Ok(Event::UsageLimit(UsageLimitEvent::WaitSkipped { by: by.clone() })))
             }
-            SessionCommand::SwitchAgent(to) => self.while_limited(|_| self.switch_agent(to.as_deref(), by, now)),
+            SessionCommand::SwitchAgent { agent: to } => {
+                self.while_limited(|_| self.switch_agent(to.as_deref(), by, now))
+            }
         }
     }
 
@@ -202,7 +203,7 @@ impl SessionState {
 
     fn stop(&self, by: &Actor, how: StopTiming) -> EngineOutput {
         if self.steering.stop.is_some_and(|asked| asked == StopTiming::Now || asked == how) {
-            return EngineOutput::refuse("the session is stopping already");
+            return EngineOutput::refuse(Refusal::AlreadyStopping);
         }
         let step = EngineOutput::record(Event::Steering(SteeringEvent::StopRequested { by: by.clone(), how }));
         // A paused session would never reach the end of its iteration.
@@ -242,13 +243,13 @@ impl SessionState {
 
     fn message(&self, by: &Actor, text: String) -> EngineOutput {
         if text.trim().is_empty() {
-            return EngineOutput::refuse("the message is empty");
+            return EngineOutput::refuse(Refusal::EmptyMessage);
         }
         if self.is_led_from_outside() {
-            return EngineOutput::refuse("the agent of this session leads itself, and is sent no prompts");
+            return EngineOutput::refuse(Refusal::SelfDriven);
         }
         if self.is_ending() || self.delivery_is_off() {
-            return EngineOutput::refuse("the session is ending; the agent will not be asked again");
+            return EngineOutput::refuse(Refusal::SessionEnding);
         }
         let step = EngineOutput::record(Event::Steering(SteeringEvent::MessageQueued { by: by.clone(), text }));
         // A session that is paused for a cancelled turn waits only for this message.
@@ -258,14 +259,14 @@ impl SessionState {
 
     fn change_item(&self, id: ItemId, from: &[ItemState], event: Event) -> EngineOutput {
         let Some(state) = self.pending.get(id).map(|item| item.state) else {
-            return EngineOutput::refuse(format!("there is no held item {id}"));
+            return EngineOutput::refuse(Refusal::NoSuchItem(id));
         };
         match (state.is_settled(id), state) {
             (Some(why), _) => EngineOutput::refuse(why),
             (None, state) if from.contains(&state) => EngineOutput::record(event),
-            (None, ItemState::Skipped) => EngineOutput::refuse(format!("item {id} is skipped already")),
+            (None, ItemState::Skipped) => EngineOutput::refuse(Refusal::ItemAlreadySkipped(id)),
             (None, ItemState::Pending | ItemState::InFlight | ItemState::Delivered) => {
-                EngineOutput::refuse(format!("item {id} is not skipped"))
+                EngineOutput::refuse(Refusal::ItemNotSkipped(id))
             }
         }
     }
@@ -284,7 +285,7 @@ impl SessionState {
         let protect = hook == PROTECT && at.is_none_or(|at| at == HookPoint::Stop) && !self.plan().protect.is_empty();
         let found = found.chain(protect.then_some(HookPoint::Stop));
         let step = found.fold(EngineOutput::default(), |step, point| step.and(event(point, hook.to_owned())));
-        if step.is_empty() { EngineOutput::refuse(format!("there is no hook `{hook}`")) } else { step }
+        if step.is_empty() { EngineOutput::refuse(Refusal::NoSuchHook(hook.to_owned())) } else { step }
     }
 
     /// Whether the user can run this hook by hand.
@@ -293,22 +294,23 @@ impl SessionState {
     }
 
     /// Why the user cannot run this hook by hand. None if they can.
-    fn refuses_by_hand(&self, at: Option<HookPoint>, hook: &str) -> Option<String> {
+    fn refuses_by_hand(&self, at: Option<HookPoint>, hook: &str) -> Option<Refusal> {
+        let refused = |why| Some(Refusal::NotRunByHand { hook: hook.to_owned(), why });
         let meant = |point: HookPoint| at.is_none_or(|at| at == point);
         if hook == PROTECT && self.plan().hook(HookPoint::Stop, hook).is_none() {
-            return Some(format!("`{hook}` checks each turn by itself; it cannot be run by hand"));
+            return refused(ByHandObstacle::ChecksTurns);
         }
         if meant(HookPoint::StopDecision) && self.stop_hook(hook).is_some() {
-            return Some(format!("`{hook}` decides about an iteration; it cannot be run without one"));
+            return refused(ByHandObstacle::DecidesIterations);
         }
         if meant(HookPoint::Automation) && self.plan().automation_hook(hook).is_some() {
-            return Some(format!("`{hook}` answers events of tasks; it cannot be run without one"));
+            return refused(ByHandObstacle::AnswersTaskEvents);
         }
         // A review needs its agents, which only a pipeline runs.
         let review = |spec: &HookSpec| matches!(spec.action, HookAction::Gatekeeper(_));
         let mut found = HookPoint::ALL.into_iter().filter(|point| meant(*point));
         let reviews = found.any(|point| self.plan().hook(point, hook).is_some_and(review));
-        reviews.then(|| format!("`{hook}` is a review, and runs as a part of a submit or a merge only"))
+        if reviews { refused(ByHandObstacle::ReviewsPipelines) } else { None }
     }
 
     fn answer_gate(&self, by: &Actor, answer: GateAnswer) -> EngineOutput {
@@ -316,34 +318,32 @@ impl SessionState {
         let Some(gate) = self.open_gate_named(id) else {
             let answered = id <= self.gates.last;
             return EngineOutput::refuse(if answered {
-                format!("gate {id} was answered before")
+                Refusal::GateAlreadyAnswered(id)
             } else {
-                format!("there is no gate {id}")
+                Refusal::NoSuchGate(id)
             });
         };
         let choice = gate.understood(choice);
         if !gate.choices.contains(&choice) {
-            let known = gate.choices.iter().map(|choice| choice.name()).collect::<Vec<_>>().join(", ");
-            return EngineOutput::refuse(format!("gate {id} does not take `{}`; it takes: {known}", choice.name()));
+            let offered = gate.choices.clone();
+            return EngineOutput::refuse(Refusal::ChoiceNotOffered { gate: id, choice, offered });
         }
         if let Some(unknown) = items.iter().flatten().find(|id| !gate.items.contains(id)) {
-            return EngineOutput::refuse(format!("gate {} is not about item {unknown}", gate.id));
+            return EngineOutput::refuse(Refusal::ItemNotAtGate { gate: gate.id, item: *unknown });
         }
         let ask = self.asked_at(gate);
         if let (Some(ask), Some(named)) = (ask, &text)
             && ask.option(choice, Some(named)).is_none()
         {
-            let known = ask.options.iter().filter(|option| option.kind.choice() == choice).map(|option| &*option.id);
-            let known = known.collect::<Vec<_>>().join(", ");
-            return EngineOutput::refuse(format!(
-                "gate {id} has no option `{named}` to {}; it has: {known}",
-                choice.name()
-            ));
+            let known =
+                ask.options.iter().filter(|option| option.kind.choice() == choice).map(|option| option.id.clone());
+            let (option, known) = (named.clone(), known.collect());
+            return EngineOutput::refuse(Refusal::NoSuchOption { gate: id, choice, option, known });
         }
         let option = ask.and(text.clone());
         let message = if matches!(choice, GateChoice::Send | GateChoice::Message) {
             let Some(text) = text.filter(|text| !text.trim().is_empty()) else {
-                return EngineOutput::refuse("the message is empty; write one to send");
+                return EngineOutput::refuse(Refusal::EmptyGateMessage);
             };
             Some(Event::Steering(SteeringEvent::MessageQueued { by: by.clone(), text }))
         } else {

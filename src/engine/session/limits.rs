@@ -22,6 +22,7 @@ use crate::engine::{
     conversation::UsageLimit,
     event::{Actor, Event, LimitAction, LimitReached, PromptSent, UsageLimitEvent, UserPresence},
     policy::{BackoffPolicy, UsageLimitPolicy},
+    refusal::Refusal,
     session::retry::wait_for,
     time::{TimeSpan, UnixTime},
 };
@@ -245,19 +246,19 @@ impl SessionState {
     }
 
     /// The user switches agents, at a gate or while the session waits.
-    pub(super) fn switch_agent(&self, to: Option<&str>, by: &Actor, now: UnixTime) -> Result<Event, String> {
+    pub(super) fn switch_agent(&self, to: Option<&str>, by: &Actor, now: UnixTime) -> Result<Event, Refusal> {
         let from = self.agent().to_owned();
         let to = match to {
-            Some(to) if to == from => return Err(format!("`{to}` works already")),
+            Some(to) if to == from => return Err(Refusal::AgentWorksAlready(from)),
             Some(to) => self.agents().find(|name| *name == to).ok_or_else(|| {
-                let known = self.agents().filter(|name| *name != from).collect::<Vec<_>>().join(", ");
+                let known: Vec<String> = self.agents().filter(|name| *name != from).map(str::to_owned).collect();
                 if known.is_empty() {
-                    NO_FALLBACK.to_owned()
+                    Refusal::NoFallbackAgent
                 } else {
-                    format!("there is no fallback agent `{to}`; there is: {known}")
+                    Refusal::UnknownFallbackAgent { agent: to.to_owned(), known }
                 }
             })?,
-            None => self.another_agent(now).ok_or(NO_FALLBACK)?,
+            None => self.another_agent(now).ok_or(Refusal::NoFallbackAgent)?,
         };
         Ok(Event::UsageLimit(UsageLimitEvent::AgentSwitched {
             from,
@@ -268,13 +269,13 @@ impl SessionState {
     }
 
     /// Handles a command while the session waits for a reset.
-    pub(super) fn while_limited(&self, step: impl FnOnce(&UsageLimitWait) -> Result<Event, String>) -> EngineOutput {
+    pub(super) fn while_limited(&self, step: impl FnOnce(&UsageLimitWait) -> Result<Event, Refusal>) -> EngineOutput {
         let Some(hold) = &self.limits.hold else {
-            return EngineOutput::refuse("the session does not wait for a usage limit");
+            return EngineOutput::refuse(Refusal::NoUsageLimit);
         };
         let gate = self.gates.open.as_ref().filter(|gate| gate.about == GateKind::UsageLimit);
         if let Some(gate) = gate {
-            return EngineOutput::refuse(format!("gate {} asks about this; answer it", gate.id));
+            return EngineOutput::refuse(Refusal::UsageLimitGate(gate.id));
         }
         match step(hold) {
             Ok(event) => EngineOutput::record(event),
@@ -331,8 +332,6 @@ impl SessionState {
     }
 }
 
-const NO_FALLBACK: &str =
-    "there is no other agent to switch to; name some in `limits: { fallback: [AGENT] }` or with `--agent A,B`";
 const HANDOVER: &str = "[Handover: you continue the work of another agent,";
 const HANDOVER_END: &str = "\nThe work may be half done: look at the files before you continue.";
 

@@ -16,6 +16,7 @@ use crate::engine::{
     event::{Event, PendingEvent},
     hooks::point::HookPoint,
     ids::{ItemId, RunId},
+    refusal::Refusal,
 };
 
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -56,11 +57,11 @@ pub enum ItemState {
 
 impl ItemState {
     /// Why an item in this state cannot be changed. None if it can.
-    pub fn is_settled(self, id: ItemId) -> Option<String> {
+    pub const fn is_settled(self, id: ItemId) -> Option<Refusal> {
         match self {
             Self::Pending | Self::Skipped => None,
-            Self::InFlight => Some(format!("item {id} is with the agent now")),
-            Self::Delivered => Some(format!("item {id} was delivered before")),
+            Self::InFlight => Some(Refusal::ItemInFlight(id)),
+            Self::Delivered => Some(Refusal::ItemDelivered(id)),
         }
     }
 }

@@ -25,15 +25,16 @@ use crate::engine::{
     event::{Actor, Event, StopEvent},
     nearest_name::nearest,
     policy::AgentSpec,
+    refusal::Refusal,
     session::SessionState,
-    stop::evaluation::StopEvaluation,
+    stop::{evaluation::StopEvaluation, loop_refusal::LoopRefusal},
     tasks::{
         command::{TaskCommand, TaskCompletion},
         record::ChangeOrigin,
+        refusal::TaskRefusal,
         task::{Task, TaskState},
     },
     time::UnixTime,
-    wording::counted,
 };
 
 #[derive(Debug, Clone, PartialEq)]
@@ -154,21 +155,21 @@ impl SessionState {
         max_iterations: u32,
         promises: Vec<Promise>,
         now: UnixTime,
-    ) -> Result<EngineOutput, String> {
+    ) -> Result<EngineOutput, Refusal> {
         if max_iterations == 0 {
-            return Err("a loop has at least one iteration".into());
+            return Err(LoopRefusal::NoIterations.into());
         }
         self.known_task(&task)?;
         let mut events = Vec::new();
         if let Some(open) = self.stop.loops.iter().find(|known| known.task == task && !known.is_over) {
-            let (id, n) = (&open.id, open.iteration);
-            return Err(format!("{task} has a loop already: {id}, in iteration {n}; go on with it, or complete it"));
+            let (loop_id, iteration) = (open.id.clone(), open.iteration);
+            return Err(LoopRefusal::LoopExists { task, loop_id, iteration }.into());
         }
         if let Some(known) = self.tasks.graph.get(&task) {
             match known.state {
-                TaskState::Completed => return Err(format!("{task} is completed")),
+                TaskState::Completed => return Err(TaskRefusal::Completed(task).into()),
                 TaskState::Active if known.is_elsewhere() => {
-                    return Err(format!("{task} is for the queue, and others work on it"));
+                    return Err(TaskRefusal::ActiveInQueue(task).into());
                 }
                 TaskState::Active => {}
                 TaskState::Created | TaskState::Ready | TaskState::Blocked => {
@@ -183,17 +184,14 @@ impl SessionState {
     }
 
     /// Refuses a task that does not exist. The agent would otherwise work on a mistyped name as a task of its own.
-    pub(super) fn known_task(&self, task: &str) -> Result<(), String> {
+    pub(super) fn known_task(&self, task: &str) -> Result<(), LoopRefusal> {
         let graph = &self.tasks.graph;
         if task == self.name || graph.get(task).is_some() {
             return Ok(());
         }
         let known = graph.tasks().into_iter().map(|task| task.id.as_str()).chain([self.name.as_str()]);
-        let meant = nearest(task, known).map_or_else(String::new, |near| format!("did you mean `{near}`? Otherwise "));
-        Err(format!(
-            "there is no task {task}: {meant}create it with task_add first, or use `{}` for the whole session",
-            self.name
-        ))
+        let near = nearest(task, known).map(str::to_owned);
+        Err(LoopRefusal::UnknownTask { task: task.to_owned(), near, session: self.name.clone() })
     }
 
     /// Whether creel runs no agent here: the user runs one by hand.
@@ -207,23 +205,20 @@ impl SessionState {
         about.task == self.name && !self.is_led_from_outside()
     }
 
-    fn open_loop(&self, id: &str) -> Result<&AgentLoop, String> {
+    fn open_loop(&self, id: &str) -> Result<&AgentLoop, LoopRefusal> {
         let Some(known) = self.agent_loop(id) else {
-            return Err(format!("there is no iteration {id}; start one first, and use the id that it is given"));
+            return Err(LoopRefusal::NoSuchLoop(id.to_owned()));
         };
         if known.is_over {
-            return Err(format!(
-                "{id} is over: its task {} needs no more iterations; start anew if it does",
-                known.task
-            ));
+            return Err(LoopRefusal::LoopOver { loop_id: id.to_owned(), task: known.task.clone() });
         }
         if known.judging.is_some() {
-            return Err(format!("{id} is being judged; wait for that answer"));
+            return Err(LoopRefusal::BeingJudged(id.to_owned()));
         }
         Ok(known)
     }
 
-    fn ask_judgement(&self, by: &Actor, asked: EvaluationRequest) -> Result<EngineOutput, String> {
+    fn ask_judgement(&self, by: &Actor, asked: EvaluationRequest) -> Result<EngineOutput, Refusal> {
         let iteration = self.open_loop(&asked.id)?.iteration;
         Ok(EngineOutput::record(Event::Stop(StopEvent::JudgementAsked {
             iteration,
@@ -232,19 +227,16 @@ impl SessionState {
         })))
     }
 
-    fn advance_loop(&self, by: &Actor, id: String, checkpoint: Option<Value>) -> Result<EngineOutput, String> {
+    fn advance_loop(&self, by: &Actor, id: String, checkpoint: Option<Value>) -> Result<EngineOutput, Refusal> {
         let known = self.open_loop(&id)?;
         if known.iteration >= known.max_iterations {
-            return Err(format!(
-                "{id} has used up its limit of {}, and the work is not done: tell a person what is in the way",
-                counted(known.max_iterations, "iteration")
-            ));
+            return Err(LoopRefusal::LimitUsed { loop_id: id, limit: known.max_iterations }.into());
         }
         if self.waits_for_a_person(known) {
-            return Err(format!("{id} waits for a person: its task is blocked"));
+            return Err(LoopRefusal::Escalated(id).into());
         }
         if known.is_judged_complete() {
-            return Err(format!("{id} is decided to be complete: complete it"));
+            return Err(LoopRefusal::JudgedComplete(id).into());
         }
         let (task, iteration) = (known.task.clone(), known.iteration);
         let kept = checkpoint.map(|data| NewCheckpoint { task, iteration, hook: None, data });
@@ -252,27 +244,18 @@ impl SessionState {
         Ok(step.and(Event::Stop(StopEvent::LoopAdvanced { loop_id: id, iteration: iteration + 1, by: by.clone() })))
     }
 
-    fn complete_loop(&self, by: &Actor, id: String, promise: Promise) -> Result<EngineOutput, String> {
+    fn complete_loop(&self, by: &Actor, id: String, promise: Promise) -> Result<EngineOutput, Refusal> {
         let known = self.open_loop(&id)?;
         let task = known.task.clone();
         let mut events = Vec::new();
         let is_open = self.tasks.graph.get(&task).is_some_and(Task::is_open);
         let about = match promise {
             Promise::Complete if self.waits_for_a_person(known) => {
-                return Err(format!(
-                    "{id} waits for a person: its task is blocked, and is not completed; end your turn, or complete the \
-                     iteration with {}",
-                    Promise::Blocked
-                ));
+                return Err(LoopRefusal::NotCompletedWhileEscalated(id).into());
             }
             Promise::Complete if !known.is_judged_complete() => {
-                let last = known.decided.as_ref().map_or("it has not been judged".to_owned(), |decided| {
-                    format!("its last judgement said {}: {}", decided.action.name().to_uppercase(), decided.reason)
-                });
-                return Err(format!(
-                    "{id} is not complete: {last}. Have the iteration judged with iteration_validate, and complete it once that \
-                     says COMPLETE; hook_register sets what decides"
-                ));
+                let last = known.decided.as_ref().map(|decided| (decided.action, decided.reason.clone()));
+                return Err(LoopRefusal::NotJudgedComplete { loop_id: id, last }.into());
             }
             Promise::Complete => {
                 let done = TaskCompletion { id: task.clone(), ..TaskCompletion::default() };

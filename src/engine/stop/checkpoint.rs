@@ -5,6 +5,7 @@ use serde_json::Value;
 
 use crate::engine::{
     event::{Event, StopEvent},
+    refusal::Refusal,
     session::{SessionState, warning},
     time::UnixTime,
 };
@@ -79,11 +80,10 @@ impl SessionState {
     }
 
     /// Why the session cannot resume from that checkpoint. None if it can.
-    pub(crate) fn refuse_checkpoint(&self, number: Option<u32>) -> Option<String> {
+    pub(crate) fn refuse_checkpoint(&self, number: Option<u32>) -> Option<Refusal> {
         let number = number.filter(|number| self.checkpoint(*number).is_none())?;
         let last = self.stop.checkpoints.last().map(|kept| kept.checkpoint.checkpoint);
-        let known = last.map_or_else(|| "it has none".into(), |last| format!("the last one is {last}"));
-        Some(format!("the session has no checkpoint {number}; {known}"))
+        Some(Refusal::NoSuchCheckpoint { number, last })
     }
 
     /// A hint for a user that resumes a session without choosing a checkpoint.

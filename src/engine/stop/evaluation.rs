@@ -396,7 +396,7 @@ impl SessionState {
         let Some(cut) = self.cut_stop_hooks().find(|cut| cut.run == run) else { return EngineOutput::stale(run) };
         let decision = answered(&result);
         let verdict = if decision.is_ok() { Verdict::Pass } else { Verdict::Fail };
-        let decision = Some(Box::new(decision.unwrap_or_else(|why| StopResult::failed(&why))));
+        let decision = Some(Box::new(decision.unwrap_or_else(|why| StopResult::failed(&why.to_string()))));
         EngineOutput::record(Event::Hook(HookEvent::Finished(Box::new(HookFinished {
             end: result.end,
             took_ms: result.took,
@@ -426,17 +426,30 @@ fn blocked_why(result: &StopResult) -> String {
 }
 
 /// Parses a command's answer, or says why it is not valid.
-fn answered(result: &RunResult) -> Result<StopResult, String> {
+fn answered(result: &RunResult) -> Result<StopResult, StopAnswerError> {
     if result.end != RunEnd::Exit(0) {
-        let said = result.stderr.trim();
-        let said = if said.is_empty() { String::new() } else { format!(": {said}") };
-        return Err(format!("{}{said}", result.end.describe()));
+        let said = result.stderr.trim().to_owned();
+        return Err(StopAnswerError::HookFailed { end: result.end.describe(), said });
     }
     let Some(answer) = result.answer.as_deref() else {
-        return Err("it printed more than an answer can be long".into());
+        return Err(StopAnswerError::TooLong);
     };
-    let shape = r#"{"action": "complete" | "continue" | "escalate", "reason": "…"}"#;
-    let value: Value = serde_json::from_str(answer.trim())
-        .map_err(|error| format!("its answer is not JSON ({error}); it must be {shape}"))?;
-    serde_json::from_value(value).map_err(|error| format!("its answer is wrong ({error}); it must be {shape}"))
+    let value: Value = serde_json::from_str(answer.trim()).map_err(StopAnswerError::NotJson)?;
+    serde_json::from_value(value).map_err(StopAnswerError::Malformed)
+}
+
+/// The shape of an answer, for a hook that gave another.
+const ANSWER_SHAPE: &str = r#"{"action": "complete" | "continue" | "escalate", "reason": "…"}"#;
+
+/// Why a stop hook's output is no decision.
+#[derive(Debug, thiserror::Error)]
+enum StopAnswerError {
+    #[error("{end}{}{said}", if said.is_empty() { "" } else { ": " })]
+    HookFailed { end: String, said: String },
+    #[error("it printed more than an answer can be long")]
+    TooLong,
+    #[error("its answer is not JSON ({0}); it must be {ANSWER_SHAPE}")]
+    NotJson(serde_json::Error),
+    #[error("its answer is wrong ({0}); it must be {ANSWER_SHAPE}")]
+    Malformed(serde_json::Error),
 }

@@ -10,6 +10,7 @@ use crate::engine::{
     event::{Actor, ActorKind, Event, StopEvent},
     hooks::{point::HookPoint, resolve::HookRef},
     policy::{StopHook, StopHookKind, StopPreset},
+    refusal::Refusal,
     session::SessionState,
     time::UnixTime,
 };
@@ -51,9 +52,7 @@ impl SessionState {
             return EngineOutput::refuse(why);
         }
         if self.stop.registered.iter().filter(|known| known.task == task).count() >= MOST {
-            return EngineOutput::refuse(format!(
-                "{task} has {MOST} stop hooks, and may have no more; clear them first"
-            ));
+            return EngineOutput::refuse(Refusal::TooManyStopHooks { task, limit: MOST });
         }
         let hook_id = self.stop.name("HOOK", now);
         let hook = StopHook { name: hook_id.clone(), ..StopHook::preset(preset) };

@@ -15,6 +15,7 @@ use crate::engine::{
     event::{CUSTOM, CustomRecord, Event, TaskEvent},
     hooks::verdict::{RunEnd, RunResult},
     session::SessionState,
+    tasks::refusal::TaskRefusal,
 };
 
 /// The subject of records that are about no task.
@@ -65,22 +66,59 @@ impl AutomationAction {
 }
 
 /// The actions that a run requests, or what is wrong with its answer. Empty output requests nothing.
-pub(super) fn answered(result: &RunResult) -> Result<Vec<AutomationAction>, String> {
+pub(super) fn answered(result: &RunResult) -> Result<Vec<AutomationAction>, ActionAnswerError> {
     if result.end != RunEnd::Exit(0) {
         let said = result.stderr.lines().rfind(|line| !line.trim().is_empty());
-        return Err(
-            said.map_or_else(|| result.end.describe(), |said| format!("{}: {}", result.end.describe(), said.trim()))
-        );
+        let said = said.map(|said| said.trim().to_owned());
+        return Err(ActionAnswerError::HookFailed { end: result.end.describe(), said });
     }
-    let Some(text) = &result.answer else {
-        return Err("its answer is longer than any answer may be".into());
-    };
+    let Some(text) = &result.answer else { return Err(ActionAnswerError::TooLong) };
     if text.trim().is_empty() {
         return Ok(Vec::new());
     }
-    read(text).ok_or_else(|| {
-        "its answer is no JSON list of actions: [{\"type\": …, \"payload\": …}] or {\"actions\": […]}".into()
-    })
+    read(text).ok_or(ActionAnswerError::Malformed)
+}
+
+/// Why an automation hook gave no list of actions.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(super) enum ActionAnswerError {
+    #[error("{end}{}", said.as_ref().map(|said| format!(": {said}")).unwrap_or_default())]
+    HookFailed { end: String, said: Option<String> },
+    #[error("its answer is longer than any answer may be")]
+    TooLong,
+    #[error("its answer is no JSON list of actions: [{{\"type\": …, \"payload\": …}}] or {{\"actions\": […]}}")]
+    Malformed,
+}
+
+/// Why an action changed nothing.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(super) enum ActionError {
+    #[error("there is no action `{0}`; there are: {known}", known = ActionType::ALL.map(ActionType::name).join(", "))]
+    UnknownAction(String),
+    #[error(
+        "`update_task` has no action `{0}`; it has: transition_to_ready, start, complete, block, update, add_labels, \
+         remove_labels, add_dependency, remove_dependency, remove"
+    )]
+    UnknownUpdate(String),
+    /// The payload does not fit; serde says where.
+    #[error("{0}")]
+    Malformed(String),
+    #[error("`{0}` is missing")]
+    Missing(&'static str),
+    #[error("a workflow cannot start another")]
+    WorkflowInWorkflow,
+    #[error("there is no workflow `{0}`")]
+    NoSuchWorkflow(String),
+    #[error("the session is stopping")]
+    SessionStopping,
+    #[error("the event has no type: name one in `type`")]
+    NoEventType,
+    #[error("creel records `{0}` itself when it happens: change tasks with `update_task`")]
+    OwnEventType(String),
+    #[error("an event type has at most {LONGEST_KIND} bytes and no control characters")]
+    BadEventType,
+    #[error(transparent)]
+    Task(#[from] TaskRefusal),
 }
 
 fn read(text: &str) -> Option<Vec<AutomationAction>> {
@@ -121,36 +159,36 @@ impl SessionState {
     /// The record that an action becomes.
     pub(super) fn carry_out(&self, action: &AutomationAction, origin: ChangeOrigin) -> Event {
         self.try_action(action, origin.clone()).unwrap_or_else(|error| {
+            let error = error.to_string();
             let data = ActionErrorData { action_type: action.kind.clone(), error, payload: action.payload.clone() };
             Event::Task(TaskEvent::ActionError(Box::new(TaskRecord { task: SYSTEM.into(), data, origin })))
         })
     }
 
-    fn try_action(&self, action: &AutomationAction, origin: ChangeOrigin) -> Result<Event, String> {
+    fn try_action(&self, action: &AutomationAction, origin: ChangeOrigin) -> Result<Event, ActionError> {
         let Some(kind) = ActionType::named(&action.kind) else {
-            let known = ActionType::ALL.map(ActionType::name).join(", ");
-            return Err(format!("there is no action `{}`; there are: {known}", action.kind));
+            return Err(ActionError::UnknownAction(action.kind.clone()));
         };
         match kind {
-            ActionType::CreateTask => self.task_event(TaskCommand::Add(told(&action.payload)?), origin),
-            ActionType::UpdateTask => self.task_event(update(told(&action.payload)?)?, origin),
+            ActionType::CreateTask => Ok(self.task_event(TaskCommand::Add(told(&action.payload)?), origin)?),
+            ActionType::UpdateTask => Ok(self.task_event(update(told(&action.payload)?)?, origin)?),
             ActionType::ExecuteWorkflow => {
-                self.start_flow(&action.payload, origin.cause.ok_or("a workflow cannot start another")?)
+                self.start_flow(&action.payload, origin.cause.ok_or(ActionError::WorkflowInWorkflow)?)
             }
             ActionType::Log => log(told(&action.payload)?, origin),
         }
     }
 }
 
-fn told<T: DeserializeOwned>(payload: &Value) -> Result<T, String> {
-    T::deserialize(payload).map_err(|error| error.to_string())
+fn told<T: DeserializeOwned>(payload: &Value) -> Result<T, ActionError> {
+    T::deserialize(payload).map_err(|error| ActionError::Malformed(error.to_string()))
 }
 
-fn maybe_told<T: DeserializeOwned + Default>(payload: &Value) -> Result<T, String> {
+fn maybe_told<T: DeserializeOwned + Default>(payload: &Value) -> Result<T, ActionError> {
     if payload.is_null() { Ok(T::default()) } else { told(payload) }
 }
 
-fn update(UpdatePayload { task_id: id, action, payload }: UpdatePayload) -> Result<TaskCommand, String> {
+fn update(UpdatePayload { task_id: id, action, payload }: UpdatePayload) -> Result<TaskCommand, ActionError> {
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]
     struct BlockPayload {
@@ -193,35 +231,28 @@ fn update(UpdatePayload { task_id: id, action, payload }: UpdatePayload) -> Resu
         "remove_dependency" => TaskCommand::Undepend { id, on: told::<DependPayload>(&payload)?.depends_on },
         "remove" => TaskCommand::Remove { id },
         other => {
-            return Err(format!(
-                "`update_task` has no action `{other}`; it has: transition_to_ready, start, complete, block, update, \
-                 add_labels, remove_labels, add_dependency, remove_dependency, remove"
-            ));
+            return Err(ActionError::UnknownUpdate(other.to_owned()));
         }
     })
 }
 
 /// Records an event under the hook's own kind. Of creel's own kinds, only those that change nothing can be logged: a
 /// hook cannot fake a change.
-fn log(LogPayload { kind, node_id, data }: LogPayload, origin: ChangeOrigin) -> Result<Event, String> {
-    let about = || node_id.clone().ok_or_else(|| "`nodeId` is missing".to_owned());
+fn log(LogPayload { kind, node_id, data }: LogPayload, origin: ChangeOrigin) -> Result<Event, ActionError> {
+    let about = || node_id.clone().ok_or(ActionError::Missing("nodeId"));
     match kind.trim() {
-        "" => Err("the event has no type: name one in `type`".into()),
+        "" => Err(ActionError::NoEventType),
         "agent_metrics" => {
             Ok(Event::Task(TaskEvent::AgentMetrics(Box::new(TaskRecord { task: about()?, data, origin }))))
         }
         "dependency_satisfied" => {
             let completed = data.get("completedTaskId").and_then(Value::as_str);
-            let completed_task_id = Some(completed.ok_or("`data.completedTaskId` is missing")?.to_owned());
+            let completed_task_id = Some(completed.ok_or(ActionError::Missing("data.completedTaskId"))?.to_owned());
             let data = DependencySatisfied { dependent_task_id: about()?, completed_task_id, removed_task_id: None };
             Ok(Event::Task(TaskEvent::DependencySatisfied(TaskRecord { task: about()?, data, origin })))
         }
-        own if Event::is_own_kind(own) => {
-            Err(format!("creel records `{own}` itself when it happens: change tasks with `update_task`"))
-        }
-        other if other.len() > LONGEST_KIND || other.chars().any(char::is_control) => {
-            Err(format!("an event type has at most {LONGEST_KIND} bytes and no control characters"))
-        }
+        own if Event::is_own_kind(own) => Err(ActionError::OwnEventType(own.to_owned())),
+        other if other.len() > LONGEST_KIND || other.chars().any(char::is_control) => Err(ActionError::BadEventType),
         other => {
             let kind = if other.starts_with(CUSTOM) { other.to_owned() } else { format!("{CUSTOM}{other}") };
             let record = TaskRecord { task: node_id.unwrap_or_else(|| SYSTEM.to_owned()), data, origin };

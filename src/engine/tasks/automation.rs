@@ -317,7 +317,7 @@ impl SessionState {
                 Event::Automation(AutomationEvent::Decided { event: job.raised.id, hook: hook.clone(), actions }),
                 Verdict::Pass,
             ),
-            Err(why) => (hook_error(job, &hook, why), Verdict::Fail),
+            Err(why) => (hook_error(job, &hook, why.to_string()), Verdict::Fail),
         };
         let finished = HookFinished {
             end: result.end,

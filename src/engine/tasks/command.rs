@@ -22,6 +22,7 @@ use crate::engine::{
     event::{Event, TaskEvent},
     queue::task_spec::TaskSpec,
     session::SessionState,
+    tasks::refusal::TaskRefusal,
 };
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -123,7 +124,7 @@ impl SessionState {
     }
 
     /// The record for a command, or the reason why creel refuses it.
-    pub(crate) fn task_event(&self, command: TaskCommand, origin: ChangeOrigin) -> Result<Event, String> {
+    pub(crate) fn task_event(&self, command: TaskCommand, origin: ChangeOrigin) -> Result<Event, TaskRefusal> {
         let graph = &self.tasks.graph;
         match command {
             TaskCommand::Add(new) => self.add(new, origin),
@@ -132,13 +133,10 @@ impl SessionState {
                 let task = open_task(graph, &id)?;
                 can_start(task)?;
                 if task.queue.is_some() {
-                    return Err(format!(
-                        "{id} is for the queue: whoever takes it from there begins with it; \
-                         `creel task start --queue SESSION/{id}` puts it there again"
-                    ));
+                    return Err(TaskRefusal::StartsFromQueue(id));
                 }
                 if let Some(why) = task.kind.as_deref().and_then(|kind| self.plan().refuses_type(kind)) {
-                    return Err(why);
+                    return Err(why.into());
                 }
                 Ok(Event::Task(TaskEvent::Started(TaskRecord { task: id, data: TaskStarted { context }, origin })))
             }
@@ -153,7 +151,7 @@ impl SessionState {
             TaskCommand::Block { id, reason, required_knowledge } => {
                 open_task(graph, &id)?;
                 if reason.trim().is_empty() {
-                    return Err(format!("a reason is needed to block {id}"));
+                    return Err(TaskRefusal::NoReason(id));
                 }
                 Ok(Event::Task(TaskEvent::Blocked(TaskRecord {
                     task: id,
@@ -177,7 +175,7 @@ impl SessionState {
             }
             TaskCommand::Undepend { id, on } => {
                 if !known(graph, &id)?.dependencies.contains(&on) {
-                    return Err(format!("{id} does not depend on {on}"));
+                    return Err(TaskRefusal::DoesNotDepend { id, on });
                 }
                 let edge_id = format!("{id}:depends_on:{on}");
                 let data = EdgeRemoved { edge_id, from_id: id.clone(), to_id: on };
@@ -191,17 +189,17 @@ impl SessionState {
         }
     }
 
-    fn add(&self, new: NewTask, origin: ChangeOrigin) -> Result<Event, String> {
+    fn add(&self, new: NewTask, origin: ChangeOrigin) -> Result<Event, TaskRefusal> {
         let graph = &self.tasks.graph;
         let id = new.id.unwrap_or_else(|| self.free_task_name());
         if !is_name(&id) {
-            return Err(format!("`{id}` is no name for a task: letters, digits, `-` and `_`, at most 64"));
+            return Err(TaskRefusal::BadName { name: id, what: "a task" });
         }
         if graph.get(&id).is_some() {
-            return Err(format!("there is a task {id} already"));
+            return Err(TaskRefusal::Exists(id));
         }
         if self.side.completed.contains(&id) {
-            return Err(format!("a task {id} was completed before"));
+            return Err(TaskRefusal::NameCompletedBefore(id));
         }
         a_goal(&new.goal)?;
         let priority = new.priority.unwrap_or(PRIORITY);
@@ -211,7 +209,7 @@ impl SessionState {
         }
         let dependencies: BTreeSet<String> = new.dependencies.into_iter().collect();
         if dependencies.contains(&id) {
-            return Err(format!("{id} cannot depend on itself"));
+            return Err(TaskRefusal::DependsOnItself(id));
         }
         for on in &dependencies {
             known(graph, on)?;
@@ -249,68 +247,67 @@ impl SessionState {
         self.tasks.graph.names().find(|id| !taken(id)).expect("numbers do not end before tasks do")
     }
 
-    fn complete(&self, completion: TaskCompletion, origin: ChangeOrigin) -> Result<Event, String> {
+    fn complete(&self, completion: TaskCompletion, origin: ChangeOrigin) -> Result<Event, TaskRefusal> {
         let TaskCompletion { id, content, result, artifacts } = completion;
         if self.side.completed.contains(&id) {
-            return Err(format!("task {id} was completed before"));
+            return Err(TaskRefusal::CompletedBefore(id));
         }
         let goal = || self.tasks.graph.get(&id).map(|task| task.goal.clone());
         let Some(content) = content.filter(|text| !text.trim().is_empty()).or_else(goal) else {
-            return Err(format!("there is no task {id}; a task of another program is completed with its content"));
+            return Err(TaskRefusal::NoContent(id));
         };
         let data = TaskCompleted { content, result, artifacts };
         Ok(Event::Task(TaskEvent::Completed(Box::new(TaskRecord { task: id, data, origin }))))
     }
 }
 
-fn known<'a>(graph: &'a TaskGraph, id: &str) -> Result<&'a Task, String> {
-    graph.get(id).ok_or_else(|| format!("there is no task {id}"))
+fn known<'a>(graph: &'a TaskGraph, id: &str) -> Result<&'a Task, TaskRefusal> {
+    graph.get(id).ok_or_else(|| TaskRefusal::NoSuchTask(id.to_owned()))
 }
 
-fn open_task<'a>(graph: &'a TaskGraph, id: &str) -> Result<&'a Task, String> {
+fn open_task<'a>(graph: &'a TaskGraph, id: &str) -> Result<&'a Task, TaskRefusal> {
     let task = known(graph, id)?;
-    if task.is_open() { Ok(task) } else { Err(format!("{id} is completed")) }
+    if task.is_open() { Ok(task) } else { Err(TaskRefusal::Completed(id.to_owned())) }
 }
 
-fn can_start(task: &Task) -> Result<(), String> {
+fn can_start(task: &Task) -> Result<(), TaskRefusal> {
     if task.state == TaskState::Active {
-        return Err(format!("{} is active already", task.id));
+        return Err(TaskRefusal::AlreadyInState { id: task.id.clone(), state: TaskState::Active });
     }
     waits_for_none(task)
 }
 
 /// A task in progress stays in progress: a hook may have decided before it was started.
-fn can_be_ready(task: &Task) -> Result<(), String> {
+fn can_be_ready(task: &Task) -> Result<(), TaskRefusal> {
     if matches!(task.state, TaskState::Ready | TaskState::Active) {
-        return Err(format!("{} is {} already", task.id, task.state.name()));
+        return Err(TaskRefusal::AlreadyInState { id: task.id.clone(), state: task.state });
     }
     waits_for_none(task)
 }
 
-fn waits_for_none(task: &Task) -> Result<(), String> {
+fn waits_for_none(task: &Task) -> Result<(), TaskRefusal> {
     match task.open {
         0 => Ok(()),
-        1 => Err(format!("{} waits for a task that is not completed", task.id)),
-        open => Err(format!("{} waits for {open} tasks that are not completed", task.id)),
+        open => Err(TaskRefusal::Waits { id: task.id.clone(), open }),
     }
 }
 
-fn can_depend(graph: &TaskGraph, task: &Task, on: &str) -> Result<(), String> {
+fn can_depend(graph: &TaskGraph, task: &Task, on: &str) -> Result<(), TaskRefusal> {
     let id = &task.id;
     known(graph, on)?;
     if id == on {
-        return Err(format!("{id} cannot depend on itself"));
+        return Err(TaskRefusal::DependsOnItself(id.clone()));
     }
     if task.dependencies.contains(on) {
-        return Err(format!("{id} depends on {on} already"));
+        return Err(TaskRefusal::DependsAlready { id: id.clone(), on: on.to_owned() });
     }
     match graph.path(on, id) {
-        Some(way) => Err(format!("{id} cannot depend on {on}: that would be a cycle, {id} → {}", way.join(" → "))),
+        Some(way) => Err(TaskRefusal::DependencyCycle { id: id.clone(), on: on.to_owned(), way }),
         None => Ok(()),
     }
 }
 
-fn changed(graph: &TaskGraph, task: &Task, changes: TaskChanges) -> Result<TaskUpdated, String> {
+fn changed(graph: &TaskGraph, task: &Task, changes: TaskChanges) -> Result<TaskUpdated, TaskRefusal> {
     let labels = relabelled(task, &changes);
     let TaskChanges { goal, deliverables, priority, kind, parent, .. } = changes;
     if let Some(parent) = &parent {
@@ -321,9 +318,9 @@ fn changed(graph: &TaskGraph, task: &Task, changes: TaskChanges) -> Result<TaskU
     let data = TaskUpdated { goal, deliverables, labels, priority, kind, parent, state: None };
     let only_parent = TaskUpdated { parent: data.parent.clone(), ..TaskUpdated::default() };
     if task.queue.is_some() && data != only_parent {
-        return Err(format!("{} is for the queue, and stays as it was added; remove it and add another", task.id));
+        return Err(TaskRefusal::FixedInQueue(task.id.clone()));
     }
-    if data == TaskUpdated::default() { Err(format!("nothing about {} is to be changed", task.id)) } else { Ok(data) }
+    if data == TaskUpdated::default() { Err(TaskRefusal::NothingToChange(task.id.clone())) } else { Ok(data) }
 }
 
 /// The new labels. None if the changes do not mention labels.
@@ -337,27 +334,24 @@ fn relabelled(task: &Task, changes: &TaskChanges) -> Option<Vec<String>> {
     Some(each_once(all.filter(|label| !remove_labels.contains(label)).collect()))
 }
 
-fn can_come_from(graph: &TaskGraph, task: &Task, parent: &str) -> Result<(), String> {
+fn can_come_from(graph: &TaskGraph, task: &Task, parent: &str) -> Result<(), TaskRefusal> {
     let mut ancestor = Some(known(graph, parent)?);
     while let Some(here) = ancestor {
         if here.id == task.id {
-            return Err(format!("{} cannot come from {parent}, which comes from it", task.id));
+            return Err(TaskRefusal::ParentCycle { id: task.id.clone(), parent: parent.to_owned() });
         }
         ancestor = here.parent.as_deref().and_then(|id| graph.get(id));
     }
     Ok(())
 }
 
-pub(crate) fn a_goal(goal: &str) -> Result<(), String> {
-    if goal.trim().is_empty() { Err("a task needs a goal".into()) } else { Ok(()) }
+pub(crate) fn a_goal(goal: &str) -> Result<(), TaskRefusal> {
+    if goal.trim().is_empty() { Err(TaskRefusal::NoGoal) } else { Ok(()) }
 }
 
-pub(crate) fn a_priority(given: u8) -> Result<(), String> {
-    if given <= LOWEST {
-        Ok(())
-    } else {
-        Err(format!("a priority is a number from 0, the highest, to {LOWEST}, not {given}"))
-    }
+/// Whether a number can be a priority.
+pub(crate) fn a_priority(given: u8) -> Result<(), TaskRefusal> {
+    if given <= LOWEST { Ok(()) } else { Err(TaskRefusal::BadPriority(given)) }
 }
 
 /// Whether a task or a session can have that name. It must be valid in a subject, a header and a path.

@@ -28,6 +28,7 @@ use crate::engine::{
     ids::{RunId, WorkflowRunId},
     policy::{HookAction, HookSpec, StepAction, StepTransition, Workflow, WorkflowStep},
     session::SessionState,
+    tasks::action::ActionError,
 };
 
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -196,13 +197,13 @@ impl WorkflowState {
 }
 
 impl SessionState {
-    pub(super) fn start_flow(&self, payload: &Value, cause: ActionRef) -> Result<Event, String> {
-        let name = payload.get("workflowId").and_then(Value::as_str).ok_or("`workflowId` is missing")?;
+    pub(super) fn start_flow(&self, payload: &Value, cause: ActionRef) -> Result<Event, ActionError> {
+        let name = payload.get("workflowId").and_then(Value::as_str).ok_or(ActionError::Missing("workflowId"))?;
         if !self.plan().workflows.contains_key(name) {
-            return Err(format!("there is no workflow `{name}`"));
+            return Err(ActionError::NoSuchWorkflow(name.to_owned()));
         }
         if self.interrupted() {
-            return Err("the session is stopping".into());
+            return Err(ActionError::SessionStopping);
         }
         let news = self.tasks.automation.current.as_ref().map(|job| job.raised.event.news());
         let task = news.map(|news| news.task.to_owned()).unwrap_or_default();

@@ -71,7 +71,7 @@ pub(super) fn on_gate(model: &mut ScreenModel, asked: GateKeyResult) -> Vec<Scre
             is_live(model);
             Vec::new()
         }
-        GateKeyResult::Restore(item) => vec![ScreenRequest::Command(SessionCommand::RestoreItem(item))],
+        GateKeyResult::Restore(item) => vec![ScreenRequest::Command(SessionCommand::RestoreItem { item })],
         GateKeyResult::EditOutside(item) => {
             vec![ScreenRequest::EditOutside(EditorPurpose::Item(item), item_text(model, item))]
         }
@@ -159,10 +159,13 @@ fn finish_editing(model: &mut ScreenModel, editor: EditorModal) -> Vec<ScreenReq
 /// The requests for a text, by its purpose.
 fn meant(purpose: &EditorPurpose, text: String) -> Result<Vec<ScreenRequest>, String> {
     let command = match purpose {
-        EditorPurpose::Message => SessionCommand::Message(text),
+        EditorPurpose::Message => SessionCommand::Message { text },
         // The message first, so that it is there when the turn ends.
         EditorPurpose::MessageNow => {
-            return Ok(vec![ScreenRequest::InOrder(vec![SessionCommand::Message(text), SessionCommand::CancelTurn])]);
+            return Ok(vec![ScreenRequest::InOrder(vec![
+                SessionCommand::Message { text },
+                SessionCommand::CancelTurn,
+            ])]);
         }
         EditorPurpose::Answer(gate) => SessionCommand::AnswerGate(GateAnswer {
             gate: *gate,
@@ -170,7 +173,7 @@ fn meant(purpose: &EditorPurpose, text: String) -> Result<Vec<ScreenRequest>, St
             text: Some(text),
             items: None,
         }),
-        EditorPurpose::Item(id) => SessionCommand::EditItem(*id, text),
+        EditorPurpose::Item(id) => SessionCommand::EditItem { item: *id, text },
         EditorPurpose::NewTask => task::add(&text)?,
         EditorPurpose::ChangeTask { id, before } => task::changed(id, before, &text)?,
         EditorPurpose::Done(id) => task::done(id, &text),
@@ -277,12 +280,12 @@ pub(super) fn on_quit_key(model: &mut ScreenModel, key: KeyEvent) -> Vec<ScreenR
     match key.code {
         KeyCode::Char('y') => {
             model.modals.pop();
-            vec![ScreenRequest::Command(SessionCommand::Stop(StopTiming::Now)), ScreenRequest::LeaveAtTheEnd]
+            vec![ScreenRequest::Command(SessionCommand::Stop { how: StopTiming::Now }), ScreenRequest::LeaveAtTheEnd]
         }
         KeyCode::Char('d') if model.tie == CloseBehavior::Loose => vec![ScreenRequest::LeaveRunning],
         KeyCode::Char('w') => {
             model.modals.pop();
-            vec![ScreenRequest::Command(SessionCommand::Stop(StopTiming::AfterIteration))]
+            vec![ScreenRequest::Command(SessionCommand::Stop { how: StopTiming::AfterIteration })]
         }
         KeyCode::Esc | KeyCode::Char('n' | 'q') => {
             model.modals.pop();

@@ -305,15 +305,18 @@ pub(super) fn switch_hook(model: &mut ScreenModel) -> Vec<ScreenRequest> {
     let planned = state.plan().hook(point, &hook).is_some_and(|spec| state.hooks.is_enabled(point, spec));
     let decides = || state.stop_hook(&hook).is_some_and(|hook| state.stop_hook_is_on(hook));
     let on = planned || (point == HookPoint::StopDecision && decides());
-    let command =
-        if on { SessionCommand::DisableHook(Some(point), hook) } else { SessionCommand::EnableHook(Some(point), hook) };
+    let command = if on {
+        SessionCommand::DisableHook { point: Some(point), hook }
+    } else {
+        SessionCommand::EnableHook { point: Some(point), hook }
+    };
     vec![ScreenRequest::Command(command)]
 }
 
 pub(super) fn run_hook(model: &mut ScreenModel) -> Vec<ScreenRequest> {
     let chosen = chosen_hook(model);
     chosen
-        .map(|HookRef { point, hook }| ScreenRequest::Command(SessionCommand::RunHook(Some(point), hook)))
+        .map(|HookRef { point, hook }| ScreenRequest::Command(SessionCommand::RunHook { point: Some(point), hook }))
         .into_iter()
         .collect()
 }
@@ -329,7 +332,7 @@ pub(super) fn cancel_hook(model: &mut ScreenModel) -> Vec<ScreenRequest> {
         chosen.filter(runs).or_else(|| state.running().next())
     });
     match running {
-        Some(run) if is_live(model) => vec![ScreenRequest::Command(SessionCommand::CancelHook(run))],
+        Some(run) if is_live(model) => vec![ScreenRequest::Command(SessionCommand::CancelHook { run })],
         Some(_) => Vec::new(),
         None => {
             model.say(ThemeRole::Faint, "no hook runs");
@@ -389,7 +392,7 @@ pub(super) fn skip_item(model: &mut ScreenModel) -> Vec<ScreenRequest> {
     let Some((id, _)) = item_to_use(model) else { return Vec::new() };
     let item = model.session.as_ref().and_then(|state| state.pending.get(id));
     let skipped = item.is_some_and(|item| item.state == ItemState::Skipped);
-    steer(model, if skipped { SessionCommand::RestoreItem(id) } else { SessionCommand::SkipItem(id) })
+    steer(model, if skipped { SessionCommand::RestoreItem { item: id } } else { SessionCommand::SkipItem { item: id } })
 }
 
 /// The selected item. If there is none, the screen says so.

@@ -69,7 +69,7 @@ fn write(model: &mut ScreenModel, purpose: EditorPurpose, text: &str) -> Vec<Scr
 }
 
 fn ask(command: TaskCommand) -> Vec<ScreenRequest> {
-    vec![ScreenRequest::Command(SessionCommand::Task(command))]
+    vec![ScreenRequest::Command(SessionCommand::Task { task: command })]
 }
 
 /// The selected task, if the session is live. If there is none, the screen says so.
@@ -144,7 +144,7 @@ pub(super) fn depend(model: &mut ScreenModel) -> Vec<ScreenRequest> {
 
 /// The command for the text of a new task.
 pub(super) fn add(text: &str) -> Result<SessionCommand, String> {
-    form::read(text).map(|task| SessionCommand::Task(TaskCommand::Add(task)))
+    form::read(text).map(|task| SessionCommand::Task { task: TaskCommand::Add(task) })
 }
 
 /// The command for the changed text of a task.
@@ -153,21 +153,19 @@ pub(super) fn changed(id: &str, before: &str, text: &str) -> Result<SessionComma
     if changes == TaskChanges::default() {
         return Err("nothing is changed; esc leaves it as it is".into());
     }
-    Ok(SessionCommand::Task(TaskCommand::Update { id: id.to_owned(), changes }))
+    Ok(SessionCommand::Task { task: TaskCommand::Update { id: id.to_owned(), changes } })
 }
 
 pub(super) fn done(id: &str, text: &str) -> SessionCommand {
     let result = Some(text.trim()).filter(|text| !text.is_empty()).map(str::to_owned);
-    SessionCommand::Task(TaskCommand::Complete(TaskCompletion {
-        id: id.to_owned(),
-        result,
-        ..TaskCompletion::default()
-    }))
+    SessionCommand::Task {
+        task: TaskCommand::Complete(TaskCompletion { id: id.to_owned(), result, ..TaskCompletion::default() }),
+    }
 }
 
 pub(super) fn block(id: &str, text: &str) -> SessionCommand {
     let (id, reason) = (id.to_owned(), text.trim().to_owned());
-    SessionCommand::Task(TaskCommand::Block { id, reason, required_knowledge: Vec::new() })
+    SessionCommand::Task { task: TaskCommand::Block { id, reason, required_knowledge: Vec::new() } }
 }
 
 #[expect(clippy::wildcard_enum_match_arm, reason = "the terminal library's enum grows")]

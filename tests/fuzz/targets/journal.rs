@@ -63,7 +63,7 @@ fn readable_lines(input: &[u8]) -> String {
 
 fn goes_on(mut state: SessionState, now: UnixTime) -> String {
     if let Some(refusal) = state.refuse_resume(None) {
-        return format!("not resumed: {}", class(&refusal));
+        return format!("not resumed: {}", refusal.code());
     }
     let resumed = Input::Resume { presence: UserPresence::Unattended, max_iterations: None, checkpoint: None };
     let mut input = resumed;

@@ -1,6 +1,6 @@
 //! A line that a program sends to the control socket.
 
-use creel::socket::message::{RequestKind, ask, read};
+use creel::socket::message::{SessionRequest, ask, read};
 
 use super::class;
 
@@ -12,14 +12,14 @@ pub fn run(input: &[u8]) -> String {
             let (caller_again, again) = read(line.trim_end().as_bytes()).expect("what is written is read");
             assert_eq!((caller_again.by, &again), (caller.by, &request), "a request changes when it is written again");
             assert_eq!(line.matches('\n').count(), 1, "a request is one line");
-            match request.meaning() {
-                RequestKind::Command(command) => class(&format!("{command:?}")),
-                RequestKind::Question(question) => class(&format!("{question:?}")),
-                RequestKind::Judgement(_) => "a judgement".into(),
-                RequestKind::Watch(..) => "a watch".into(),
+            match request {
+                SessionRequest::Command(command) => class(&format!("{command:?}")),
+                SessionRequest::Query(query) => class(&format!("{query:?}")),
+                SessionRequest::Watch(_) => "a watch".into(),
             }
         }
-        Err(why) => {
+        Err(error) => {
+            let why = error.to_string();
             assert!(why.len() < 4 << 10, "the refusal repeats the request");
             class(&why)
         }

@@ -25,7 +25,7 @@ pub fn depend(world: &mut World, id: &str, on: &str) {
 
 /// Sends a command that must not be refused.
 pub fn tell(world: &mut World, command: TaskCommand) {
-    world.command(SessionCommand::Task(command));
+    world.command(SessionCommand::Task { task: command });
     assert_eq!(world.refused, Vec::<String>::new());
 }
 

@@ -37,6 +37,7 @@ use creel::engine::{
     },
     time::{TimeSpan, UnixTime},
 };
+use creel::present::refusals;
 
 /// A stop hook that is a command.
 pub fn stop_command(name: &str) -> StopHook {
@@ -134,7 +135,7 @@ pub const DONE: Answer = Answer::Says("All done. <promise>COMPLETE</promise>");
 
 pub fn completes(id: &str, content: &str) -> SessionCommand {
     let completion = TaskCompletion { id: id.into(), content: Some(content.into()), ..TaskCompletion::default() };
-    SessionCommand::Task(TaskCommand::Complete(completion))
+    SessionCommand::Task { task: TaskCommand::Complete(completion) }
 }
 
 /// What the world will do.
@@ -427,7 +428,7 @@ impl World {
             self.state.apply(self.now, &event);
             self.events.push(event);
         }
-        self.refused.extend(step.refusal);
+        self.refused.extend(step.refusal.as_ref().map(refusals::text));
         for effect in step.effects {
             match effect {
                 Effect::RunHook(job) => self.jobs.push(*job),
@@ -480,7 +481,7 @@ impl World {
         for deed in deeds {
             let command = match deed {
                 Deed::CompletesTask => completes(&format!("task-{}", self.events.len()), "more"),
-                Deed::SendsMessage => SessionCommand::Message("Again.".into()),
+                Deed::SendsMessage => SessionCommand::Message { text: "Again.".into() },
             };
             self.input(Input::Command { by: by.into(), command });
         }
