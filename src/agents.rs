@@ -128,7 +128,7 @@ pub enum AgentError {
     )]
     UnknownName { name: String },
     #[error("the agent's script cannot be used: {0}")]
-    Script(String),
+    Script(#[from] scripted::ScriptError),
 }
 
 /// What an agent did in this session before this process started.

@@ -10,8 +10,11 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
-use crate::cli::control::{
-    AttachArgs, CheckpointArgs, GateArgs, HooksArgs, MessageArgs, PendingArgs, SessionArgs, StatusArgs, StopArgs,
+use crate::{
+    cli::control::{
+        AttachArgs, CheckpointArgs, GateArgs, HooksArgs, MessageArgs, PendingArgs, SessionArgs, StatusArgs, StopArgs,
+    },
+    engine::{hooks::point::HookPoint, tasks::task::TaskState},
 };
 use task::TaskArgs;
 use worker::WorkerArgs;
@@ -367,9 +370,26 @@ pub struct ReplayArgs {
 }
 
 /// A session's name becomes a folder and a part of subjects, so it is plain.
-fn session_name(text: &str) -> Result<String, String> {
+fn session_name(text: &str) -> Result<String, ArgumentError> {
     if !crate::engine::tasks::command::is_name(text) {
-        return Err("a session name has 1 to 64 letters, digits, `-` or `_`".into());
+        return Err(ArgumentError::BadSessionName);
     }
     Ok(text.to_owned())
+}
+
+/// Why a value on the command line is not valid.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+enum ArgumentError {
+    #[error("an item is a number; `creel pending list` shows them")]
+    NotAnItem,
+    #[error("a gate is a number; `creel gate list` shows the one that waits")]
+    NotAGate,
+    #[error("there is no such answer; `creel gate list` shows those of a gate")]
+    NoSuchChoice,
+    #[error("there is no such point; there are: {}", HookPoint::ALL.map(HookPoint::name).join(", "))]
+    NoSuchPoint,
+    #[error("there is no such state; there are: {}", TaskState::ALL.map(TaskState::name).join(", "))]
+    NoSuchState,
+    #[error("a session name has 1 to 64 letters, digits, `-` or `_`")]
+    BadSessionName,
 }

@@ -37,7 +37,7 @@ use std::path::Path;
 
 pub use agents::program_of;
 pub use diagnostic::{Diagnostic, Severity, SourcePosition};
-pub use fields::duration_of;
+pub use fields::{BadDuration, duration_of};
 pub use hooks::{BUILTIN_HOOKS, HookLists};
 pub use nats::NatsConfig;
 pub use resolve::{HookOrigin, PlanRequest, ResolvedHook};

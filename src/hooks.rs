@@ -70,7 +70,7 @@ pub async fn run_hook(
     }
     let process = match hook_process(job, place) {
         Ok(process) => process,
-        Err(why) => return RunResult::not_started(why),
+        Err(error) => return RunResult::not_started(error.to_string()),
     };
     let HookCommandResult { end, captured, file } =
         run(process, job.run, job.output_limit, place, (watch, cancel)).await;
@@ -168,7 +168,23 @@ impl ProcessObserver for OutputTee<'_> {
     }
 }
 
-fn hook_process(job: &HookJob, place: &HookWorkspace) -> Result<HookProcess, String> {
+/// Why a hook or a rule has no command to run.
+#[derive(Debug, thiserror::Error)]
+enum HookCommandError {
+    #[error("it is no command")]
+    NoCommand,
+    #[error("there is no command; this is a fault of creel")]
+    NoRuleCommand,
+    #[error("`exec` names no program")]
+    NoProgram,
+    /// The folder of a rule's command, with what to do about it.
+    #[error("{0}")]
+    NoFolder(String),
+    #[error(transparent)]
+    Template(#[from] template::TemplateError),
+}
+
+fn hook_process(job: &HookJob, place: &HookWorkspace) -> Result<HookProcess, HookCommandError> {
     let (point, offered) = (job.point.name(), template::offered(job.point));
     let about = HookCommandContext { point, hook: &job.hook.name, offered, facts: &job.facts };
     let (cwd, env, stdin) = (place.cwd.clone(), about.environment(place), about.standard_input(place));
@@ -176,18 +192,18 @@ fn hook_process(job: &HookJob, place: &HookWorkspace) -> Result<HookProcess, Str
     let mark = format!("{}/run-{}", place.mark, job.run);
     match &job.hook.action {
         HookAction::Command(command) => {
-            let command = template::expand(command).map_err(|error| error.to_string())?;
+            let command = template::expand(command)?;
             let grace = process::run::GRACE;
             Ok(HookProcess::Shell(ProcessSpec { command, cwd, env, stdin, timeout, grace, mark }))
         }
         HookAction::Exec(arguments) => {
-            template::check_arguments(arguments).map_err(|(_, error)| error.to_string())?;
+            template::check_arguments(arguments).map_err(|(_, error)| error)?;
             let mut filled = arguments.iter().map(|argument| template::fill(argument, |name| Some(about.value(name))));
-            let program = filled.next().ok_or("`exec` names no program")?;
+            let program = filled.next().ok_or(HookCommandError::NoProgram)?;
             let (args, unset) = (filled.collect(), &[][..]);
             Ok(HookProcess::Program(ProgramSpec { program, args, cwd, env, unset, stdin, timeout, mark }))
         }
-        HookAction::Builtin(_) | HookAction::Gatekeeper(_) => Err("it is no command".into()),
+        HookAction::Builtin(_) | HookAction::Gatekeeper(_) => Err(HookCommandError::NoCommand),
     }
 }
 

@@ -26,7 +26,7 @@ use rmcp::{
     transport::{async_rw::AsyncRwTransport, stdio_pipes},
 };
 
-pub use crate::mcp::connection_pool::{SessionConnectionPool, SessionFinder};
+pub use crate::mcp::connection_pool::{NoSessionError, SessionConnectionPool, SessionFinder};
 use crate::process::signals::ShutdownSignals;
 use tool::McpTool;
 

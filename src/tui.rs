@@ -346,14 +346,14 @@ impl Tui {
     async fn edit_outside(&mut self, purpose: EditorPurpose, before: String) -> io::Result<Option<ScreenEvent>> {
         let sheet = match EditorFile::new(&before) {
             Ok(sheet) => sheet,
-            Err(why) => return Ok(Some(ScreenEvent::Failed(why))),
+            Err(why) => return Ok(Some(ScreenEvent::Failed(why.to_string()))),
         };
         self.lend();
         let (ended, signal) = sheet.edited(&mut self.signals, &mut self.stop_signal).await;
         let became = sheet.read(ended);
         if signal.is_some() {
             // Leave the terminal alone: it may be gone.
-            let why = became.map_or_else(|why| why, |_| sheet.kept(self.what_ends()));
+            let why = became.map_or_else(|why| why.to_string(), |_| sheet.kept(self.what_ends()));
             let _ = writeln!(io::stderr(), "creel: {}", plain(&why));
             self.stop_session().await;
             self.stay = ExitCondition::NoLonger(ScreenExit::Done);
@@ -368,7 +368,7 @@ impl Tui {
                 sheet.remove();
                 ScreenEvent::Edited { purpose, before, text }
             }
-            Err(why) => ScreenEvent::Failed(why),
+            Err(why) => ScreenEvent::Failed(why.to_string()),
         }))
     }
 

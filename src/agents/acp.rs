@@ -45,12 +45,14 @@ use crate::{
         },
         error_pattern::ErrorPattern,
         mcp_tools::{self, ToolOptions, ToolServer},
+        scripted::ScriptError,
     },
     engine::{
         conversation::{AgentUpdate, ConversationMode, StopReason, TurnEnd, TurnFailure},
         policy::{AgentFacts, AgentSpec, ServicePolicy, UsageScope},
         session::budget::ConversationUsage,
     },
+    process::run::StartError,
 };
 
 /// How long an agent gets to initialize. Some are downloaded at their first start.
@@ -124,7 +126,7 @@ impl AcpAgent {
     /// Starts no process yet.
     pub fn new(spec: &AgentSpec, place: AgentWorkspace, past: AgentHistory<'_>) -> Result<Self, AgentError> {
         let AgentSpec::Acp { command, mode, files, terminals, known } = spec else {
-            return Err(AgentError::Script("it does not speak the protocol".into()));
+            return Err(AgentError::Script(ScriptError::NotAcp));
         };
         let disguise = ErrorPattern::of(known)?;
         let tool_options = ToolOptions::of(&place, known);
@@ -202,8 +204,9 @@ impl AcpAgent {
         env.extend(self.tool_options.iter().flat_map(ToolOptions::variables));
         let mark = format!("{}/agent", self.place.mark);
         let spec = connection::spec(&self.line, &self.place.cwd, env.into_iter().collect(), mark);
-        let not_started =
-            |why| TurnAbortReason::Failed(TurnFailure::new(format!("the agent could not be started: {why}")));
+        let not_started = |why: StartError| {
+            TurnAbortReason::Failed(TurnFailure::new(format!("the agent could not be started: {why}")))
+        };
         let mut link = AcpConnection::open(spec).await.map_err(not_started)?;
         turn.updates.process(link.group());
         match self.greet(&mut link, turn).await {

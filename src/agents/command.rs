@@ -21,6 +21,7 @@ use crate::{
         },
         error_pattern::ErrorPattern,
         mcp_tools::{self, ToolOptions, ToolServer},
+        scripted::ScriptError,
     },
     engine::{
         conversation::{AgentUpdate, ConversationMode, StopReason, TurnEnd, TurnFailure, TurnUsage},
@@ -101,7 +102,7 @@ impl CommandAgent {
     /// Checks the command lines. `conversation` is the one that the agent was in when creel ended.
     pub fn new(spec: &AgentSpec, place: AgentWorkspace, conversation: Option<&str>) -> Result<Self, AgentError> {
         let AgentSpec::Command { command, continue_command, format, tty, known } = spec else {
-            return Err(AgentError::Script("it is no command".into()));
+            return Err(AgentError::Script(ScriptError::NotACommand));
         };
         let tools = ToolOptions::of(&place, known);
         let line = |written: &str, place| CommandLine::new(written, place)?.with_tools(tools.as_ref());

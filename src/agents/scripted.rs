@@ -38,7 +38,7 @@ use crate::{
 const TOOL_OUTPUT: usize = 4 * 1024;
 
 /// The error says what is wrong with the script and where.
-pub fn validate(script: &str) -> Result<(), String> {
+pub fn validate(script: &str) -> Result<(), ScriptError> {
     parse(script).map(drop)
 }
 
@@ -98,7 +98,7 @@ pub struct ScriptedAgent {
 
 impl ScriptedAgent {
     /// `past` are the prompts that were answered already. Their turns are skipped.
-    pub fn new(script: &str, place: AgentWorkspace, past: &[String]) -> Result<Self, String> {
+    pub fn new(script: &str, place: AgentWorkspace, past: &[String]) -> Result<Self, ScriptError> {
         let script = parse(script)?;
         let turns = script.turns.into_iter().map(Some).collect();
         let mut agent = Self { turns, otherwise: script.otherwise, place };
@@ -330,20 +330,37 @@ fn chunks(text: &str, delay: Duration) -> Vec<&str> {
     }
 }
 
-fn parse(script: &str) -> Result<AgentScript, String> {
+/// Why a script is not valid.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ScriptError {
+    /// The YAML parser's message, with the line.
+    #[error("{0}")]
+    Malformed(String),
+    #[error("`otherwise` answers every prompt, so it cannot have a `when`: make it one of the `turns`")]
+    WhenOtherwise,
+    #[error("turn {turn} can end in one way only: keep one of `fail`, `crash` and `hang`")]
+    SeveralEnds { turn: usize },
+    #[error("it does not speak the protocol")]
+    NotAcp,
+    #[error("it is no command")]
+    NotACommand,
+}
+
+fn parse(script: &str) -> Result<AgentScript, ScriptError> {
     let options = serde_yaml::options! {
         duplicate_keys: serde_yaml::DuplicateKeyPolicy::Error,
         strict_booleans: true,
     };
-    let script: AgentScript = serde_yaml::from_str_with_options(script, options).map_err(|e| e.render())?;
+    let script: AgentScript =
+        serde_yaml::from_str_with_options(script, options).map_err(|e| ScriptError::Malformed(e.render()))?;
     if script.otherwise.when.is_some() {
-        return Err("`otherwise` answers every prompt, so it cannot have a `when`: make it one of the `turns`".into());
+        return Err(ScriptError::WhenOtherwise);
     }
     let ends =
         |turn: &ScriptedTurn| usize::from(turn.fail.is_some()) + usize::from(turn.crash) + usize::from(turn.hang);
     let unclear = script.turns.iter().chain([&script.otherwise]).position(|turn| ends(turn) > 1);
     match unclear {
-        Some(i) => Err(format!("turn {} can end in one way only: keep one of `fail`, `crash` and `hang`", i + 1)),
+        Some(i) => Err(ScriptError::SeveralEnds { turn: i + 1 }),
         None => Ok(script),
     }
 }
@@ -468,14 +485,14 @@ otherwise: { say: "nothing to do" }
 
     #[test]
     fn a_wrong_script_is_refused_with_its_place() {
-        let unknown = validate("turns:\n  - sya: hello\n").expect_err("a wrong key");
+        let unknown = validate("turns:\n  - sya: hello\n").expect_err("a wrong key").to_string();
         assert!(unknown.contains("sya") && unknown.contains('2'), "{unknown}");
         for script in
             ["turns: 3", "turns: [{ delay: -1 }]", "turns: [{ delay: soon }]", "turns: [{ crash: true, hang: true }]"]
         {
             assert!(validate(script).is_err(), "{script}");
         }
-        assert!(validate("otherwise: { when: x }").expect_err("a `when`").contains("otherwise"));
+        assert!(validate("otherwise: { when: x }").expect_err("a `when`").to_string().contains("otherwise"));
         assert_eq!(validate(SCRIPT), Ok(()));
     }
 

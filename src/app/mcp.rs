@@ -18,7 +18,7 @@ use crate::{
     },
     cli::control::SessionArgs,
     journal::SessionDir,
-    mcp::{self, McpServerEnd},
+    mcp::{self, McpServerEnd, NoSessionError},
 };
 
 /// The exit code of a server that a signal ended.
@@ -36,7 +36,7 @@ pub(super) fn mcp(args: SessionArgs) -> AppResult {
     };
     let find = {
         let own = Arc::clone(&own);
-        move || session(&args, &own).map_err(AppError::into_message)
+        move || session(&args, &own).map_err(|error| NoSessionError(error.into_message()))
     };
     let served = mcp::serve(Box::new(find), more);
     if let Some(own) = own.lock().unwrap_or_else(PoisonError::into_inner).take() {

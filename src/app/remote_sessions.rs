@@ -44,7 +44,7 @@ impl NatsServerConnection {
     pub(super) fn named(args: &NatsArgs, config: &ConfigArgs) -> AppResult<Option<Self>> {
         let Some(url) = &args.url else { return Ok(None) };
         let config = Project::load(config).ok().and_then(|project| project.settings.nats);
-        let nats = NatsConfig::named(url, config).map_err(AppError::usage)?;
+        let nats = NatsConfig::named(url, config).map_err(|error| AppError::usage(error.to_string()))?;
         Self::reach(nats).map(Some)
     }
 

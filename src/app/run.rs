@@ -153,7 +153,7 @@ pub(super) fn resume(args: &ResumeArgs, leash: Option<&ParentProcess>) -> AppRes
 /// The server on the command line, otherwise the one in the config.
 pub(super) fn on_command_line(url: Option<&str>, config: Option<NatsConfig>) -> AppResult<Option<NatsConfig>> {
     match url {
-        Some(url) => NatsConfig::named(url, config).map(Some).map_err(AppError::usage),
+        Some(url) => NatsConfig::named(url, config).map(Some).map_err(|error| AppError::usage(error.to_string())),
         None => Ok(config),
     }
 }

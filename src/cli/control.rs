@@ -2,7 +2,7 @@
 
 use clap::{Args, Subcommand};
 
-use super::{ConfigArgs, NatsArgs, session_name};
+use super::{ArgumentError, ConfigArgs, NatsArgs, session_name};
 use crate::engine::{
     hooks::point::HookPoint,
     ids::{GateId, ItemId},
@@ -254,21 +254,20 @@ pub struct AttachArgs {
     pub nats: NatsArgs,
 }
 
-fn item(text: &str) -> Result<ItemId, String> {
-    text.parse().map(ItemId).map_err(|_| "an item is a number; `creel pending list` shows them".into())
+fn item(text: &str) -> Result<ItemId, ArgumentError> {
+    text.parse().map(ItemId).map_err(|_| ArgumentError::NotAnItem)
 }
 
-fn gate(text: &str) -> Result<GateId, String> {
-    text.parse().map(GateId).map_err(|_| "a gate is a number; `creel gate list` shows the one that waits".into())
+fn gate(text: &str) -> Result<GateId, ArgumentError> {
+    text.parse().map(GateId).map_err(|_| ArgumentError::NotAGate)
 }
 
-fn choice(text: &str) -> Result<GateChoice, String> {
+fn choice(text: &str) -> Result<GateChoice, ArgumentError> {
     let name = serde_json::Value::String(text.replace('-', "_"));
-    serde_json::from_value(name).map_err(|_| "there is no such answer; `creel gate list` shows those of a gate".into())
+    serde_json::from_value(name).map_err(|_| ArgumentError::NoSuchChoice)
 }
 
-fn point(text: &str) -> Result<HookPoint, String> {
-    let known = || HookPoint::ALL.map(HookPoint::name).join(", ");
+fn point(text: &str) -> Result<HookPoint, ArgumentError> {
     let stop_decision = (text == HookPoint::StopDecision.name()).then_some(HookPoint::StopDecision);
-    HookPoint::named(text).or(stop_decision).ok_or_else(|| format!("there is no such point; there are: {}", known()))
+    HookPoint::named(text).or(stop_decision).ok_or(ArgumentError::NoSuchPoint)
 }

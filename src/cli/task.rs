@@ -3,7 +3,7 @@
 use clap::{ArgGroup, Args, Subcommand};
 
 use crate::{
-    cli::control::SessionArgs,
+    cli::{ArgumentError, control::SessionArgs},
     engine::tasks::task::{LOWEST, TaskState},
 };
 
@@ -244,8 +244,7 @@ pub struct TaskRemoveArgs {
     pub session: SessionArgs,
 }
 
-fn state(text: &str) -> Result<TaskState, String> {
-    let known = || TaskState::ALL.map(TaskState::name).join(", ");
+fn state(text: &str) -> Result<TaskState, ArgumentError> {
     let named = TaskState::ALL.into_iter().find(|state| state.name() == text);
-    named.ok_or_else(|| format!("there is no such state; there are: {}", known()))
+    named.ok_or(ArgumentError::NoSuchState)
 }

@@ -3,7 +3,10 @@
 use clap::Args;
 
 use super::{ConfigArgs, NatsArgs};
-use crate::{config::duration_of, engine::time::TimeSpan};
+use crate::{
+    config::{BadDuration, duration_of},
+    engine::time::TimeSpan,
+};
 
 /// What a worker does.
 #[derive(Debug, Args)]
@@ -41,7 +44,15 @@ pub struct WorkerArgs {
     pub trust: bool,
 }
 
-fn lease(text: &str) -> Result<TimeSpan, String> {
+fn lease(text: &str) -> Result<TimeSpan, LeaseError> {
     let span = duration_of(text)?;
-    if span < TimeSpan::secs(1) { Err("a lease is at least a second".to_owned()) } else { Ok(span) }
+    if span < TimeSpan::secs(1) { Err(LeaseError::TooShort) } else { Ok(span) }
+}
+
+#[derive(Debug, thiserror::Error)]
+enum LeaseError {
+    #[error(transparent)]
+    BadDuration(#[from] BadDuration),
+    #[error("a lease is at least a second")]
+    TooShort,
 }

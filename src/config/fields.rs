@@ -37,9 +37,14 @@ pub(super) fn duration(node: &ConfigNode) -> Result<TimeSpan, DurationError> {
     }
 }
 
+/// A text of the command line that is no duration.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("a time is in seconds (`30`), or has a unit (`500ms`, `2m`)")]
+pub struct BadDuration;
+
 /// A duration from the command line.
-pub fn duration_of(text: &str) -> Result<TimeSpan, String> {
-    from_text(text.trim()).map_err(|_| "a time is in seconds (`30`), or has a unit (`500ms`, `2m`)".to_owned())
+pub fn duration_of(text: &str) -> Result<TimeSpan, BadDuration> {
+    from_text(text.trim()).map_err(|_| BadDuration)
 }
 
 fn from_seconds(seconds: f64) -> Result<TimeSpan, DurationError> {

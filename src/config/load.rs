@@ -75,7 +75,7 @@ pub(super) fn parse(text: &str, path: &Path, own: Option<&Path>) -> Result<Setti
 pub(super) fn load(path: &Path, own: Option<&Path>) -> Result<Settings, ConfigErrors> {
     let text = node::read(path).map_err(|reason| {
         let source = Arc::new(SourceFile::new(display(path), ""));
-        ConfigErrors::one(Diagnostic::error(&source, None, reason))
+        ConfigErrors::one(Diagnostic::error(&source, None, reason.to_string()))
     })?;
     parse(&text, path, own)
 }
@@ -110,7 +110,7 @@ impl ConfigLoader {
         let mut report = DiagnosticReport::new(Arc::clone(&source));
         match read {
             Ok(_) => self.known = self.known.with_own(&mut report),
-            Err(reason) => report.diagnostics.push(Diagnostic::error(&source, None, reason)),
+            Err(reason) => report.diagnostics.push(Diagnostic::error(&source, None, reason.to_string())),
         }
         self.others.push(report);
     }

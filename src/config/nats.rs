@@ -144,7 +144,7 @@ fn placeholder(text: &str) -> Option<(&str, &str, &str)> {
 
 impl NatsConfig {
     /// A server from the command line. Other settings come from the config, if there is one.
-    pub fn named(url: &str, config: Option<Self>) -> Result<Self, String> {
+    pub fn named(url: &str, config: Option<Self>) -> Result<Self, NatsUrlError> {
         check_url(url)?;
         let rest = config.unwrap_or_else(|| Self {
             url: Secret::new(""),
@@ -197,12 +197,22 @@ pub fn has_login(url: &str) -> bool {
     url.contains('@')
 }
 
+/// Why a URL names no NATS server.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum NatsUrlError {
+    /// Carries the scheme in quotes.
+    #[error("{0} is not spoken here; a URL begins with `nats://` or `tls://`")]
+    OtherScheme(String),
+    #[error("the URL names no server; it looks like `nats://HOST:4222`")]
+    NoServer,
+}
+
 /// Checks a list of URLs. The message does not show them, because they can contain a secret.
-fn check_url(text: &str) -> Result<(), String> {
+fn check_url(text: &str) -> Result<(), NatsUrlError> {
     for url in text.split(',').map(str::trim) {
         let (scheme, rest) = url.split_once("://").unwrap_or(("nats", url));
         if !["nats", "tls"].contains(&scheme) && !scheme.contains("${") {
-            return Err(format!("{} is not spoken here; a URL begins with `nats://` or `tls://`", quoted(scheme)));
+            return Err(NatsUrlError::OtherScheme(quoted(scheme)));
         }
         let place = rest.rsplit_once('@').map_or(rest, |(_, place)| place);
         if place.contains("${") {
@@ -215,7 +225,7 @@ fn check_url(text: &str) -> Result<(), String> {
         let plain = !host.is_empty() && !host.contains(|c: char| c.is_whitespace() || "/?#".contains(c));
         let numbered = port.is_none_or(|port| port.parse::<u16>().is_ok_and(|port| port > 0));
         if !plain || !numbered {
-            return Err("the URL names no server; it looks like `nats://HOST:4222`".to_owned());
+            return Err(NatsUrlError::NoServer);
         }
     }
     Ok(())
@@ -234,7 +244,7 @@ pub(super) fn lower(report: &mut DiagnosticReport, given: &ConfigNode, config: &
     if let Some(node) = nats.given("url")
         && let Err(why) = check_url(node.text().unwrap_or_default())
     {
-        report.error(node.at, why);
+        report.error(node.at, why.to_string());
     }
     check_names(report, &nats);
     check_login(report, &nats);

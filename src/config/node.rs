@@ -128,29 +128,43 @@ fn capital(word: &str) -> String {
 }
 
 /// Reads a config file. The error follows the file's name in a message.
-pub fn read(path: &Path) -> Result<String, String> {
+pub fn read(path: &Path) -> Result<String, FileReadError> {
     let bytes = read_bounded(path)?;
     String::from_utf8(bytes).map_err(|error| {
         let valid = error.utf8_error().valid_up_to();
         let line = error.as_bytes()[..valid].split(|byte| *byte == b'\n').count();
-        format!("is not UTF-8: byte {valid}, in line {line}, is part of no character")
+        FileReadError::NotUtf8 { byte: valid, line }
     })
 }
 
-fn read_bounded(path: &Path) -> Result<Vec<u8>, String> {
-    let unreadable = |error: io::Error| format!("cannot be read: {error}");
-    let file = fs::File::open(path).map_err(unreadable)?;
-    let size = file.metadata().map_err(unreadable)?;
+fn read_bounded(path: &Path) -> Result<Vec<u8>, FileReadError> {
+    let file = fs::File::open(path)?;
+    let size = file.metadata()?;
     if size.is_dir() {
-        return Err("cannot be read: it is a folder".to_owned());
+        return Err(FileReadError::Folder);
     }
     if size.len() > MAX_BYTES {
-        return Err(too_large(size.len()));
+        return Err(FileReadError::TooLarge(size.len()));
     }
     // The size of a pipe or a growing file is unknown.
     let mut bytes = Vec::new();
-    file.take(MAX_BYTES + 1).read_to_end(&mut bytes).map_err(unreadable)?;
-    if bytes.len() as u64 > MAX_BYTES { Err("is larger than 1 MiB".to_owned()) } else { Ok(bytes) }
+    file.take(MAX_BYTES + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > MAX_BYTES { Err(FileReadError::Grew) } else { Ok(bytes) }
+}
+
+/// Why a config file cannot be read. The text follows the file's name in a message.
+#[derive(Debug, thiserror::Error)]
+pub enum FileReadError {
+    #[error("cannot be read: {0}")]
+    Io(#[from] io::Error),
+    #[error("cannot be read: it is a folder")]
+    Folder,
+    #[error("{}", too_large(*.0))]
+    TooLarge(u64),
+    #[error("is larger than 1 MiB")]
+    Grew,
+    #[error("is not UTF-8: byte {byte}, in line {line}, is part of no character")]
+    NotUtf8 { byte: usize, line: usize },
 }
 
 fn too_large(bytes: u64) -> String {

@@ -42,11 +42,11 @@ pub fn parse(stdout: &ReplyText) -> Option<HookReply> {
     if !REPLY_KEYS.iter().any(|key| answer.contains_key(*key)) {
         return None;
     }
-    Some(read(&answer).unwrap_or_else(HookReply::unreadable))
+    Some(read(&answer).unwrap_or_else(|error| HookReply::unreadable(error.to_string())))
 }
 
 /// The reply, or what is wrong with it.
-fn read(answer: &Map<String, Value>) -> Result<HookReply, String> {
+fn read(answer: &Map<String, Value>) -> Result<HookReply, ReplyError> {
     let specific = answer.get("hookSpecificOutput").and_then(Value::as_object);
     let decision = decision(answer.get("decision"))?;
     let stops = stops(answer.get("continue"))?;
@@ -75,7 +75,7 @@ fn has_a_decision(text: &str) -> bool {
         .any(|key| text.match_indices(key).any(|(at, _)| text[at + key.len()..].trim_start().starts_with(':')))
 }
 
-fn decision(value: Option<&Value>) -> Result<Option<HookDecision>, String> {
+fn decision(value: Option<&Value>) -> Result<Option<HookDecision>, ReplyError> {
     let known = match value {
         None | Some(Value::Null) => return Ok(None),
         Some(Value::String(word)) => match word.trim().to_ascii_lowercase().as_str() {
@@ -90,7 +90,7 @@ fn decision(value: Option<&Value>) -> Result<Option<HookDecision>, String> {
     known.map(Some).ok_or_else(|| wrong("decision", value, "allow, approve, deny or block"))
 }
 
-fn stops(value: Option<&Value>) -> Result<bool, String> {
+fn stops(value: Option<&Value>) -> Result<bool, ReplyError> {
     match value {
         None | Some(Value::Null) => Ok(false),
         Some(Value::Bool(continues)) => Ok(!continues),
@@ -100,13 +100,22 @@ fn stops(value: Option<&Value>) -> Result<bool, String> {
     }
 }
 
-fn wrong(key: &str, value: Option<&Value>, accepted: &str) -> String {
+/// A field of a reply with a value that creel does not know.
+#[derive(Debug, thiserror::Error)]
+#[error("its JSON reply has the {key} {shown}, which creel does not know; use {accepted}")]
+struct ReplyError {
+    key: &'static str,
+    shown: String,
+    accepted: &'static str,
+}
+
+fn wrong(key: &'static str, value: Option<&Value>, accepted: &'static str) -> ReplyError {
     let mut shown = value.map(ToString::to_string).unwrap_or_default();
     if shown.len() > SHOWN {
         shown.truncate(shown.floor_char_boundary(SHOWN));
         shown.push('…');
     }
-    format!("its JSON reply has the {key} {shown}, which creel does not know; use {accepted}")
+    ReplyError { key, shown, accepted }
 }
 
 /// The first of these keys with text that is not blank.

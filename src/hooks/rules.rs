@@ -25,6 +25,7 @@ use crate::{
         time::TimeSpan,
         wording::first_line,
     },
+    hooks::HookCommandError,
     process::{
         project_dir::{OpenError, ProjectDir},
         run::{self, ProcessObserver, ProcessSpec},
@@ -82,7 +83,12 @@ fn judge(job: &RuleJob, premises: &ProjectDir) -> RuleFinding {
     match &job.rule.check {
         RuleCheck::ContentPattern { pattern, target, must_match } => {
             let said = job.facts.agent_output.as_deref().unwrap_or_default();
-            pattern::judge(pattern, &pattern::text(target, said, premises)?, target, *must_match)
+            pattern::judge(
+                pattern,
+                &pattern::text(target, said, premises).map_err(|why| why.to_string())?,
+                target,
+                *must_match,
+            )
         }
         RuleCheck::FileExistence { files, need } => files::judge(files, *need, premises),
         RuleCheck::Coverage { file, format, minimum } => coverage::judge(file, *format, *minimum, premises),
@@ -101,7 +107,8 @@ async fn command(
     };
     let spec = match spec(job, place) {
         Ok(spec) => spec,
-        Err(why) => {
+        Err(error) => {
+            let why = error.to_string();
             let message = format!("{}: {why}", shown(command));
             return RuleCheckResult { end: Some(RunEnd::SpawnFailed(why)), ..RuleCheckResult::not_judged(message) };
         }
@@ -139,21 +146,21 @@ fn ended(end: &RunEnd, expected: i32, timeout: TimeSpan) -> String {
     }
 }
 
-fn spec(job: &RuleJob, place: &HookWorkspace) -> Result<ProcessSpec, String> {
+fn spec(job: &RuleJob, place: &HookWorkspace) -> Result<ProcessSpec, HookCommandError> {
     let RuleCheck::Command { command, folder, env, .. } = &job.rule.check else {
-        return Err("there is no command; this is a fault of creel".into());
+        return Err(HookCommandError::NoRuleCommand);
     };
     let cwd = match folder {
         None => place.cwd.clone(),
         Some(folder) => ProjectDir::new(&place.cwd)
             .folder(Some(Path::new(folder)))
-            .map_err(|why| barred(folder, &why, "make the folder"))?,
+            .map_err(|why| HookCommandError::NoFolder(barred(folder, &why, "make the folder")))?,
     };
     let about = HookCommandContext { point: "rule", hook: &job.rule.name, offered: OFFERED, facts: &job.facts };
     // The session's variables come last, so that configured ones cannot replace them.
     let env = env.iter().map(|(name, value)| (name.clone(), value.clone())).chain(about.environment(place)).collect();
     Ok(ProcessSpec {
-        command: template::expand(command).map_err(|e| e.to_string())?,
+        command: template::expand(command)?,
         cwd,
         env,
         stdin: about.standard_input(place),

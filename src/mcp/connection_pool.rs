@@ -19,8 +19,13 @@ use crate::{
     },
 };
 
+/// Why there is no session for the tools. Carries the text for the agent.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct NoSessionError(pub String);
+
 /// Finds the session, or says why there is none.
-pub type SessionFinder = dyn Fn() -> Result<SessionDir, String> + Send + Sync;
+pub type SessionFinder = dyn Fn() -> Result<SessionDir, NoSessionError> + Send + Sync;
 
 pub struct SessionConnectionPool {
     find: Box<SessionFinder>,
@@ -81,7 +86,7 @@ impl SessionConnectionPool {
                 return Ok(connected?);
             }
         }
-        let folder = (self.find)().map_err(|why| no_session(&why))?;
+        let folder = (self.find)().map_err(|why| no_session(&why.to_string()))?;
         let client = SocketClient::connect(&folder)?;
         *lock(&self.found) = Some(folder);
         Ok(client)

@@ -60,7 +60,10 @@ pub fn text(refusal: &Refusal) -> String {
         Refusal::SessionNotEnded => "the session has not ended; go on with it by `creel resume`".into(),
         Refusal::SessionComplete => "the session is complete; start a new one with `creel run`".into(),
         Refusal::IterationLimitUsed(used) => {
-            format!("the session has used up its limit of {}; give it more with `--max-iterations`", counted(*used, "iteration"))
+            format!(
+                "the session has used up its limit of {}; give it more with `--max-iterations`",
+                counted(*used, "iteration")
+            )
         }
         Refusal::NoSuchCheckpoint { number, last } => {
             let known = last.map_or_else(|| "it has none".into(), |last| format!("the last one is {last}"));

@@ -33,15 +33,14 @@ pub struct EditorFile {
 
 impl EditorFile {
     /// Writes the text to a new file.
-    pub fn new(text: &str) -> Result<Self, String> {
+    pub fn new(text: &str) -> Result<Self, EditorError> {
         let named = ["VISUAL", "EDITOR"].iter().find_map(|name| std::env::var(name).ok());
-        let failed = |error: io::Error| format!("cannot edit outside: {error}");
-        let (path, mut file) = new_file().map_err(failed)?;
+        let (path, mut file) = new_file().map_err(EditorError::NoFile)?;
         // End with a newline, as editors would add one.
         let sheet = Self { path, before: format!("{text}\n"), editor: named.unwrap_or_else(|| "vi".into()) };
         file.write_all(sheet.before.as_bytes()).map_err(|error| {
             sheet.remove();
-            failed(error)
+            EditorError::NoFile(error)
         })?;
         Ok(sheet)
     }
@@ -91,20 +90,24 @@ impl EditorFile {
     }
 
     /// The text after the editor has ended. Does not remove the file.
-    pub fn read(&self, ended: io::Result<ExitStatus>) -> Result<String, String> {
+    pub fn read(&self, ended: io::Result<ExitStatus>) -> Result<String, EditorError> {
         let text = fs::read_to_string(&self.path);
         let unchanged = text.as_ref().is_ok_and(|text| *text == self.before);
         let why = match (ended, text) {
             (Ok(status), Ok(text)) if status.success() => return Ok(text.trim_end_matches('\n').to_owned()),
-            (Ok(status), Err(error)) if status.success() => format!("cannot read what the editor left: {error}"),
-            (Ok(status), _) => format!("the editor `{}` failed ({status})", self.editor),
-            (Err(error), _) => format!("the editor `{}` cannot be started: {error}; set EDITOR", self.editor),
+            (Ok(status), Err(error)) if status.success() => EditorError::Unreadable(error),
+            (Ok(status), _) => EditorError::Failed { editor: self.editor.clone(), status },
+            (Err(error), _) => EditorError::NotStarted { editor: self.editor.clone(), error },
         };
         if unchanged {
             self.remove();
-            return Err(format!("{why}; nothing was changed"));
+            return Err(EditorError::Unchanged(Box::new(why)));
         }
-        Err(self.kept(&why))
+        if self.path.exists() {
+            Err(EditorError::Kept { why: Box::new(why), file: self.path.clone() })
+        } else {
+            Err(why)
+        }
     }
 
     /// Adds the path of the file to a message, if the file exists.
@@ -132,6 +135,23 @@ fn new_file() -> io::Result<(PathBuf, File)> {
     tried.find(|opened| !taken(opened)).unwrap_or_else(|| Err(io::ErrorKind::AlreadyExists.into()))
 }
 
+/// Why a text could not be edited in the user's editor.
+#[derive(Debug, thiserror::Error)]
+pub enum EditorError {
+    #[error("cannot edit outside: {0}")]
+    NoFile(io::Error),
+    #[error("cannot read what the editor left: {0}")]
+    Unreadable(io::Error),
+    #[error("the editor `{editor}` failed ({status})")]
+    Failed { editor: String, status: ExitStatus },
+    #[error("the editor `{editor}` cannot be started: {error}; set EDITOR")]
+    NotStarted { editor: String, error: io::Error },
+    #[error("{0}; nothing was changed")]
+    Unchanged(Box<Self>),
+    #[error("{why}; what you wrote is in {}", file.display())]
+    Kept { why: Box<Self>, file: PathBuf },
+}
+
 #[cfg(test)]
 mod tests {
     use std::os::unix::{fs::PermissionsExt as _, process::ExitStatusExt as _};
@@ -148,7 +168,7 @@ mod tests {
         let mode = fs::metadata(&sheet.path).expect("it is there").permissions().mode();
         assert_eq!(mode & 0o777, 0o600);
         fs::write(&sheet.path, "red\nas a brick\n").expect("it is ours");
-        assert_eq!(sheet.read(Ok(ended(0))), Ok("red\nas a brick".into()));
+        assert_eq!(sheet.read(Ok(ended(0))).expect("a text"), "red\nas a brick");
         sheet.remove();
         assert!(!sheet.path.exists());
     }
@@ -158,7 +178,7 @@ mod tests {
         let told = |written: &[u8], code| {
             let sheet = EditorFile::new("red").expect("a file");
             fs::write(&sheet.path, written).expect("it is ours");
-            let why = sheet.read(Ok(ended(code))).expect_err("it is not taken");
+            let why = sheet.read(Ok(ended(code))).expect_err("it is not taken").to_string();
             let named = why.contains(&sheet.path.display().to_string());
             let left = fs::read(&sheet.path).ok();
             sheet.remove();

@@ -13,7 +13,7 @@ use tokio::{
 };
 
 use super::{children, sweep};
-use crate::process::run::{self, GRACE, ProcessEnd, ProcessGroup, ProcessGroupGuard};
+use crate::process::run::{self, GRACE, ProcessEnd, ProcessGroup, ProcessGroupGuard, StartError};
 
 /// How long it gets to exit by itself after its input was closed.
 const GOODBYE: Duration = Duration::from_millis(1_500);
@@ -45,14 +45,14 @@ pub struct PipedProcess {
 }
 
 impl PipedProcess {
-    pub fn start(spec: PipedProcessSpec) -> Result<(Self, PipedStreams), String> {
+    pub fn start(spec: PipedProcessSpec) -> Result<(Self, PipedStreams), StartError> {
         let mut command = run::shell(&spec.command, &spec.cwd, &spec.env, &spec.mark);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let started = children::start(&spec.mark, || command.spawn());
-        let (mut child, entry) = started.map_err(|error| run::why_not(&error, &spec.cwd))?;
+        let (mut child, entry) = started.map_err(|error| run::why_not(error, &spec.cwd))?;
         let guard = ProcessGroupGuard::of(entry, spec.mark);
         let streams = (child.stdin.take(), child.stdout.take(), child.stderr.take());
-        let (Some(stdin), Some(stdout), Some(stderr)) = streams else { return Err("it has no streams".into()) };
+        let (Some(stdin), Some(stdout), Some(stderr)) = streams else { return Err(StartError::NoStreams) };
         Ok((Self { child, guard }, PipedStreams { stdin, stdout, stderr }))
     }
 

@@ -140,7 +140,7 @@ pub async fn run_on_terminal(
 
 async fn attend(
     timeout: Option<Duration>,
-    start: impl FnOnce() -> Result<RunningProcess, String>,
+    start: impl FnOnce() -> Result<RunningProcess, StartError>,
     watch: &mut dyn ProcessObserver,
     cancel: &CancellationToken,
 ) -> ProcessEnd {
@@ -150,7 +150,7 @@ async fn attend(
     let deadline = timeout.and_then(|t| Instant::now().checked_add(t));
     let mut running = match start() {
         Ok(running) => running,
-        Err(why) => return ProcessEnd::SpawnFailed(why),
+        Err(error) => return ProcessEnd::SpawnFailed(error.to_string()),
     };
     watch.started(running.guard.group);
     let too_late = async {
@@ -251,14 +251,14 @@ enum ProcessProgress {
 }
 
 impl RunningProcess {
-    fn start(spec: ProcessSpec) -> Result<Self, String> {
+    fn start(spec: ProcessSpec) -> Result<Self, StartError> {
         let mut command = shell(&spec.command, &spec.cwd, &spec.env, &spec.mark);
         command.stdin(input_for(&spec.stdin)).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let started = children::start(&spec.mark, || command.spawn()).map_err(|e| why_not(&e, &spec.cwd))?;
+        let started = children::start(&spec.mark, || command.spawn()).map_err(|e| why_not(e, &spec.cwd))?;
         Ok(Self::piped(started, spec.stdin, spec.grace, spec.mark))
     }
 
-    fn start_program(spec: ProgramSpec) -> Result<Self, String> {
+    fn start_program(spec: ProgramSpec) -> Result<Self, StartError> {
         let mut command = Command::new(&spec.program);
         // An argument cannot contain a NUL byte.
         command.args(spec.args.iter().map(|arg| arg.replace('\0', ""))).process_group(0);
@@ -269,9 +269,9 @@ impl RunningProcess {
         command.stdin(input_for(&spec.stdin)).stdout(Stdio::piped()).stderr(Stdio::piped());
         let missing = |e: &io::Error| e.kind() == io::ErrorKind::NotFound && spec.cwd.is_dir();
         let started = children::start(&spec.mark, || command.spawn()).map_err(|e| match missing(&e) {
-            true if spec.program.contains('/') => format!("there is no program `{}`", spec.program),
-            true => format!("there is no `{}` on the PATH", spec.program),
-            false => why_not(&e, &spec.cwd),
+            true if spec.program.contains('/') => StartError::NoProgramFile(spec.program.clone()),
+            true => StartError::NoProgram(spec.program.clone()),
+            false => why_not(e, &spec.cwd),
         })?;
         Ok(Self::piped(started, spec.stdin, GRACE, spec.mark))
     }
@@ -284,10 +284,10 @@ impl RunningProcess {
         Self { child, exited: None, stdin, stdout, stderr, grace, guard }
     }
 
-    fn start_on_terminal(spec: ProcessSpec) -> Result<Self, String> {
+    fn start_on_terminal(spec: ProcessSpec) -> Result<Self, StartError> {
         let command = bare_shell(&spec.command, &spec.cwd, &spec.env, &spec.mark);
         let started = children::start_with(&spec.mark, || pty::spawn(command));
-        let (child, entry, terminal) = started.map_err(|e| why_not(&e, &spec.cwd))?;
+        let (child, entry, terminal) = started.map_err(|e| why_not(e, &spec.cwd))?;
         let guard = ProcessGroupGuard::of(entry, spec.mark);
         let (reader, writer) = terminal.into_split();
         let stdin = (!spec.stdin.is_empty()).then(|| ProcessInput::new(writer, spec.stdin));
@@ -392,16 +392,35 @@ pub(super) fn describe(ended: io::Result<ExitStatus>) -> ProcessEnd {
 }
 
 /// Distinguishes the reasons that the user can fix in different ways.
-pub(super) fn why_not(error: &io::Error, cwd: &Path) -> String {
+pub(super) fn why_not(error: io::Error, cwd: &Path) -> StartError {
     if !cwd.is_dir() {
-        return format!("the folder {} is gone", cwd.display());
+        return StartError::NoFolder(cwd.to_owned());
     }
     let kind = error.kind();
     if kind == io::ErrorKind::ArgumentListTooLong {
-        "the command and its environment are too long for the system: make the command shorter".into()
+        StartError::CommandTooLong
     } else if kind == io::ErrorKind::NotFound {
-        "there is no `sh` on the PATH: install a POSIX shell".into()
+        StartError::NoShell
     } else {
-        error.to_string()
+        StartError::Io(error)
     }
+}
+
+/// Why a command did not start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    #[error("the folder {} is gone", .0.display())]
+    NoFolder(PathBuf),
+    #[error("the command and its environment are too long for the system: make the command shorter")]
+    CommandTooLong,
+    #[error("there is no `sh` on the PATH: install a POSIX shell")]
+    NoShell,
+    #[error("there is no `{0}` on the PATH")]
+    NoProgram(String),
+    #[error("there is no program `{0}`")]
+    NoProgramFile(String),
+    #[error("it has no streams")]
+    NoStreams,
+    #[error(transparent)]
+    Io(#[from] io::Error),
 }

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use crate::{
     agents::{self, Agent, AgentHistory, AgentWorkspace},
     engine::{policy::FallbackAgent, session::budget::ConversationUsage},
+    runtime::perform::SendError,
 };
 
 pub(super) struct FallbackAgents {
@@ -18,9 +19,9 @@ pub(super) struct FallbackAgents {
 }
 
 impl FallbackAgents {
-    pub(super) fn start(&self, name: &str) -> Result<Box<dyn Agent>, String> {
+    pub(super) fn start(&self, name: &str) -> Result<Box<dyn Agent>, SendError> {
         let Some((number, agent)) = (1..).zip(&self.known).find(|(_, agent)| agent.name == name) else {
-            return Err(format!("there is no fallback agent `{name}`"));
+            return Err(SendError::NoFallback(name.to_owned()));
         };
         // creel finds the processes that an agent left running by its mark, so each agent needs a mark of its own.
         let place = AgentWorkspace { mark: format!("{}/fallback-{number}", self.place.mark), ..self.place.clone() };
@@ -31,6 +32,6 @@ impl FallbackAgents {
             conversation: working.and_then(|(_, conversation, _)| conversation.as_deref()),
             tally: working.map(|(.., tally)| *tally).unwrap_or_default(),
         };
-        agents::start(&agent.spec, place, past).map_err(|error| error.to_string())
+        Ok(agents::start(&agent.spec, place, past)?)
     }
 }

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use crate::{
     agents::{self, Agent, AgentHistory, AgentWorkspace},
     engine::policy,
+    runtime::perform::SendError,
 };
 
 pub(super) struct GatekeeperAgents {
@@ -16,15 +17,15 @@ pub(super) struct GatekeeperAgents {
 }
 
 impl GatekeeperAgents {
-    pub(super) fn start(&self, name: &str) -> Result<Box<dyn Agent>, String> {
+    pub(super) fn start(&self, name: &str) -> Result<Box<dyn Agent>, SendError> {
         let Some(gatekeeper) = self.known.get(name) else {
-            return Err(format!("there is no agent `{name}`"));
+            return Err(SendError::NoGatekeeper(name.to_owned()));
         };
         // creel finds the processes that an agent left running by its mark, so each agent needs a mark of its own.
         let number = self.known.keys().position(|known| known == name).unwrap_or_default();
         let place = AgentWorkspace { mark: format!("{}/review-{number}", self.place.mark), ..self.place.clone() };
         let prompts = self.past.get(name).map_or(&[][..], Vec::as_slice);
         let past = AgentHistory { prompts, ..AgentHistory::default() };
-        agents::start(&gatekeeper.spec, place, past).map_err(|error| error.to_string())
+        Ok(agents::start(&gatekeeper.spec, place, past)?)
     }
 }

@@ -28,7 +28,7 @@ use super::{
     turn_watch::TurnWatch,
 };
 use crate::{
-    agents::{Agent, AgentObserver, BoxFuture, PermissionRequest, TurnRequest},
+    agents::{Agent, AgentError, AgentObserver, BoxFuture, PermissionRequest, TurnRequest},
     engine::{
         conversation::{AgentPermissionRequest, AgentUpdate, PermissionAnswer, TurnEnd, TurnFailure, WorktreeChanges},
         effect::{Effect, HookJob, RuleJob},
@@ -189,7 +189,7 @@ impl EffectPerformer {
                     (None, None) => PromptRecipient::Own,
                 };
                 if let Err(why) = self.send(request, to, baseline) {
-                    self.handle.tell(Input::TurnFailed { turn, failure: TurnFailure::new(why) });
+                    self.handle.tell(Input::TurnFailed { turn, failure: TurnFailure::new(why.to_string()) });
                 }
             }
             Effect::CancelTurn(turn) => {
@@ -203,7 +203,7 @@ impl EffectPerformer {
         }
     }
 
-    fn send(&mut self, request: TurnRequest, to: PromptRecipient, baseline: ProtectBaseline) -> Result<(), String> {
+    fn send(&mut self, request: TurnRequest, to: PromptRecipient, baseline: ProtectBaseline) -> Result<(), SendError> {
         let cancel = CancellationToken::new();
         self.turn = Some((request.turn, cancel.clone()));
         let line = match to {
@@ -212,11 +212,11 @@ impl EffectPerformer {
             PromptRecipient::Fallback(name) => Some(self.fallback(name)?),
         };
         let sent = line.is_some_and(|line| line.turns.send(TurnJob { request, baseline, cancel }).is_ok());
-        if sent { Ok(()) } else { Err("the agent's task has died; this is a fault of creel, see its log".into()) }
+        if sent { Ok(()) } else { Err(SendError::TaskDied) }
     }
 
     /// Returns a fallback agent, and starts it if it is not running.
-    fn fallback(&mut self, name: String) -> Result<&AgentTaskHandle, String> {
+    fn fallback(&mut self, name: String) -> Result<&AgentTaskHandle, SendError> {
         Ok(match self.standing_in.entry(name) {
             Entry::Occupied(line) => line.into_mut(),
             Entry::Vacant(place) => {
@@ -231,7 +231,7 @@ impl EffectPerformer {
     }
 
     /// Returns a reviewing agent, and starts it if it is not running.
-    fn gatekeeper(&mut self, name: String) -> Result<&AgentTaskHandle, String> {
+    fn gatekeeper(&mut self, name: String) -> Result<&AgentTaskHandle, SendError> {
         Ok(match self.asked.entry(name) {
             Entry::Occupied(line) => line.into_mut(),
             Entry::Vacant(place) => {
@@ -423,12 +423,30 @@ async fn one_turn(
     caught(agent.turn(request, hearing, cancel)).await.unwrap_or_else(|_| Err(TurnFailure::new(message)))
 }
 
+/// The message of a panic in a task of the session.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+struct CaughtPanic(String);
+
+/// Why a prompt could not be given to its agent.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum SendError {
+    #[error("there is no fallback agent `{0}`")]
+    NoFallback(String),
+    #[error("there is no agent `{0}`")]
+    NoGatekeeper(String),
+    #[error(transparent)]
+    Agent(#[from] AgentError),
+    #[error("the agent's task has died; this is a fault of creel, see its log")]
+    TaskDied,
+}
+
 /// Runs a future and returns its result, or its panic message.
-async fn caught<T>(work: impl Future<Output = T>) -> Result<T, String> {
+async fn caught<T>(work: impl Future<Output = T>) -> Result<T, CaughtPanic> {
     let mut work = pin!(work);
     std::future::poll_fn(|context| match catch_unwind(AssertUnwindSafe(|| work.as_mut().poll(context))) {
         Ok(polled) => polled.map(Ok),
-        Err(panic) => Poll::Ready(Err(said(&*panic))),
+        Err(panic) => Poll::Ready(Err(CaughtPanic(said(&*panic)))),
     })
     .await
 }

@@ -206,7 +206,7 @@ impl Keymap {
                 for key in list {
                     match KeyChord::parse(key) {
                         Ok(key) => keys.push((context, key, *action)),
-                        Err(why) => mistakes.push(why),
+                        Err(why) => mistakes.push(why.to_string()),
                     }
                 }
             }
@@ -254,6 +254,15 @@ pub fn name(action: KeyAction) -> &'static str {
     ACTIONS.iter().find(|(_, known, ..)| *known == action).map_or("", |(_, _, name, _)| name)
 }
 
+/// Why a text in the keymap is no key.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+enum KeyError {
+    #[error("`{0}` is no key")]
+    Unknown(String),
+    #[error("no terminal tells of `{0}`: write the sign that the keys give together")]
+    NotReported(String),
+}
+
 impl KeyChord {
     #[expect(clippy::wildcard_enum_match_arm, reason = "the terminal library's enum grows")]
     fn of(event: KeyEvent) -> Self {
@@ -266,7 +275,7 @@ impl KeyChord {
     }
 
     #[expect(clippy::wildcard_enum_match_arm, reason = "the terminal library's enum grows")]
-    fn parse(text: &str) -> Result<Self, String> {
+    fn parse(text: &str) -> Result<Self, KeyError> {
         let mut modifiers = KeyModifiers::NONE;
         let mut rest = text;
         loop {
@@ -279,13 +288,14 @@ impl KeyChord {
             modifiers |= modifier;
             rest = after;
         }
-        let code = code(rest).ok_or_else(|| format!("`{text}` is no key"))?;
+        let code = code(rest).ok_or_else(|| KeyError::Unknown(text.to_owned()))?;
         if code == KeyCode::Tab && modifiers.contains(KeyModifiers::SHIFT) {
             return Ok(Self { code: KeyCode::BackTab, modifiers: modifiers - KeyModifiers::SHIFT });
         }
         match code {
-            KeyCode::Char(c) if modifiers.contains(KeyModifiers::SHIFT) => Self::capital(c, modifiers)
-                .ok_or_else(|| format!("no terminal tells of `{text}`: write the sign that the keys give together")),
+            KeyCode::Char(c) if modifiers.contains(KeyModifiers::SHIFT) => {
+                Self::capital(c, modifiers).ok_or_else(|| KeyError::NotReported(text.to_owned()))
+            }
             _ => Ok(Self { code, modifiers }),
         }
     }
@@ -399,7 +409,7 @@ mod tests {
         assert_eq!(keymap.keys(KeyAction::Zoom), "W alt-W");
         for key in ["shift-1", "shift-space", "ctrl-shift-w", "shift-ß"] {
             let told = format!("no terminal tells of `{key}`: write the sign that the keys give together");
-            assert_eq!(KeyChord::parse(key), Err(told));
+            assert_eq!(KeyChord::parse(key).map_err(|error| error.to_string()), Err(told));
         }
         assert_eq!(KeyChord::parse("shift-up").map(|key| key.to_string()), Ok("shift-up".into()));
     }

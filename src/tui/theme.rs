@@ -62,16 +62,17 @@ impl ScreenTheme {
     }
 
     /// Parses a theme: `role: "colour on-colour bold"`.
-    pub fn parse(text: &str) -> Result<Self, String> {
-        let looks: BTreeMap<String, String> = serde_yaml::from_str(text).map_err(|error| error.to_string())?;
+    pub fn parse(text: &str) -> Result<Self, ThemeError> {
+        let looks: BTreeMap<String, String> =
+            serde_yaml::from_str(text).map_err(|error| ThemeError::Malformed(error.to_string()))?;
         let mut styles = BTreeMap::new();
         for (name, look) in &looks {
             let known = NAMES.iter().find(|(known, _)| known == name);
-            let (_, role) = known.ok_or_else(|| format!("unknown role `{name}`"))?;
+            let (_, role) = known.ok_or_else(|| ThemeError::UnknownRole(name.clone()))?;
             styles.insert(*role, style(look)?);
         }
         match NAMES.iter().find(|(_, role)| !styles.contains_key(role)) {
-            Some((missing, _)) => Err(format!("the role `{missing}` is missing")),
+            Some((missing, _)) => Err(ThemeError::MissingRole(missing)),
             None => Ok(Self { styles }),
         }
     }
@@ -81,7 +82,21 @@ impl ScreenTheme {
     }
 }
 
-fn style(look: &str) -> Result<Style, String> {
+/// Why a text is no theme.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ThemeError {
+    /// The YAML parser's message.
+    #[error("{0}")]
+    Malformed(String),
+    #[error("unknown role `{0}`")]
+    UnknownRole(String),
+    #[error("the role `{0}` is missing")]
+    MissingRole(&'static str),
+    #[error("`{0}` is no colour")]
+    NotAColour(String),
+}
+
+fn style(look: &str) -> Result<Style, ThemeError> {
     let mut style = Style::default();
     for word in look.split_whitespace() {
         style = match word {
@@ -98,8 +113,8 @@ fn style(look: &str) -> Result<Style, String> {
     Ok(style)
 }
 
-fn colour(word: &str) -> Result<Color, String> {
-    word.parse().map_err(|_| format!("`{word}` is no colour"))
+fn colour(word: &str) -> Result<Color, ThemeError> {
+    word.parse().map_err(|_| ThemeError::NotAColour(word.to_owned()))
 }
 
 #[cfg(test)]
@@ -117,7 +132,7 @@ mod tests {
 
     #[test]
     fn a_wrong_theme_is_told() {
-        assert_eq!(ScreenTheme::parse("texd: red").expect_err("wrong"), "unknown role `texd`");
-        assert_eq!(ScreenTheme::parse("text: rad").expect_err("wrong"), "`rad` is no colour");
+        assert_eq!(ScreenTheme::parse("texd: red").expect_err("wrong").to_string(), "unknown role `texd`");
+        assert_eq!(ScreenTheme::parse("text: rad").expect_err("wrong").to_string(), "`rad` is no colour");
     }
 }

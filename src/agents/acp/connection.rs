@@ -33,7 +33,7 @@ use super::{
 };
 use crate::process::{
     piped_process::{PipedProcess, PipedProcessSpec},
-    run::{ProcessEnd, ProcessGroup},
+    run::{ProcessEnd, ProcessGroup, StartError},
 };
 
 /// How many events are queued before the agent has to wait.
@@ -105,7 +105,7 @@ pub(super) struct AcpConnection {
 
 impl AcpConnection {
     /// Starts the agent. Sends nothing yet.
-    pub(super) async fn open(spec: PipedProcessSpec) -> Result<Self, String> {
+    pub(super) async fn open(spec: PipedProcessSpec) -> Result<Self, StartError> {
         let (companion, streams) = PipedProcess::start(spec)?;
         let (hear, heard) = mpsc::channel(BACKLOG);
         let (near, far) = tokio::io::duplex(PIPE);
@@ -123,7 +123,7 @@ impl AcpConnection {
         let (ready, connection) = oneshot::channel();
         let transport = ByteStreams::new(streams.stdin.compat_write(), far.compat());
         let speaking = tokio::spawn(speak(transport, hear.clone(), ready));
-        let connection = connection.await.map_err(|_| "the protocol could not be started".to_owned())?;
+        let connection = connection.await.map_err(|_| std::io::Error::other("the protocol could not be started"))?;
         Ok(Self {
             companion,
             connection,

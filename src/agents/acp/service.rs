@@ -424,6 +424,6 @@ fn not_served(error: &ServedFileError) -> Error {
 }
 
 /// The reason is in the message, because agents read only that.
-fn refused(why: String) -> Error {
-    Error::new(i32::from(Error::invalid_params().code), why)
+fn refused(why: impl std::fmt::Display) -> Error {
+    Error::new(i32::from(Error::invalid_params().code), why.to_string())
 }

@@ -17,7 +17,7 @@ use serde_json::{Map, Value, json};
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
-use super::files::GuardedProjectDir;
+use super::files::{GuardedProjectDir, ServedFileError};
 use crate::{
     agents::{
         acp::connection::AcpEvent,
@@ -109,8 +109,8 @@ impl AcpTerminals {
         &mut self,
         request: s::CreateTerminalRequest,
         site: &TerminalEnvironment,
-    ) -> Result<(s::TerminalId, AgentUpdate), String> {
-        let cwd = site.premises.folder(request.cwd.as_deref()).map_err(|error| error.to_string())?;
+    ) -> Result<(s::TerminalId, AgentUpdate), TerminalError> {
+        let cwd = site.premises.folder(request.cwd.as_deref())?;
         self.last += 1;
         let name = format!("terminal-{}", self.last);
         let line = command_line(&request.command, &request.args);
@@ -141,7 +141,7 @@ impl AcpTerminals {
         Ok((s::TerminalId::new(name), AgentUpdate::ToolCalled(call)))
     }
 
-    pub(super) fn output(&self, id: &s::TerminalId) -> Result<s::TerminalOutputResponse, String> {
+    pub(super) fn output(&self, id: &s::TerminalId) -> Result<s::TerminalOutputResponse, TerminalError> {
         let terminal = self.find(id)?;
         let (text, truncated) = terminal.printed.text();
         let status = terminal.ended.borrow().clone();
@@ -152,7 +152,7 @@ impl AcpTerminals {
     pub(super) fn end(
         &self,
         id: &s::TerminalId,
-    ) -> Result<impl Future<Output = s::TerminalExitStatus> + Send + use<>, String> {
+    ) -> Result<impl Future<Output = s::TerminalExitStatus> + Send + use<>, TerminalError> {
         let mut ended = self.find(id)?.ended.clone();
         Ok(async move {
             let known = ended.wait_for(Option::is_some).await.ok().and_then(|status| status.clone());
@@ -160,16 +160,16 @@ impl AcpTerminals {
         })
     }
 
-    pub(super) fn kill(&self, id: &s::TerminalId) -> Result<(), String> {
+    pub(super) fn kill(&self, id: &s::TerminalId) -> Result<(), TerminalError> {
         self.find(id).map(|terminal| terminal.cancel.cancel())
     }
 
-    pub(super) fn release(&mut self, id: &s::TerminalId) -> Result<(), String> {
-        self.all.remove(&*id.0).map(drop).ok_or_else(|| unknown(id))
+    pub(super) fn release(&mut self, id: &s::TerminalId) -> Result<(), TerminalError> {
+        self.all.remove(&*id.0).map(drop).ok_or_else(|| TerminalError::Unknown(id.clone()))
     }
 
-    fn find(&self, id: &s::TerminalId) -> Result<&AcpTerminal, String> {
-        self.all.get(&*id.0).ok_or_else(|| unknown(id))
+    fn find(&self, id: &s::TerminalId) -> Result<&AcpTerminal, TerminalError> {
+        self.all.get(&*id.0).ok_or_else(|| TerminalError::Unknown(id.clone()))
     }
 }
 
@@ -199,8 +199,13 @@ pub(super) fn described(request: &s::CreateTerminalRequest) -> (ToolCall, bool) 
     (call, shortened)
 }
 
-fn unknown(id: &s::TerminalId) -> String {
-    format!("there is no terminal {id}")
+/// Why the agent cannot use a terminal.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum TerminalError {
+    #[error("there is no terminal {0}")]
+    Unknown(s::TerminalId),
+    #[error(transparent)]
+    Folder(#[from] ServedFileError),
 }
 
 /// A program with arguments, or a whole shell command line, which many agents send.

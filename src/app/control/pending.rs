@@ -119,8 +119,8 @@ fn edit(session: &SessionArgs, item: ItemId) -> AppResult {
         return Err(AppError::refused(why));
     }
     let before = view.text.unwrap_or_default();
-    let sheet = EditorFile::new(&before).map_err(AppError::failed)?;
-    let text = sheet.read(sheet.command().status()).map_err(AppError::failed)?;
+    let sheet = EditorFile::new(&before).map_err(|error| AppError::failed(error.to_string()))?;
+    let text = sheet.read(sheet.command().status()).map_err(|error| AppError::failed(error.to_string()))?;
     if text == before.trim_end_matches('\n') {
         sheet.remove();
         say("creel: nothing was changed");

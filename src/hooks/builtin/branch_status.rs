@@ -43,10 +43,15 @@ pub enum SubmittableWork {
     Nothing,
 }
 
+/// Why nothing can be submitted.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct SubmitObstacle(String);
+
 /// Whether there is something to submit, as far as local information shows. An error says what blocks it.
-pub async fn work_to_submit(folder: &Path, submission: &SubmissionFacts) -> Result<SubmittableWork, String> {
+pub async fn work_to_submit(folder: &Path, submission: &SubmissionFacts) -> Result<SubmittableWork, SubmitObstacle> {
     let runner = undo_rebase::runner_in(folder);
-    look(&runner, submission).await.map_err(|halt| halt.message)
+    look(&runner, submission).await.map_err(|halt| SubmitObstacle(halt.message))
 }
 
 async fn look(runner: &ProgramRunner, submission: &SubmissionFacts) -> Result<SubmittableWork, BuiltinError> {

@@ -47,9 +47,9 @@ fn written(percent: f64) -> String {
 }
 
 /// In percent.
-fn share(hit: u64, found: u64) -> Result<f64, String> {
+fn share(hit: u64, found: u64) -> Result<f64, CoverageError> {
     if found == 0 {
-        return Err("it tells of no lines".into());
+        return Err(CoverageError::NoLines);
     }
     #[expect(clippy::cast_precision_loss, reason = "no program has 2^52 lines")]
     let percent = hit.min(found) as f64 * 100.0 / found as f64;
@@ -57,8 +57,40 @@ fn share(hit: u64, found: u64) -> Result<f64, String> {
 }
 
 /// Checks that a percentage is valid.
-fn sound(percent: f64) -> Result<f64, String> {
-    if (0.0..=100.0).contains(&percent) { Ok(percent) } else { Err(format!("it tells {percent} %")) }
+fn sound(percent: f64) -> Result<f64, CoverageError> {
+    if (0.0..=100.0).contains(&percent) { Ok(percent) } else { Err(CoverageError::BadPercent(percent)) }
+}
+
+/// Why a file is no coverage report.
+#[derive(Debug, thiserror::Error)]
+enum CoverageError {
+    #[error("it tells of no lines")]
+    NoLines,
+    #[error("it tells {0} %")]
+    BadPercent(f64),
+    #[error("it holds no `coverage` element")]
+    NoCoverageElement,
+    #[error("it begins with `{0}`, not with `coverage`")]
+    OtherRoot(String),
+    #[error("it ends before `</coverage>`")]
+    EndsEarly,
+    /// The XML reader's message.
+    #[error("{0}")]
+    NotXml(String),
+    #[error("its elements are nested more than {0} levels deep")]
+    TooDeep(u32),
+    #[error("it ends in the middle of a tag")]
+    CutTag,
+    #[error("it ends in the middle of a record")]
+    CutRecord,
+    #[error("`{key}:{value}` holds no number")]
+    NotANumber { key: String, value: String },
+    #[error(transparent)]
+    Json(#[from] serde_json::Error),
+    #[error("it holds neither `total.lines` nor `data[0].totals.lines` nor `totals.percent_covered`")]
+    NoTotals,
+    #[error("its totals tell no share of lines")]
+    NoShare,
 }
 
 #[cfg(test)]

@@ -10,12 +10,23 @@ use crate::{engine::policy::PatternTarget, process::project_dir::ProjectDir};
 /// Larger files are not searched.
 const READ_MAX: u64 = 8 << 20;
 
+/// Why the file of a rule cannot be searched, and what to do.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub(super) struct UnreadableFile(String);
+
 /// The text to search: `said`, or the content of a file.
-pub(super) fn text<'a>(target: &PatternTarget, said: &'a str, premises: &ProjectDir) -> Result<Cow<'a, str>, String> {
+pub(super) fn text<'a>(
+    target: &PatternTarget,
+    said: &'a str,
+    premises: &ProjectDir,
+) -> Result<Cow<'a, str>, UnreadableFile> {
     match target {
         PatternTarget::AgentOutput => Ok(Cow::Borrowed(said)),
         PatternTarget::File(file) => {
-            let bytes = premises.read(Path::new(file), READ_MAX).map_err(|why| barred(file, &why, "write it"))?;
+            let bytes = premises
+                .read(Path::new(file), READ_MAX)
+                .map_err(|why| UnreadableFile(barred(file, &why, "write it")))?;
             Ok(Cow::Owned(String::from_utf8_lossy(&bytes).into_owned()))
         }
     }

@@ -9,10 +9,27 @@ use crate::engine::tasks::{
 /// The keys that can follow the goal.
 const KEYS: &str = "id, type, priority, labels, parent, depends, deliverable";
 
+/// What is wrong with the text of a task.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum TaskFormError {
+    #[error("a task needs a goal")]
+    NoGoal,
+    #[error("`{0}` has no key: there are {KEYS}")]
+    NoKey(String),
+    #[error("`{0}` is no key: there are {KEYS}")]
+    UnknownKey(String),
+    #[error("`{0}` is no priority: 0, the highest, to 4")]
+    BadPriority(String),
+    #[error("`{0}` cannot be changed here: type, priority, labels, parent and deliverable can")]
+    FixedKey(&'static str),
+    #[error("nothing is changed; esc leaves it as it is")]
+    NothingChanged,
+}
+
 /// Parses a task, or returns what is wrong with the text.
-pub fn read(text: &str) -> Result<NewTask, String> {
+pub fn read(text: &str) -> Result<NewTask, TaskFormError> {
     let mut lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
-    let goal = lines.next().ok_or("a task needs a goal")?.to_owned();
+    let goal = lines.next().ok_or(TaskFormError::NoGoal)?.to_owned();
     let mut task = NewTask { goal, ..NewTask::default() };
     let mut of_deliverable = false;
     for line in lines {
@@ -23,27 +40,27 @@ pub fn read(text: &str) -> Result<NewTask, String> {
             text.push_str(more.strip_prefix(' ').unwrap_or(more));
             continue;
         }
-        let (key, value) = line.split_once(':').ok_or_else(|| format!("`{line}` has no key: there are {KEYS}"))?;
+        let (key, value) = line.split_once(':').ok_or_else(|| TaskFormError::NoKey(line.to_owned()))?;
         of_deliverable = matches!(key.trim(), "deliverable" | "deliverables");
         take(&mut task, key.trim(), value.trim())?;
     }
     Ok(task)
 }
 
-fn take(task: &mut NewTask, key: &str, value: &str) -> Result<(), String> {
+fn take(task: &mut NewTask, key: &str, value: &str) -> Result<(), TaskFormError> {
     let one = || (!value.is_empty()).then(|| value.to_owned());
     match key {
         "id" => task.id = one(),
         "type" => task.kind = one(),
         "priority" => {
-            let number = value.parse().map_err(|_| format!("`{value}` is no priority: 0, the highest, to 4"))?;
+            let number = value.parse().map_err(|_| TaskFormError::BadPriority(value.to_owned()))?;
             task.priority = Some(number);
         }
         "labels" | "label" => task.labels.extend(several(value)),
         "parent" => task.parent = one(),
         "depends" | "depends on" => task.dependencies.extend(several(value)),
         "deliverable" | "deliverables" => task.deliverables.extend(one()),
-        unknown => return Err(format!("`{unknown}` is no key: there are {KEYS}")),
+        unknown => return Err(TaskFormError::UnknownKey(unknown.to_owned())),
     }
     Ok(())
 }
@@ -66,11 +83,11 @@ pub fn write(task: &Task) -> String {
 }
 
 /// The differences between two texts of a task, or what is wrong with them.
-pub fn changes(before: &str, after: &str) -> Result<TaskChanges, String> {
+pub fn changes(before: &str, after: &str) -> Result<TaskChanges, TaskFormError> {
     let (before, after) = (read(before)?, read(after)?);
     let fixed = [("id", after.id.is_some()), ("depends", !after.dependencies.is_empty())];
     if let Some((key, _)) = fixed.into_iter().find(|(_, said)| *said) {
-        return Err(format!("`{key}` cannot be changed here: type, priority, labels, parent and deliverable can"));
+        return Err(TaskFormError::FixedKey(key));
     }
     Ok(TaskChanges {
         goal: different(&before.goal, after.goal),
@@ -135,13 +152,13 @@ mod tests {
             ..TaskChanges::default()
         };
         assert_eq!(changes(before, after), Ok(changed));
-        let why = changes(before, "Parse\nid: x").expect_err("it cannot be changed");
+        let why = changes(before, "Parse\nid: x").expect_err("it cannot be changed").to_string();
         assert_eq!(why, "`id` cannot be changed here: type, priority, labels, parent and deliverable can");
     }
 
     #[test]
     fn what_is_not_understood_is_told() {
-        let why = |text| read(text).expect_err("it cannot be understood");
+        let why = |text| read(text).expect_err("it cannot be understood").to_string();
         assert_eq!(why(" \n"), "a task needs a goal");
         assert_eq!(why("a\nlabls: x"), format!("`labls` is no key: there are {KEYS}"));
         assert_eq!(why("a\nand b"), format!("`and b` has no key: there are {KEYS}"));

@@ -27,6 +27,7 @@ use crate::{
         },
         model::{CloseBehavior, ScreenMode, ScreenModel},
         stream::RecordLoader,
+        task_board::form::TaskFormError,
         theme::ThemeRole,
     },
 };
@@ -150,14 +151,14 @@ fn finish_editing(model: &mut ScreenModel, editor: EditorModal) -> Vec<ScreenReq
             asks
         }
         Err(why) => {
-            model.say(ThemeRole::Warning, why);
+            model.say(ThemeRole::Warning, why.to_string());
             lay_over(model, Modal::Editor(Box::new(editor)))
         }
     }
 }
 
 /// The requests for a text, by its purpose.
-fn meant(purpose: &EditorPurpose, text: String) -> Result<Vec<ScreenRequest>, String> {
+fn meant(purpose: &EditorPurpose, text: String) -> Result<Vec<ScreenRequest>, TaskFormError> {
     let command = match purpose {
         EditorPurpose::Message => SessionCommand::Message { text },
         // The message first, so that it is there when the turn ends.

@@ -24,7 +24,10 @@ use crate::{
             viewer::ViewerModal,
         },
         model::ScreenModel,
-        task_board::{TaskRow, details, form},
+        task_board::{
+            TaskRow, details,
+            form::{self, TaskFormError},
+        },
         theme::ThemeRole,
     },
 };
@@ -143,15 +146,15 @@ pub(super) fn depend(model: &mut ScreenModel) -> Vec<ScreenRequest> {
 }
 
 /// The command for the text of a new task.
-pub(super) fn add(text: &str) -> Result<SessionCommand, String> {
+pub(super) fn add(text: &str) -> Result<SessionCommand, TaskFormError> {
     form::read(text).map(|task| SessionCommand::Task { task: TaskCommand::Add(task) })
 }
 
 /// The command for the changed text of a task.
-pub(super) fn changed(id: &str, before: &str, text: &str) -> Result<SessionCommand, String> {
+pub(super) fn changed(id: &str, before: &str, text: &str) -> Result<SessionCommand, TaskFormError> {
     let changes = form::changes(before, text)?;
     if changes == TaskChanges::default() {
-        return Err("nothing is changed; esc leaves it as it is".into());
+        return Err(TaskFormError::NothingChanged);
     }
     Ok(SessionCommand::Task { task: TaskCommand::Update { id: id.to_owned(), changes } })
 }

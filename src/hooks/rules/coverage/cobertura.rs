@@ -11,13 +11,13 @@ use quick_xml::{
     events::{BytesStart, Event},
 };
 
-use super::{share, sound};
+use super::{CoverageError, share, sound};
 
 /// Cobertura needs nine levels. The limit bounds what the reader remembers about open elements.
 const MAX_DEPTH: u32 = 64;
 
 /// The share of lines that a report claims to be covered, in percent.
-pub(super) fn percent(bytes: &[u8]) -> Result<f64, String> {
+pub(super) fn percent(bytes: &[u8]) -> Result<f64, CoverageError> {
     let text = String::from_utf8_lossy(bytes);
     let mut reader = Reader::from_str(&text);
     reader.config_mut().allow_dangling_amp = true;
@@ -40,8 +40,8 @@ pub(super) fn percent(bytes: &[u8]) -> Result<f64, String> {
                 | Event::DocType(_)
                 | Event::GeneralRef(_),
             ) => {}
-            Err(quick_xml::Error::Syntax(_)) => return Err("it ends in the middle of a tag".into()),
-            Err(why) => return Err(super::shown(&why.to_string())),
+            Err(quick_xml::Error::Syntax(_)) => return Err(CoverageError::CutTag),
+            Err(why) => return Err(CoverageError::NotXml(super::shown(&why.to_string()))),
         }
     }
     report.percent()
@@ -66,16 +66,16 @@ struct RootSums {
 }
 
 impl CoberturaReport {
-    fn open(&mut self, tag: &BytesStart<'_>) -> Result<(), String> {
+    fn open(&mut self, tag: &BytesStart<'_>) -> Result<(), CoverageError> {
         self.depth += 1;
         if self.depth > MAX_DEPTH {
-            return Err(format!("its elements are nested more than {MAX_DEPTH} levels deep"));
+            return Err(CoverageError::TooDeep(MAX_DEPTH));
         }
         let name = tag.name();
         let name = name.as_ref();
         if self.root.is_none() {
             if name != "coverage" {
-                return Err(format!("it begins with `{}`, not with `coverage`", super::shown(name)));
+                return Err(CoverageError::OtherRoot(super::shown(name)));
             }
             self.root = Some(RootSums {
                 lines_valid: number(tag, "lines-valid"),
@@ -101,10 +101,10 @@ impl CoberturaReport {
         }
     }
 
-    fn percent(&self) -> Result<f64, String> {
-        let root = self.root.as_ref().ok_or("it holds no `coverage` element")?;
+    fn percent(&self) -> Result<f64, CoverageError> {
+        let root = self.root.as_ref().ok_or(CoverageError::NoCoverageElement)?;
         if self.depth > 0 {
-            return Err("it ends before `</coverage>`".into());
+            return Err(CoverageError::EndsEarly);
         }
         match (root.lines_valid, root.lines_covered, root.line_rate) {
             // Tools that counted no lines state a rate of 1 all the same.
@@ -140,7 +140,7 @@ mod tests {
 "#;
 
     fn read(text: &str) -> Result<f64, String> {
-        percent(text.as_bytes())
+        percent(text.as_bytes()).map_err(|error| error.to_string())
     }
 
     #[test]

@@ -5,7 +5,7 @@
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::{share, sound};
+use super::{CoverageError, share, sound};
 
 /// The keys of all three formats. A report has those of one.
 #[derive(Deserialize)]
@@ -55,9 +55,9 @@ struct PythonTotals {
 }
 
 /// The line coverage of a report. Prefers counts to percentages, which some tools round.
-pub(super) fn percent(bytes: &[u8]) -> Result<f64, String> {
+pub(super) fn percent(bytes: &[u8]) -> Result<f64, CoverageError> {
     let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
-    let report: CoverageReport = serde_json::from_slice(bytes).map_err(|error| error.to_string())?;
+    let report: CoverageReport = serde_json::from_slice(bytes)?;
     if let Some(lines) = report.total.and_then(|total| total.lines) {
         return by_count(lines.covered, lines.total, lines.pct.and_then(|pct| pct.as_f64()));
     }
@@ -68,21 +68,23 @@ pub(super) fn percent(bytes: &[u8]) -> Result<f64, String> {
     if let Some(totals) = report.totals {
         return by_count(None, totals.num_statements.filter(|count| *count == 0), totals.percent_covered);
     }
-    Err("it holds neither `total.lines` nor `data[0].totals.lines` nor `totals.percent_covered`".into())
+    Err(CoverageError::NoTotals)
 }
 
-fn by_count(covered: Option<u64>, count: Option<u64>, percent: Option<f64>) -> Result<f64, String> {
+fn by_count(covered: Option<u64>, count: Option<u64>, percent: Option<f64>) -> Result<f64, CoverageError> {
     match (covered, count, percent) {
         (_, Some(0), _) => share(0, 0),
         (Some(covered), Some(count), _) => share(covered, count),
         (_, _, Some(percent)) => sound(percent),
-        (_, _, None) => Err("its totals tell no share of lines".into()),
+        (_, _, None) => Err(CoverageError::NoShare),
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    fn percent(bytes: &[u8]) -> Result<f64, String> {
+        super::percent(bytes).map_err(|error| error.to_string())
+    }
 
     #[test]
     fn the_totals_of_istanbul_count() {

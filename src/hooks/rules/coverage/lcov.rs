@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::share;
+use super::{CoverageError, share};
 
 /// The counts of one source file: its sums if the report has them, otherwise its lines.
 #[derive(Default)]
@@ -23,7 +23,7 @@ impl LcovFile {
 }
 
 /// The line coverage of a report.
-pub(super) fn percent(bytes: &[u8]) -> Result<f64, String> {
+pub(super) fn percent(bytes: &[u8]) -> Result<f64, CoverageError> {
     let (mut hit, mut found) = (0_u64, 0_u64);
     let mut open: Option<LcovFile> = None;
     for line in bytes.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii) {
@@ -38,13 +38,14 @@ pub(super) fn percent(bytes: &[u8]) -> Result<f64, String> {
         }
     }
     if open.is_some() {
-        return Err("it ends in the middle of a record".into());
+        return Err(CoverageError::CutRecord);
     }
     share(hit, found)
 }
 
-fn note(open: &mut Option<LcovFile>, key: &str, value: &str) -> Result<(), String> {
-    let number = |text: &str| text.trim().parse::<u64>().map_err(|_| format!("`{key}:{value}` holds no number"));
+fn note(open: &mut Option<LcovFile>, key: &str, value: &str) -> Result<(), CoverageError> {
+    let not_a_number = || CoverageError::NotANumber { key: key.to_owned(), value: value.to_owned() };
+    let number = |text: &str| text.trim().parse::<u64>().map_err(|_| not_a_number());
     match key {
         "SF" => *open = Some(LcovFile::default()),
         "LF" => open.get_or_insert_default().found = Some(number(value)?),
@@ -65,7 +66,9 @@ fn note(open: &mut Option<LcovFile>, key: &str, value: &str) -> Result<(), Strin
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    fn percent(bytes: &[u8]) -> Result<f64, String> {
+        super::percent(bytes).map_err(|error| error.to_string())
+    }
 
     const SUMS: &str = "\
 TN:
