@@ -17,7 +17,9 @@ pub mod turn;
 pub mod usage_limit;
 pub mod workflow;
 
-use serde::{Serialize, de::DeserializeOwned};
+use std::collections::BTreeMap;
+
+use serde::{Serialize, Serializer, de::DeserializeOwned};
 
 pub use super::actor::{Actor, ActorKind};
 pub use automation::AutomationEvent;
@@ -34,8 +36,7 @@ pub use turn::{PromptReason, PromptSent, TurnEvent};
 pub use usage_limit::{LimitAction, LimitReached, UsageLimitEvent};
 pub use workflow::WorkflowEvent;
 
-#[derive(Debug, Clone, PartialEq, Serialize)]
-#[serde(untagged)]
+#[derive(Debug, Clone, PartialEq)]
 pub enum Event {
     /// The session as a whole: its start and end, its iterations.
     Session(SessionEvent),
@@ -57,8 +58,28 @@ pub enum Event {
     /// The user's commands to a running session.
     Steering(SteeringEvent),
     /// A kind of a later version.
-    #[serde(skip)]
     Unknown,
+}
+
+impl Serialize for Event {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Session(event) => event.serialize(serializer),
+            Self::Hook(event) => event.serialize(serializer),
+            Self::Pending(event) => event.serialize(serializer),
+            Self::Turn(event) => event.serialize(serializer),
+            Self::UsageLimit(event) => event.serialize(serializer),
+            Self::Retry(event) => event.serialize(serializer),
+            Self::Gate(event) => event.serialize(serializer),
+            Self::Stop(event) => event.serialize(serializer),
+            Self::Task(event) => event.serialize(serializer),
+            Self::Automation(event) => event.serialize(serializer),
+            Self::Workflow(event) => event.serialize(serializer),
+            Self::Pipeline(event) => event.serialize(serializer),
+            Self::Steering(event) => event.serialize(serializer),
+            Self::Unknown => BTreeMap::from([("kind", "unknown")]).serialize(serializer),
+        }
+    }
 }
 
 impl Event {
