@@ -2,16 +2,15 @@
 //!
 //! Owns texts, tables and styles. Decides nothing, and uses only the values that it is given.
 
+pub mod describe;
 pub mod hook_stats;
 pub mod permission_requests;
-pub mod pipelines;
 pub mod queue_table;
 pub mod refusals;
 pub mod stop_decisions;
 pub mod style;
 pub mod task_table;
 pub mod task_view;
-pub mod tasks;
 pub mod text;
 pub mod tool_calls;
 pub mod usage_limits;

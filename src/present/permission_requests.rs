@@ -4,10 +4,13 @@
 
 use std::collections::BTreeMap;
 
-use super::text::plain_line;
+use super::{
+    describe::{Described, EventTone},
+    text::plain_line,
+};
 use crate::engine::{
     conversation::PermissionOption,
-    event::{Event, GateEvent, TurnEvent},
+    event::{Actor, Event, GateEvent, TurnEvent},
     ids::{GateId, PermissionId},
     session::gate::GateChoice,
 };
@@ -23,21 +26,6 @@ pub struct TurnPermissions {
     at: Option<(GateId, PermissionId)>,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct AnsweredPermission {
-    /// As text for the user.
-    pub words: String,
-    pub leave: PermissionOutcome,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum PermissionOutcome {
-    Given,
-    Refused,
-    /// The turn ended before an answer.
-    Unsaid,
-}
-
 impl TurnPermissions {
     pub fn follow(&mut self, event: &Event) {
         if let Event::Turn(TurnEvent::PermissionAsked { ask, .. }) = event {
@@ -50,15 +38,14 @@ impl TurnPermissions {
     }
 
     /// The answer to a request, as text. `None` if the gate is about something else.
-    pub fn tell(&self, event: &Event) -> Option<AnsweredPermission> {
-        let Event::Gate(GateEvent::Answered { gate, choice, by, option }) = event else { return None };
-        let (_, ask) = self.at.filter(|(at, _)| at == gate)?;
+    pub fn answered(&self, gate: GateId, choice: GateChoice, by: &Actor, option: Option<&str>) -> Option<Described> {
+        let (_, ask) = self.at.filter(|(at, _)| *at == gate)?;
         let (title, options) = self.asked.get(&ask)?;
-        let (verb, leave) = match choice {
-            GateChoice::AllowOnce => ("✓ allowed", PermissionOutcome::Given),
-            GateChoice::AllowAlways => ("✓ allowed from now on", PermissionOutcome::Given),
-            GateChoice::RejectOnce => ("✗ not allowed", PermissionOutcome::Refused),
-            GateChoice::RejectAlways => ("✗ not allowed from now on", PermissionOutcome::Refused),
+        let (sign, tone, verb) = match choice {
+            GateChoice::AllowOnce => ("✓", EventTone::Passed, "allowed"),
+            GateChoice::AllowAlways => ("✓", EventTone::Passed, "allowed from now on"),
+            GateChoice::RejectOnce => ("✗", EventTone::Warning, "not allowed"),
+            GateChoice::RejectAlways => ("✗", EventTone::Warning, "not allowed from now on"),
             GateChoice::Cancel
             | GateChoice::Approve
             | GateChoice::Skip
@@ -75,11 +62,11 @@ impl TurnPermissions {
             | GateChoice::Fail
             | GateChoice::Stop
             | GateChoice::Leave
-            | GateChoice::Abort => ("- no answer, the turn ends", PermissionOutcome::Unsaid),
+            | GateChoice::Abort => ("-", EventTone::Quiet, "no answer, the turn ends"),
         };
         let short = |text: &str| plain_line(text, LINE);
-        let taken = options.iter().find(|known| Some(&known.id) == option.as_ref());
+        let taken = options.iter().find(|known| Some(known.id.as_str()) == option);
         let taken = taken.map(|option| format!(" · “{}”", short(&option.name))).unwrap_or_default();
-        Some(AnsweredPermission { words: format!("{verb}: {}{taken} · by {}", short(title), by), leave })
+        Some(Described::new(sign, tone, format!("{verb}: {}{taken} · by {by}", short(title))))
     }
 }

@@ -54,6 +54,15 @@ pub fn plain_line(text: &str, most: usize) -> String {
     first_line(&plain(text), most)
 }
 
+/// A size that people can read.
+pub fn readable_size(bytes: u64) -> String {
+    match bytes {
+        0..1_000 => counted(bytes, "byte"),
+        1_000..1_000_000 => format!("{}.{} kB", bytes / 1_000, bytes % 1_000 / 100),
+        1_000_000.. => format!("{}.{} MB", bytes / 1_000_000, bytes % 1_000_000 / 100_000),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -75,5 +84,11 @@ mod tests {
         assert_eq!(plain("\u{1b}Pq#0\u{1b}\\b\u{1b}(Bc\u{1b}cd\u{9b}2Je\u{8}\u{7}f"), "bcdef");
         assert_eq!(plain("50%\r100%\r\n"), "50%\n100%\n");
         assert_eq!(plain("open \u{1b}["), "open ");
+    }
+
+    #[test]
+    fn sizes_are_short() {
+        let sizes = [1, 999, 1_000, 12_345, 1_234_567].map(readable_size);
+        assert_eq!(sizes, ["1 byte", "999 bytes", "1.0 kB", "12.3 kB", "1.2 MB"]);
     }
 }

@@ -9,8 +9,8 @@
 //! - The live end of a very long answer is the last block, and is removed before the next record is applied.
 
 mod block_text;
+mod event_block;
 mod live_answer;
-mod record_text;
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -26,21 +26,18 @@ use super::{
 };
 use crate::{
     engine::{
-        event::{Event, HookEvent, SessionEvent, StopEvent, TurnEvent},
+        event::{Event, HookEvent, StopEvent, TurnEvent},
         ids::{RunId, TurnId},
         time::UnixTime,
     },
     journal::Record,
-    present::{permission_requests::TurnPermissions, text::plain_line},
+    present::describe::{DetailText, EventContext, describe, details},
     tui::{
         journal_feed::RecordSpan,
         stream::{
-            block_text::{BlockText, size},
+            block_text::size,
+            event_block::{block, event_block},
             live_answer::LiveAnswerTail,
-            record_text::{
-                answer_block, block, body_of, finished_block, note, noted_block, plan_block, prompt_block,
-                request_block, tool_block,
-            },
         },
     },
 };
@@ -92,7 +89,7 @@ pub struct StreamBlock {
 #[derive(Debug, Clone)]
 enum BlockBody {
     None,
-    Text(Vec<BlockText>),
+    Text(Vec<DetailText>),
     OnDisk,
 }
 
@@ -120,8 +117,7 @@ pub struct SessionStream {
     runs: HashMap<RunId, usize>,
     /// The block of the newest plan.
     plan: Option<usize>,
-    requests: TurnPermissions,
-    project: String,
+    context: EventContext,
     /// Blocks with their text in memory, oldest first.
     loaded: VecDeque<usize>,
     loaded_bytes: usize,
@@ -138,8 +134,7 @@ impl Default for SessionStream {
             tools: HashMap::new(),
             runs: HashMap::new(),
             plan: None,
-            requests: TurnPermissions::default(),
-            project: String::new(),
+            context: EventContext::default(),
             loaded: VecDeque::new(),
             loaded_bytes: 0,
             rows: HashMap::new(),
@@ -163,84 +158,73 @@ impl SessionStream {
     }
 
     /// Applies a record.
-    #[expect(clippy::wildcard_enum_match_arm, reason = "the other records become one note, or nothing")]
     pub fn take(&mut self, spot: RecordSpan, record: &Record) {
         let at = record.at;
         let event = &record.event;
         self.hide_live_end();
         self.live_end.count(event);
-        let told = self.requests.tell(event);
-        self.requests.follow(event);
+        if let Event::Turn(TurnEvent::AgentSaid { turn, text, .. }) = event {
+            self.speak(BlockKind::Said, at, *turn, text, spot);
+        } else if let Event::Turn(TurnEvent::AgentThought { turn, text, .. }) = event {
+            self.speak(BlockKind::Thought, at, *turn, text, spot);
+        } else if let Some(described) = describe(event, &self.context) {
+            let new = event_block(at, event, &described);
+            self.place(new, described.detail, event, spot);
+        }
+        self.context.follow(event);
+    }
+
+    /// Adds the block of an event. A tool call, a hook and a rule each keep the block in which they began.
+    #[expect(clippy::wildcard_enum_match_arm, reason = "the blocks of all other records are simply added")]
+    fn place(&mut self, mut new: StreamBlock, detail: Vec<DetailText>, event: &Event, spot: RecordSpan) {
         match event {
-            Event::Turn(TurnEvent::AgentSaid { turn, text, .. }) => self.speak(BlockKind::Said, at, *turn, text, spot),
-            Event::Turn(TurnEvent::AgentThought { turn, text, .. }) => {
-                self.speak(BlockKind::Thought, at, *turn, text, spot);
-            }
             Event::Turn(TurnEvent::ToolCalled { tool, .. } | TurnEvent::ToolUpdated { tool, .. }) => {
                 let known = self.tools.get(&tool.call).copied();
-                let began = known.map_or(at, |index| self.blocks[index].at);
-                let took = known.map(|_| at.since(began));
-                let index = self.put(known, tool_block(began, tool, &self.project, took), event, spot);
+                if let Some(index) = known {
+                    let began = self.blocks[index].at;
+                    new.head += &format!(" · {}", new.at.since(began));
+                    new.at = began;
+                }
+                let index = self.put(known, new, detail, spot);
                 self.tools.insert(tool.call.clone(), index);
             }
-            Event::Turn(TurnEvent::AgentPlanned { entries, .. }) => self.planned(plan_block(at, entries), event, spot),
-            Event::Turn(TurnEvent::AgentNoted { what, text, .. }) => {
-                _ = self.put(None, noted_block(at, what, text), event, spot);
-            }
-            Event::Turn(TurnEvent::PermissionAsked { ask, .. }) => {
-                self.put(None, request_block(at, ask, &self.project), event, spot);
-            }
-            Event::Hook(HookEvent::Started { run, point, hook, .. }) => {
-                let head = format!("▸ {point}: {} …", plain_line(hook, 80));
-                let index = self.put(None, block(BlockKind::Hook, at, head, ThemeRole::Accent), event, spot);
+            Event::Turn(TurnEvent::AgentPlanned { .. }) => self.planned(new, detail, spot),
+            Event::Hook(HookEvent::Started { run, .. }) | Event::Stop(StopEvent::RuleStarted { run, .. }) => {
+                let index = self.put(None, new, detail, spot);
                 self.runs.insert(*run, index);
             }
             Event::Hook(HookEvent::Finished(finished)) => {
                 let known = self.runs.remove(&finished.run);
-                self.put(known, finished_block(at, finished), event, spot);
-            }
-            Event::Stop(StopEvent::RuleStarted { run, .. }) => {
-                if let Some(line) = note(at, event) {
-                    let index = self.put(None, line, event, spot);
-                    self.runs.insert(*run, index);
-                }
+                self.put(known, new, detail, spot);
             }
             Event::Stop(StopEvent::RuleChecked { run, .. }) => {
                 let known = self.runs.remove(run);
-                if let Some(line) = note(at, event) {
-                    self.put(known, line, event, spot);
-                }
+                self.put(known, new, detail, spot);
             }
-            Event::Turn(TurnEvent::PromptSent(prompt)) => {
+            Event::Turn(TurnEvent::PromptSent(_)) => {
                 // Tool calls of the last turn get no more updates, and an agent may use their ids again.
                 self.tools.clear();
-                self.put(None, prompt_block(at, prompt), event, spot);
+                self.put(None, new, detail, spot);
             }
             _ => {
-                if let Event::Session(SessionEvent::Started(began)) = event {
-                    self.project.clone_from(&began.cwd);
-                }
-                let line = told.map(|told| answer_block(at, &told)).or_else(|| note(at, event));
-                if let Some(line) = line {
-                    self.put(None, line, event, spot);
-                }
+                self.put(None, new, detail, spot);
             }
         }
     }
 
     /// Adds a plan and folds the one before, unless the user has scrolled back: then nothing visible may move.
-    fn planned(&mut self, new: StreamBlock, event: &Event, spot: RecordSpan) {
+    fn planned(&mut self, new: StreamBlock, detail: Vec<DetailText>, spot: RecordSpan) {
         let before = self.plan.filter(|_| self.position == StreamPosition::Follow);
         if let Some(before) = before.and_then(|index| self.blocks.get_mut(index)) {
             before.folded = true;
             before.revision += 1;
         }
-        self.plan = Some(self.put(None, new, event, spot));
+        self.plan = Some(self.put(None, new, detail, spot));
     }
 
     fn speak(&mut self, kind: BlockKind, at: UnixTime, turn: TurnId, text: &str, spot: RecordSpan) {
         let goes_on = self.blocks.last().is_some_and(|last| {
-            let ends = |parts: &[BlockText]| parts.last().is_some_and(|part| part.text.ends_with('\n'));
+            let ends = |parts: &[DetailText]| parts.last().is_some_and(|part| part.text.ends_with('\n'));
             let long = matches!(&last.body, BlockBody::Text(parts) if size(parts) > LONG_BLOCK && ends(parts));
             last.kind == kind && last.turn == Some(turn) && !long
         });
@@ -258,23 +242,13 @@ impl SessionStream {
             let role = if kind == BlockKind::Thought { ThemeRole::Faint } else { ThemeRole::Text };
             let folded = kind == BlockKind::Thought && self.fold_thoughts;
             let new = StreamBlock { turn: Some(turn), folded, ..block(kind, at, head, role) };
-            self.put_with(None, new, vec![BlockText::words(text)], spot);
+            self.put(None, new, vec![DetailText::words(text)], spot);
         }
         self.forget_old_text();
     }
 
-    /// Adds the block of an event, or replaces an earlier one.
-    fn put(&mut self, known: Option<usize>, new: StreamBlock, event: &Event, spot: RecordSpan) -> usize {
-        self.put_with(known, new, body_of(event), spot)
-    }
-
-    fn put_with(
-        &mut self,
-        known: Option<usize>,
-        mut new: StreamBlock,
-        parts: Vec<BlockText>,
-        spot: RecordSpan,
-    ) -> usize {
+    /// Adds a block, or replaces an earlier one.
+    fn put(&mut self, known: Option<usize>, mut new: StreamBlock, parts: Vec<DetailText>, spot: RecordSpan) -> usize {
         let index = known.unwrap_or(self.blocks.len());
         if let Some(old) = self.blocks.get(index) {
             new.revision = old.revision + 1;
@@ -313,7 +287,7 @@ impl SessionStream {
         }
     }
 
-    fn parts(&self, index: usize, reload: RecordLoader<'_>) -> Vec<BlockText> {
+    fn parts(&self, index: usize, reload: RecordLoader<'_>) -> Vec<DetailText> {
         let block = &self.blocks[index];
         match &block.body {
             BlockBody::None => Vec::new(),
@@ -325,7 +299,7 @@ impl SessionStream {
                 } else {
                     last.into_iter().collect()
                 };
-                spots.into_iter().filter_map(reload).flat_map(|record| body_of(&record.event)).collect()
+                spots.into_iter().filter_map(reload).flat_map(|record| details(&record.event)).collect()
             }
         }
     }
@@ -379,7 +353,7 @@ impl SessionStream {
         }
         lines.extend(match block.kind {
             BlockKind::Said => markdown(&self.text(index, reload), theme, width),
-            BlockKind::Thought => block_text::quoted(&[BlockText::words(self.text(index, reload))], theme, width),
+            BlockKind::Thought => block_text::quoted(&[DetailText::words(self.text(index, reload))], theme, width),
             BlockKind::Session
             | BlockKind::Iteration
             | BlockKind::Prompt

@@ -168,11 +168,11 @@ fn keys_jump_between_iterations_and_errors() {
         [: ━━ iteration 1
         [: ━━ iteration 1
         ]: ━━ iteration 2
-        home: session started · agent demo
+        home: session started · agent demo · up to 20 iterations
         e: ! pre_iteration: disk space failed · timed out · 1.2 s
-        e: ✗ cargo build · 400 ms ▾
+        e: ✗ cargo build · failed · 400 ms ▾
         e: ✗ stop: cargo test blocked · exit 2 · 1.2 s
-        E: ✗ cargo build · 400 ms ▾
+        E: ✗ cargo build · failed · 400 ms ▾
         end: ━━ iteration 3
         E: ✗ iteration 2 failed
     "#]]
@@ -1402,5 +1402,5 @@ fn the_status_shows_the_requested_action() {
     assert!(Screen::of(&world, WIDE).frame().contains("pauses then"));
     world.command(SessionCommand::Stop { how: StopTiming::AfterIteration });
     let frame = Screen::of(&world, WIDE).frame();
-    assert!(frame.contains("stops after this iteration") && frame.contains("goes on"), "{frame}");
+    assert!(frame.contains("stops after this iteration") && frame.contains("unpaused"), "{frame}");
 }

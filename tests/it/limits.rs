@@ -76,7 +76,7 @@ fn a_fallback_agent_gets_the_turn_at_once_and_a_summary_of_the_work() {
     let other = json!([{ "say": DONE }]);
     let project = project("limits: { fallback: [b] }", &[("a", own), ("b", other)]);
     let ran = completes(&project);
-    assert!(ran.out.contains("`b` takes over from `a`"), "{}", ran.out);
+    assert!(ran.out.contains("switched from `a` to `b`"), "{}", ran.out);
     assert_eq!((actions(&project), switches(&project)), (vec![pair("a", "switch")], vec![pair("a", "b")]));
     let told = &project.prompts()[2].1;
     for part in ["[Handover: you continue the work of another agent, `a`.]", "I wrote a.txt.", "a.txt", "GOAL"] {

@@ -27,12 +27,12 @@ fn the_agents_actions_are_printed_with_their_files() {
     scenes::uses_tools(&mut world);
     expect![[r#"
         session started · agent demo · up to 20 iterations
-        ── iteration 1 ──
-          → prompt (4 bytes): GOAL
+        ━━ iteration 1
+          → prompt · 4 bytes: GOAL
           ⚙ ◎ Read the parser · src/parser.rs:41
           ⚙ ✎ Edit src/parser.rs · src/parser.rs:38, /tmp/notes.md
           ⚙ $ cargo test --lib parser
-          ⚙ $ cargo test --lib parser · failed
+          ✗ $ cargo test --lib parser · failed
     "#]]
     .assert_eq(&lines(&world));
 }
@@ -47,8 +47,8 @@ fn a_plan_is_printed_in_full_when_it_has_changed() {
     scenes::agent(&mut world, AgentUpdate::Noted { what: "mode".into(), text: "plan".into() });
     expect![[r#"
         session started · agent demo · up to 20 iterations
-        ── iteration 1 ──
-          → prompt (4 bytes): GOAL
+        ━━ iteration 1
+          → prompt · 4 bytes: GOAL
           ≡ plan: 0 of 2 done · now: The lexer
             ▸ The lexer
             ☐ The parser
@@ -68,17 +68,17 @@ fn permission_requests_and_answers_are_printed_in_the_agents_words() {
     let world = World::begin(script).run();
     expect![[r#"
         session started · agent demo · up to 20 iterations
-        ── iteration 1 ──
-          → prompt (4 bytes): GOAL
-          ? asks: ✎ Edit a.rs
-          ? asks: ✎ Edit b.rs
+        ━━ iteration 1
+          → prompt · 4 bytes: GOAL
+          ? permission request: ✎ Edit a.rs
+          ? permission request: ✎ Edit b.rs
           ✓ allowed from now on: Edit a.rs · “yes” · by tui
           ✗ not allowed: Edit b.rs · “no” · by tui
           Working.
           ✓ iteration 1 done
           decision: continue: Iteration in progress
-        ── iteration 2 ──
-          → prompt (4 bytes): GOAL
+        ━━ iteration 2
+          → prompt · 4 bytes: GOAL
           All done. <promise>COMPLETE</promise>
           ✓ iteration 2 done
           decision: complete: Agent signaled completion via <promise>COMPLETE</promise>
@@ -105,8 +105,7 @@ fn usage_is_printed_for_each_iteration_and_at_the_end() {
           ✓ iteration 2 done · $0.50
           All done. <promise>COMPLETE</promise>
           ✓ iteration 3 done
-        session complete after 3 iterations: Agent signaled completion via <promise>COMPLETE</promise>
-          used 12.3k tokens · $0.54
+        session complete after 3 iterations · 12.3k tokens · $0.54: Agent signaled completion via <promise>COMPLETE</promise>
     "#]]
     .assert_eq(&told);
 }

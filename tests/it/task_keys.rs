@@ -476,31 +476,31 @@ fn every_event_of_a_task_has_a_line_in_the_stream() {
         task parser added: Rewrite the parser
         task task_1 added: Write the lexer
         task task_2 added: Read nested lists
-        task task_2 now waits for task_1
+        task task_2 now depends on task_1
         task task_3 added: Limit the depth
-        task parser now waits for task_1
-        task parser now waits for task_2
-        task parser now waits for task_3
+        task parser now depends on task_1
+        task parser now depends on task_2
+        task parser now depends on task_3
         task task_4 added: Tell the users what is different
-        task task_4 now waits for parser
+        task task_4 now depends on parser
         task task_5 added: Measure 1 MB of brackets
         task task_6 added: Publish 日本語 examples
-        task task_6 now waits for task_4
-        task task_6 now waits for task_5
+        task task_6 now depends on task_4
+        task task_6 now depends on task_5
         task task_1 started
         task task_1 completed: tokens with their places
         task task_2 started
         task task_3 is blocked: nobody said how deep lists may be
-        task task_5 now waits for task_2
-        task task_5 no longer waits for task_2
-        task task_5 waits for nothing any more
+        task task_5 now depends on task_2
+        task task_5 no longer depends on task_2
+        task task_5 has no open dependencies
         task task_5 changed: priority 1
         task task_6 removed
-        task task_1 waits for nothing any more
+        task task_1 has no open dependencies
         task task_1 took 2 h 30 min
         task task_1 was measured: tokens 1200 · files 3
         ! action `create_task`: a task needs a goal
-        ! hook plan on: no JSON in its last line
+        ! hook `plan on`: no JSON in its last line
     "#]]
     .assert_eq(&about_tasks);
 }

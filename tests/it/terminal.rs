@@ -93,7 +93,7 @@ fn in_the_permission_demo_one_request_is_allowed_and_another_is_not() {
     terminal.press("enter");
     terminal.wait_for_text("✗ not allowed: rm notes.txt · “No” · by ");
     assert_eq!(leave(&mut terminal, "complete"), 0);
-    assert!(terminal.text().contains("used 12.4k tokens · $0.07"), "{}", terminal.text());
+    assert!(terminal.text().contains(" · 12.4k tokens · $0.07: "), "{}", terminal.text());
     let folder = fs::read_dir(project.root()).expect("a folder").filter_map(Result::ok).map(|entry| entry.path());
     let folder = folder.into_iter().find(|path| path.join("creel.yaml").exists()).expect("it was kept");
     let journal = fs::read_to_string(folder.join(".creel/sessions/demo/journal.jsonl")).expect("a journal");

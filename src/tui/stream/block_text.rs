@@ -2,64 +2,42 @@
 
 use ratatui::text::Line;
 
-use crate::tui::{
-    diff,
-    text::plain_lines,
-    theme::{ScreenTheme, ThemeRole},
+use crate::{
+    present::describe::{DetailKind, DetailText},
+    tui::{
+        diff,
+        text::plain_lines,
+        theme::{ScreenTheme, ThemeRole},
+    },
 };
 
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct BlockText {
-    pub(super) look: BlockTextKind,
-    pub(super) text: String,
-}
-
-impl BlockText {
-    pub(super) fn words(text: impl Into<String>) -> Self {
-        Self { look: BlockTextKind::Words, text: text.into() }
-    }
-}
-
-/// The kind of a text, which decides its style.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum BlockTextKind {
-    /// Of the agent or of a hook.
-    Words,
-    Change,
-    Arguments,
-    Output,
-    Plan,
-}
-
-impl BlockTextKind {
-    /// The title above the text, used if a block has more than one text.
-    const fn title(self) -> &'static str {
-        match self {
-            Self::Change => "changes",
-            Self::Arguments => "arguments",
-            Self::Output => "output",
-            Self::Words | Self::Plan => "",
-        }
+/// The title above the text, used if a block has more than one text.
+const fn title(kind: DetailKind) -> &'static str {
+    match kind {
+        DetailKind::Change => "changes",
+        DetailKind::Arguments => "arguments",
+        DetailKind::Output => "output",
+        DetailKind::Words | DetailKind::Plan => "",
     }
 }
 
 /// In bytes.
-pub(super) fn size(parts: &[BlockText]) -> usize {
+pub(super) fn size(parts: &[DetailText]) -> usize {
     parts.iter().map(|part| part.text.len()).sum()
 }
 
 /// The rows of the texts, with a bar on their left.
-pub(super) fn quoted(parts: &[BlockText], theme: &ScreenTheme, width: usize) -> Vec<Line<'static>> {
+pub(super) fn quoted(parts: &[DetailText], theme: &ScreenTheme, width: usize) -> Vec<Line<'static>> {
     let inner = width.saturating_sub(2).max(1);
     let mut rows = Vec::new();
     for part in parts {
-        if parts.len() > 1 && !part.look.title().is_empty() {
-            rows.extend(plain_lines(part.look.title(), theme.style(ThemeRole::Accent), inner));
+        if parts.len() > 1 && !title(part.kind).is_empty() {
+            rows.extend(plain_lines(title(part.kind), theme.style(ThemeRole::Accent), inner));
         }
-        rows.extend(match part.look {
-            BlockTextKind::Change => diff::lines(&part.text, theme, inner),
-            BlockTextKind::Plan => part.text.lines().flat_map(|entry| planned(entry, theme, inner)).collect(),
-            BlockTextKind::Words | BlockTextKind::Arguments | BlockTextKind::Output => {
+        rows.extend(match part.kind {
+            DetailKind::Change => diff::lines(&part.text, theme, inner),
+            DetailKind::Plan => part.text.lines().flat_map(|entry| planned(entry, theme, inner)).collect(),
+            DetailKind::Words | DetailKind::Arguments | DetailKind::Output => {
                 plain_lines(&part.text, theme.style(ThemeRole::Faint), inner)
             }
         });

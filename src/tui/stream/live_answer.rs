@@ -10,8 +10,8 @@ use crate::{
         ids::TurnId,
         time::UnixTime,
     },
-    present::text::counted,
-    tui::{stream::block_text, theme::ThemeRole},
+    present::{describe::DetailText, text::readable_size},
+    tui::theme::ThemeRole,
 };
 
 /// The answer of the current turn.
@@ -55,7 +55,7 @@ impl SessionStream {
             String::new()
         };
         let mut new: StreamBlock = block(BlockKind::Said, at, head, ThemeRole::Faint);
-        new.body = BlockBody::Text(vec![block_text::BlockText::words(text)]);
+        new.body = BlockBody::Text(vec![DetailText::words(text)]);
         self.blocks.push(new);
         self.live_end.shown = Some(printed);
     }
@@ -66,24 +66,5 @@ impl SessionStream {
             self.blocks.pop();
             self.rows.remove(&self.blocks.len());
         }
-    }
-}
-
-fn readable_size(bytes: u64) -> String {
-    match bytes {
-        0..1_000 => counted(bytes, "byte"),
-        1_000..1_000_000 => format!("{}.{} kB", bytes / 1_000, bytes % 1_000 / 100),
-        1_000_000.. => format!("{}.{} MB", bytes / 1_000_000, bytes % 1_000_000 / 100_000),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn sizes_are_short() {
-        let sizes = [1, 999, 1_000, 12_345, 1_234_567].map(readable_size);
-        assert_eq!(sizes, ["1 byte", "999 bytes", "1.0 kB", "12.3 kB", "1.2 MB"]);
     }
 }

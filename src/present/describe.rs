@@ -1,0 +1,325 @@
+//! The wording of every event: one line with its sign and its tone, and the text under it.
+//!
+//! The lines of sessions without a screen, `creel show` and the stream of the screen all use it. They own their layout:
+//! indentation, colours, and which details they show.
+//!
+//! # Invariants
+//! - Every machine has one function that matches all of its events, so a new event needs a wording to compile.
+//! - The text has no control characters: see [`super::text::plain`].
+
+mod detail;
+mod pipelines;
+mod stop;
+mod tasks;
+mod turn;
+
+pub use detail::{DetailKind, DetailText, details};
+
+use super::{
+    permission_requests::TurnPermissions,
+    text::{counted, plain_line, plural, readable_size},
+    usage_limits::limit_reached,
+    usage_totals::UsageTotals,
+};
+use crate::engine::{
+    event::{
+        AutomationEvent, Event, GateEvent, HookEvent, HookFinished, IterationOutcome, PendingEvent, RetryEvent,
+        SessionEvent, SessionOutcome, SteeringEvent, StopTiming, TurnEvent, UsageLimitEvent,
+    },
+    hooks::verdict::{RunEnd, Verdict},
+    ids::ItemId,
+    session::gate::GateKind,
+};
+
+/// The longest name or title in a line, in characters.
+const NAME: usize = 100;
+/// The longest reason, error or warning in a line, in characters.
+const SENTENCE: usize = 300;
+
+/// An event as text.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Described {
+    /// The mark before the text. Empty if there is none.
+    pub sign: &'static str,
+    pub tone: EventTone,
+    /// One line.
+    pub text: String,
+    pub detail: Vec<DetailText>,
+}
+
+/// The meaning of a line, which decides its colour.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum EventTone {
+    Plain,
+    Heading,
+    Passed,
+    Failed,
+    /// Something did not work, and the session continues.
+    Problem,
+    Warning,
+    /// The user decides or has decided.
+    Question,
+    /// Something has begun.
+    Active,
+    /// Less important.
+    Quiet,
+}
+
+impl EventTone {
+    /// Whether something went wrong.
+    pub const fn is_error(self) -> bool {
+        matches!(self, Self::Failed | Self::Problem)
+    }
+}
+
+impl Described {
+    pub(super) fn new(sign: &'static str, tone: EventTone, text: impl Into<String>) -> Self {
+        Self { sign, tone, text: text.into(), detail: Vec::new() }
+    }
+
+    /// The sign and the text.
+    pub fn headline(&self) -> String {
+        if self.sign.is_empty() { self.text.clone() } else { format!("{} {}", self.sign, self.text) }
+    }
+}
+
+/// Facts from earlier events that the wording of an event needs.
+#[derive(Debug, Default)]
+pub struct EventContext {
+    /// The project's folder.
+    project: String,
+    permissions: TurnPermissions,
+    iteration: UsageTotals,
+    session: UsageTotals,
+}
+
+impl EventContext {
+    /// Remembers an event, after it has been described.
+    pub fn follow(&mut self, event: &Event) {
+        self.permissions.follow(event);
+        if let Event::Session(SessionEvent::Started(began)) = event {
+            self.project.clone_from(&began.cwd);
+        } else if let Event::Session(SessionEvent::IterationStarted { .. }) = event {
+            self.iteration = UsageTotals::default();
+        } else if let Event::Turn(TurnEvent::Ended { spent, .. } | TurnEvent::Failed { spent, .. }) = event {
+            self.iteration.add(*spent);
+            self.session.add(*spent);
+        }
+    }
+}
+
+/// The wording of an event. `None` for events that only programs need, and for the agent's own text, which is shown as
+/// it is.
+pub fn describe(event: &Event, context: &EventContext) -> Option<Described> {
+    let described = match event {
+        Event::Session(event) => session(event, context),
+        Event::Hook(event) => hook(event),
+        Event::Pending(event) => Some(pending(event)),
+        Event::Turn(event) => turn::turn(event, &context.project),
+        Event::UsageLimit(event) => Some(usage_limit(event)),
+        Event::Retry(event) => Some(retry(event)),
+        Event::Gate(event) => gate(event, context),
+        Event::Stop(event) => stop::stop(event),
+        Event::Task(event) => Some(tasks::task(&event.news())),
+        Event::Automation(event) => automation(event),
+        Event::Workflow(event) => tasks::workflow(event),
+        Event::Pipeline(event) => Some(pipelines::pipeline(event)),
+        Event::Steering(event) => Some(steering(event)),
+        Event::Unknown => None,
+    }?;
+    Some(Described { detail: details(event), ..described })
+}
+
+fn session(event: &SessionEvent, context: &EventContext) -> Option<Described> {
+    Some(match event {
+        SessionEvent::Started(began) => Described::new(
+            "",
+            EventTone::Heading,
+            format!(
+                "session started · agent {} · up to {}",
+                name(&began.agent),
+                counted(began.max_iterations, "iteration")
+            ),
+        ),
+        SessionEvent::Resumed { cut, paused, .. } => {
+            let again = match cut.as_slice() {
+                [] => String::new(),
+                cut => format!(" · runs again: {}", sentence(&cut.join(", "))),
+            };
+            let paused = if *paused { " · still paused: unpause it to continue" } else { "" };
+            Described::new("", EventTone::Heading, format!("session resumed{again}{paused}"))
+        }
+        SessionEvent::IterationStarted { iteration } => {
+            Described::new("━━", EventTone::Heading, format!("iteration {iteration}"))
+        }
+        SessionEvent::IterationCompleted { iteration, outcome } => {
+            let (sign, tone, ended) = match outcome {
+                IterationOutcome::Done => ("✓", EventTone::Passed, "done"),
+                IterationOutcome::Failed => ("✗", EventTone::Failed, "failed"),
+                IterationOutcome::Forced => ("!", EventTone::Warning, "forced"),
+            };
+            Described::new(sign, tone, format!("iteration {iteration} {ended}{}", context.iteration.suffix()))
+        }
+        SessionEvent::Ended { outcome, iterations, reason } => {
+            let tone = if *outcome == SessionOutcome::Complete { EventTone::Passed } else { EventTone::Warning };
+            let (outcome, count, used) = (outcome.name(), counted(*iterations, "iteration"), context.session.suffix());
+            Described::new("", tone, format!("session {outcome} after {count}{used}: {}", sentence(reason)))
+        }
+        SessionEvent::Warning { text } => Described::new("!", EventTone::Warning, sentence(text)),
+        SessionEvent::LoopEnded { .. } | SessionEvent::ProcessStarted { .. } => return None,
+    })
+}
+
+fn hook(event: &HookEvent) -> Option<Described> {
+    Some(match event {
+        HookEvent::Started { point, hook, .. } => {
+            Described::new("▸", EventTone::Active, format!("{point}: {}", name(hook)))
+        }
+        HookEvent::Finished(finished) => hook_finished(finished),
+        HookEvent::Disabled { point, hook, .. } => {
+            let text = format!("hook `{}` at {point} disabled for this session", name(hook));
+            Described::new("", EventTone::Warning, text)
+        }
+        HookEvent::Enabled { point, hook, .. } => {
+            Described::new("", EventTone::Plain, format!("hook `{}` at {point} enabled again", name(hook)))
+        }
+        HookEvent::Due { .. } | HookEvent::Requested { .. } => return None,
+    })
+}
+
+fn hook_finished(finished: &HookFinished) -> Described {
+    let HookFinished { point, hook, end, took_ms, verdict, piped, .. } = finished;
+    let (sign, tone, result) = match verdict {
+        Verdict::Pass => ("✓", EventTone::Passed, "passed"),
+        Verdict::Block => ("✗", EventTone::Failed, "blocked"),
+        Verdict::Fail if *end == RunEnd::Cut => ("!", EventTone::Problem, "was interrupted"),
+        Verdict::Fail => ("!", EventTone::Problem, "failed"),
+    };
+    let how = if *end == RunEnd::Cut { String::new() } else { format!(" · {} · {took_ms}", name(&end.describe())) };
+    let piped = if *piped { " · piped" } else { "" };
+    Described::new(sign, tone, format!("{point}: {} {result}{how}{piped}", name(hook)))
+}
+
+fn pending(event: &PendingEvent) -> Described {
+    match event {
+        PendingEvent::Added { item, hook, bytes, .. } => {
+            let size = readable_size(*bytes as u64);
+            Described::new("+", EventTone::Quiet, format!("item {item} from `{}` is pending · {size}", name(hook)))
+        }
+        PendingEvent::Skipped { item, .. } => Described::new("-", EventTone::Quiet, format!("item {item} skipped")),
+        PendingEvent::Restored { item, .. } => Described::new("+", EventTone::Quiet, format!("item {item} restored")),
+        PendingEvent::Edited { item, .. } => Described::new("~", EventTone::Quiet, format!("item {item} edited")),
+        PendingEvent::Delivered { items } => {
+            let what = plural(items.len(), "item");
+            let ids = items.iter().map(ItemId::to_string).collect::<Vec<_>>().join(", ");
+            Described::new("✓", EventTone::Passed, format!("delivered: {what} {ids}"))
+        }
+    }
+}
+
+fn usage_limit(event: &UsageLimitEvent) -> Described {
+    match event {
+        UsageLimitEvent::Reached(reached) => Described::new("◷", EventTone::Warning, limit_reached(reached)),
+        UsageLimitEvent::AgentSwitched { from, to, reason, .. } => {
+            let text = format!("switched from `{}` to `{}`: {}", name(from), name(to), sentence(reason));
+            Described::new("⇄", EventTone::Warning, text)
+        }
+        UsageLimitEvent::WaitSkipped { by } => Described::new("◷", EventTone::Quiet, format!("wait skipped · by {by}")),
+    }
+}
+
+fn retry(event: &RetryEvent) -> Described {
+    match event {
+        RetryEvent::Counted { used, limit, reason, no_progress, .. } => {
+            let same = if *no_progress { " · no progress" } else { "" };
+            Described::new("↻", EventTone::Warning, format!("retry {used}/{limit}{same}: {}", sentence(reason)))
+        }
+        RetryEvent::LimitReached { used, limit, hook } => {
+            let text = format!("retry limit reached ({used}/{limit}) by `{}`", name(hook));
+            Described::new("↻", EventTone::Failed, text)
+        }
+        RetryEvent::BackoffStarted { wait_ms, .. } => {
+            Described::new("◷", EventTone::Quiet, format!("waiting {wait_ms} before the next attempt"))
+        }
+    }
+}
+
+fn gate(event: &GateEvent, context: &EventContext) -> Option<Described> {
+    Some(match event {
+        // The permission request itself has been shown already.
+        GateEvent::Opened { about: GateKind::Permission, .. } => return None,
+        GateEvent::Opened { gate, reason, .. } => {
+            Described::new("◆", EventTone::Question, format!("gate {gate}: {}", sentence(reason)))
+        }
+        GateEvent::Answered { gate, choice, by, option } => {
+            context.permissions.answered(*gate, *choice, by, option.as_deref()).unwrap_or_else(|| {
+                Described::new("◆", EventTone::Question, format!("gate {gate}: {} · by {by}", choice.name()))
+            })
+        }
+    })
+}
+
+fn automation(event: &AutomationEvent) -> Option<Described> {
+    match event {
+        AutomationEvent::HookError { data, .. } => {
+            let text = format!("hook `{}`: {}", name(&data.hook_name), sentence(&data.error));
+            Some(Described::new("!", EventTone::Problem, text))
+        }
+        AutomationEvent::Due { .. } | AutomationEvent::Decided { .. } => None,
+    }
+}
+
+fn steering(event: &SteeringEvent) -> Described {
+    match event {
+        SteeringEvent::Paused { turn: Some(turn), .. } => Described::new(
+            "",
+            EventTone::Warning,
+            format!("paused: turn {turn} was cancelled. Send a message to replace it, or unpause to send it again"),
+        ),
+        SteeringEvent::Paused { turn: None, .. } => Described::new("", EventTone::Warning, "paused"),
+        SteeringEvent::Unpaused { .. } => Described::new("", EventTone::Plain, "unpaused"),
+        SteeringEvent::MessageQueued { text, .. } => {
+            Described::new("", EventTone::Plain, format!("message for the agent: {}", sentence(text)))
+        }
+        SteeringEvent::StopRequested { how: StopTiming::AfterIteration, .. } => {
+            Described::new("", EventTone::Warning, "stopping after this iteration")
+        }
+        SteeringEvent::StopRequested { how: StopTiming::Now, .. } => {
+            Described::new("", EventTone::Warning, "stopping now")
+        }
+    }
+}
+
+fn name(text: &str) -> String {
+    plain_line(text, NAME)
+}
+
+fn sentence(text: &str) -> String {
+    plain_line(text, SENTENCE)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::{
+        conversation::{ForbiddenChanges, TurnUsage},
+        ids::TurnId,
+    };
+
+    #[test]
+    fn an_error_of_several_lines_is_one_line_with_detail() {
+        let error = "\u{1b}[31mconnection lost\u{1b}[0m\nafter 3 attempts";
+        let event = Event::Turn(TurnEvent::Failed {
+            iteration: 1,
+            turn: TurnId(1),
+            error: error.into(),
+            retry_after_ms: None,
+            usage_limit: false,
+            spent: TurnUsage { tokens: Some(12), cost: None },
+            forbidden: ForbiddenChanges::default(),
+        });
+        let described = describe(&event, &EventContext::default()).expect("a wording");
+        assert_eq!(described.headline(), "✗ turn failed · 12 tokens: connection lost…");
+        assert_eq!(described.detail, [DetailText::words(error)]);
+    }
+}

@@ -1,0 +1,92 @@
+//! The text under the line of an event.
+
+use crate::{
+    engine::{
+        conversation::ToolCall,
+        event::{Event, HookEvent, HookFinished, SessionEvent, TurnEvent},
+    },
+    present::{describe::SENTENCE, tool_calls},
+};
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DetailText {
+    pub kind: DetailKind,
+    pub text: String,
+}
+
+/// The kind of a text, which decides its style.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DetailKind {
+    /// Of the agent or of a hook.
+    Words,
+    Change,
+    Arguments,
+    Output,
+    Plan,
+}
+
+impl DetailText {
+    pub fn words(text: impl Into<String>) -> Self {
+        Self { kind: DetailKind::Words, text: text.into() }
+    }
+}
+
+/// The texts under the line of an event. They depend on the event alone, so that the stream can load them again.
+pub fn details(event: &Event) -> Vec<DetailText> {
+    let texts = match event {
+        Event::Turn(event) => turn(event),
+        Event::Hook(HookEvent::Finished(finished)) => vec![DetailText::words(output(finished))],
+        Event::Session(SessionEvent::Warning { text }) => rest(text),
+        Event::Session(_)
+        | Event::Hook(_)
+        | Event::Pending(_)
+        | Event::UsageLimit(_)
+        | Event::Retry(_)
+        | Event::Gate(_)
+        | Event::Stop(_)
+        | Event::Task(_)
+        | Event::Automation(_)
+        | Event::Workflow(_)
+        | Event::Pipeline(_)
+        | Event::Steering(_)
+        | Event::Unknown => Vec::new(),
+    };
+    texts.into_iter().filter(|part| !part.text.trim().is_empty()).collect()
+}
+
+fn turn(event: &TurnEvent) -> Vec<DetailText> {
+    match event {
+        TurnEvent::PromptSent(prompt) => vec![DetailText::words(&prompt.text)],
+        TurnEvent::AgentSaid { text, .. } | TurnEvent::AgentThought { text, .. } => vec![DetailText::words(text)],
+        TurnEvent::ToolCalled { tool, .. } | TurnEvent::ToolUpdated { tool, .. } => tool_texts(tool),
+        TurnEvent::PermissionAsked { ask, .. } => tool_texts(&ask.tool),
+        TurnEvent::AgentPlanned { entries, .. } => {
+            let text = entries.iter().map(tool_calls::plan_entry).collect::<Vec<_>>().join("\n");
+            vec![DetailText { kind: DetailKind::Plan, text }]
+        }
+        TurnEvent::AgentNoted { text, .. } | TurnEvent::Failed { error: text, .. } => rest(text),
+        TurnEvent::AgentUsed { .. } | TurnEvent::ConversationOpened { .. } | TurnEvent::Ended { .. } => Vec::new(),
+    }
+}
+
+/// The changes, the arguments and the output of a tool call.
+fn tool_texts(call: &ToolCall) -> Vec<DetailText> {
+    let part = |kind, text: Option<String>| text.map(|text| DetailText { kind, text });
+    let texts = [
+        part(DetailKind::Change, call.diff.clone()),
+        part(DetailKind::Arguments, call.input.as_deref().map(tool_calls::arguments)),
+        part(DetailKind::Output, call.output.clone()),
+    ];
+    texts.into_iter().flatten().collect()
+}
+
+fn output(finished: &HookFinished) -> String {
+    let parts = [&finished.stdout, &finished.stderr].into_iter().filter(|text| !text.trim().is_empty());
+    parts.map(|text| text.trim_end()).collect::<Vec<_>>().join("\n")
+}
+
+/// The whole text, if it does not fit into a line.
+fn rest(text: &str) -> Vec<DetailText> {
+    let long = text.trim().contains('\n') || text.trim().chars().count() > SENTENCE;
+    long.then(|| DetailText::words(text)).into_iter().collect()
+}

@@ -1,0 +1,55 @@
+//! The wording of submits and merges.
+
+use super::{Described, EventTone, name, sentence};
+use crate::{
+    engine::{
+        event::PipelineEvent,
+        submit::{PipelineKind, PipelineOutcome, review::ReviewVerdict},
+    },
+    present::text::{plain, readable_size},
+};
+
+pub(super) fn pipeline(event: &PipelineEvent) -> Described {
+    match event {
+        PipelineEvent::Requested { pipeline, .. } => {
+            let text = format!("{} requested · starts after this iteration", pipeline.name());
+            Described::new("", EventTone::Plain, text)
+        }
+        PipelineEvent::Started { pipeline, .. } => Described::new("━━", EventTone::Plain, pipeline.name()),
+        PipelineEvent::RemediationCounted { used, limit, hook, reason, .. } => {
+            let text = format!("repair {used}/{limit} of `{}`: {}", name(hook), sentence(reason));
+            Described::new("↻", EventTone::Problem, text)
+        }
+        PipelineEvent::ReviewStarted { hook, change, .. } => {
+            let size = readable_size(change.len() as u64);
+            Described::new("·", EventTone::Quiet, format!("`{}` reviews a change of {size}", name(hook)))
+        }
+        PipelineEvent::Reviewed { said, .. } => {
+            let (sign, tone) = match said.verdict {
+                ReviewVerdict::Approve => ("✓", EventTone::Passed),
+                ReviewVerdict::Block | ReviewVerdict::Unsaid => ("✗", EventTone::Problem),
+            };
+            let (gatekeeper, reason) = (name(&said.gatekeeper), sentence(&said.reason));
+            Described::new(sign, tone, format!("review by {gatekeeper}: {}: {reason}", said.verdict.name()))
+        }
+        PipelineEvent::Ended { pipeline, outcome, reason, pull_request, .. } => {
+            ended(*pipeline, *outcome, &sentence(reason), pull_request.as_deref())
+        }
+    }
+}
+
+fn ended(pipeline: PipelineKind, outcome: PipelineOutcome, reason: &str, pull_request: Option<&str>) -> Described {
+    let kind = pipeline.name();
+    let link = pull_request.filter(|link| !reason.contains(link)).map(|link| format!(" · {}", plain(link)));
+    let link = link.unwrap_or_default();
+    match outcome {
+        PipelineOutcome::Done => Described::new("✓", EventTone::Passed, format!("{kind} done: {reason}{link}")),
+        PipelineOutcome::Failed => {
+            let text = format!("{kind} failed: {reason}{link}; the branch stays as it is");
+            Described::new("✗", EventTone::Problem, text)
+        }
+        PipelineOutcome::Cancelled => {
+            Described::new("✗", EventTone::Problem, format!("{kind} cancelled{link}; the branch stays as it is"))
+        }
+    }
+}

@@ -1,0 +1,100 @@
+//! The wording of tasks and workflows.
+
+use serde_json::{Map, Value};
+
+use super::{Described, EventTone, name, sentence};
+use crate::engine::{
+    event::WorkflowEvent,
+    tasks::{
+        record::{TaskRecordData, TaskRecordRef, TaskUpdated},
+        workflow::WorkflowOutcome,
+    },
+    time::TimeSpan,
+};
+
+pub(super) fn workflow(event: &WorkflowEvent) -> Option<Described> {
+    let (tone, text) = match event {
+        WorkflowEvent::Started(began) => (EventTone::Plain, format!("workflow {} started", name(&began.workflow))),
+        WorkflowEvent::StepEnded(ended) if ended.result.ok => {
+            (EventTone::Quiet, format!("workflow step {} is done", name(&ended.step)))
+        }
+        WorkflowEvent::StepEnded(ended) => {
+            let end = ended.result.end.as_ref().map(|end| format!(": {}", sentence(&end.describe())));
+            (EventTone::Problem, format!("workflow step {} failed{}", name(&ended.step), end.unwrap_or_default()))
+        }
+        WorkflowEvent::Ended { flow, outcome } => match outcome {
+            WorkflowOutcome::Done => (EventTone::Passed, format!("workflow run {flow} is done")),
+            WorkflowOutcome::Failed => (EventTone::Problem, format!("workflow run {flow} failed")),
+            WorkflowOutcome::Cut => (EventTone::Problem, format!("workflow run {flow} was stopped")),
+        },
+        WorkflowEvent::StepStarted { .. } => return None,
+    };
+    Some(Described::new("", tone, text))
+}
+
+pub(super) fn task(news: &TaskRecordRef<'_>) -> Described {
+    let task = name(news.task);
+    let (tone, text) = match news.what {
+        TaskRecordData::Created(data) => (EventTone::Plain, format!("task {task} added: {}", sentence(&data.goal))),
+        TaskRecordData::Started(_) => (EventTone::Plain, format!("task {task} started")),
+        TaskRecordData::Completed(data) => {
+            let result = data.result.as_deref().unwrap_or(&data.content);
+            (EventTone::Passed, format!("task {task} completed: {}", sentence(result)))
+        }
+        TaskRecordData::Blocked(data) => {
+            (EventTone::Problem, format!("task {task} is blocked: {}", sentence(&data.reason)))
+        }
+        TaskRecordData::Deleted(_) => (EventTone::Plain, format!("task {task} removed")),
+        TaskRecordData::Updated(changes) => {
+            (EventTone::Quiet, format!("task {task} changed: {}", sentence(&changed(changes))))
+        }
+        TaskRecordData::DependencyAdded(edge) => {
+            (EventTone::Quiet, format!("task {task} now depends on {}", name(&edge.to_id)))
+        }
+        TaskRecordData::DependencyRemoved(edge) => {
+            (EventTone::Quiet, format!("task {task} no longer depends on {}", name(&edge.to_id)))
+        }
+        TaskRecordData::DependencySatisfied(_) => (EventTone::Quiet, format!("task {task} has no open dependencies")),
+        TaskRecordData::Custom(kind, data) => {
+            (EventTone::Quiet, format!("{} of {task}{}", name(kind), sentence(&logged(data))))
+        }
+        TaskRecordData::Metrics(data) => (EventTone::Quiet, format!("task {task} {}", sentence(&measured(data)))),
+        TaskRecordData::ActionFailed(data) => {
+            let text = format!("action `{}`: {}", name(&data.action_type), sentence(&data.error));
+            return Described::new("!", EventTone::Problem, text);
+        }
+    };
+    Described::new("", tone, text)
+}
+
+/// The data that a hook logged, in one line.
+fn logged(data: &Map<String, Value>) -> String {
+    let fields: Vec<String> = data.iter().map(|(key, value)| format!("{key} {value}")).collect();
+    if fields.is_empty() { String::new() } else { format!(": {}", fields.join(" · ")) }
+}
+
+/// The duration. If it is not known, all numbers in the data.
+fn measured(data: &Map<String, Value>) -> String {
+    if let Some(ms) = data.get("durationMs").and_then(Value::as_u64) {
+        return format!("took {}", TimeSpan(ms));
+    }
+    let numbers = data.iter().filter(|(_, value)| value.is_number()).map(|(key, value)| format!("{key} {value}"));
+    match numbers.collect::<Vec<_>>().join(" · ") {
+        none if none.is_empty() => "was measured".to_owned(),
+        said => format!("was measured: {said}"),
+    }
+}
+
+fn changed(changes: &TaskUpdated) -> String {
+    let TaskUpdated { goal, deliverables, labels, priority, kind, parent, state } = changes;
+    let said = [
+        goal.as_ref().map(|goal| format!("goal {goal}")),
+        deliverables.as_ref().map(|all| format!("deliverables {}", all.join(", "))),
+        labels.as_ref().map(|all| format!("labels {}", all.join(", "))),
+        priority.map(|priority| format!("priority {priority}")),
+        kind.as_ref().map(|kind| format!("type {kind}")),
+        parent.as_ref().map(|parent| format!("parent {parent}")),
+        state.map(|state| state.name().to_owned()),
+    ];
+    said.into_iter().flatten().collect::<Vec<_>>().join(" · ")
+}

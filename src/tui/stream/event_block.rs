@@ -1,0 +1,78 @@
+//! A described event as a block of the stream: its kind, its style, and whether it is folded.
+
+use super::{BlockBody, BlockKind, StreamBlock};
+use crate::{
+    engine::{
+        event::{Event, HookEvent, SessionEvent, TurnEvent},
+        time::UnixTime,
+    },
+    present::describe::{Described, EventTone},
+    tui::theme::ThemeRole,
+};
+
+pub(super) fn block(kind: BlockKind, at: UnixTime, head: String, role: ThemeRole) -> StreamBlock {
+    let (body, spots) = (BlockBody::None, Vec::new());
+    StreamBlock { kind, at, head, role, error: false, folded: false, body, spots, turn: None, revision: 0 }
+}
+
+pub(super) fn event_block(at: UnixTime, event: &Event, described: &Described) -> StreamBlock {
+    let kind = kind_of(event);
+    let folded = match kind {
+        BlockKind::Tool | BlockKind::Request | BlockKind::Prompt | BlockKind::Thought | BlockKind::Note => true,
+        BlockKind::Hook => !described.tone.is_error(),
+        BlockKind::Session | BlockKind::Iteration | BlockKind::Said | BlockKind::Plan => false,
+    };
+    let error = described.tone.is_error();
+    StreamBlock { error, folded, ..block(kind, at, described.headline(), role_of(described.tone)) }
+}
+
+const fn role_of(tone: EventTone) -> ThemeRole {
+    match tone {
+        EventTone::Plain | EventTone::Active => ThemeRole::Accent,
+        EventTone::Heading => ThemeRole::Heading,
+        EventTone::Passed => ThemeRole::Good,
+        EventTone::Failed => ThemeRole::Bad,
+        EventTone::Problem | EventTone::Warning => ThemeRole::Warning,
+        EventTone::Question => ThemeRole::Gate,
+        EventTone::Quiet => ThemeRole::Faint,
+    }
+}
+
+const fn kind_of(event: &Event) -> BlockKind {
+    match event {
+        Event::Session(event) => match event {
+            SessionEvent::Started(_) | SessionEvent::Resumed { .. } | SessionEvent::Ended { .. } => BlockKind::Session,
+            SessionEvent::IterationStarted { .. } => BlockKind::Iteration,
+            SessionEvent::IterationCompleted { .. }
+            | SessionEvent::LoopEnded { .. }
+            | SessionEvent::Warning { .. }
+            | SessionEvent::ProcessStarted { .. } => BlockKind::Note,
+        },
+        Event::Hook(HookEvent::Started { .. } | HookEvent::Finished(_)) => BlockKind::Hook,
+        Event::Turn(event) => match event {
+            TurnEvent::PromptSent(_) => BlockKind::Prompt,
+            TurnEvent::AgentSaid { .. } => BlockKind::Said,
+            TurnEvent::AgentThought { .. } => BlockKind::Thought,
+            TurnEvent::ToolCalled { .. } | TurnEvent::ToolUpdated { .. } => BlockKind::Tool,
+            TurnEvent::AgentPlanned { .. } => BlockKind::Plan,
+            TurnEvent::PermissionAsked { .. } => BlockKind::Request,
+            TurnEvent::AgentUsed { .. }
+            | TurnEvent::AgentNoted { .. }
+            | TurnEvent::ConversationOpened { .. }
+            | TurnEvent::Ended { .. }
+            | TurnEvent::Failed { .. } => BlockKind::Note,
+        },
+        Event::Hook(_)
+        | Event::Pending(_)
+        | Event::UsageLimit(_)
+        | Event::Retry(_)
+        | Event::Gate(_)
+        | Event::Stop(_)
+        | Event::Task(_)
+        | Event::Automation(_)
+        | Event::Workflow(_)
+        | Event::Pipeline(_)
+        | Event::Steering(_)
+        | Event::Unknown => BlockKind::Note,
+    }
+}
