@@ -20,6 +20,7 @@ use crate::{
     journal::{self, JournalError, SessionDir, record::rfc3339},
     nats::{heartbeat::SessionHeartbeat, remote_journal::RemoteJournal},
     present::{
+        describe::prompt_name,
         style::{ColourMode, TextRole},
         text::plain,
     },
@@ -199,7 +200,7 @@ fn print_each(folder: &SessionDir, mut text: impl FnMut(&journal::Record) -> Str
 
 fn prompt(record: &journal::Record, paint: ColourMode) -> String {
     let Event::Turn(TurnEvent::PromptSent(prompt)) = &record.event else { return String::new() };
-    let reason = format!("{:?}", prompt.reason).to_lowercase();
+    let reason = prompt_name(prompt.reason);
     let head = format!("── turn {} · iteration {} · {reason} · {}", prompt.turn, prompt.iteration, rfc3339(record.at));
     format!("{}\n{}\n\n", paint.paint(TextRole::Heading, head), plain(&prompt.text))
 }

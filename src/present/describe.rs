@@ -14,6 +14,8 @@ mod tasks;
 mod turn;
 
 pub use detail::{DetailKind, DetailText, details};
+pub use pipelines::pipeline_result;
+pub use turn::prompt_name;
 
 use super::{
     permission_requests::TurnPermissions,

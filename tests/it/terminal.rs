@@ -432,7 +432,7 @@ fn a_turn_can_be_cancelled() {
     let mut terminal = Terminal::run(&project, WIDE);
     let pid: i32 = eventually_in(&project.root().join("turn")).parse().expect("a number");
     terminal.press("X");
-    terminal.wait_for_text("the turn was cancelled");
+    terminal.wait_for_text("turn 1 was cancelled");
     project.write("go", "");
     terminal.press("p");
     assert_eq!(leave(&mut terminal, "complete"), 0);
@@ -813,7 +813,7 @@ fn a_past_session_can_be_watched_again() {
     terminal.press("]");
     terminal.wait_for_status("iteration 1/");
     terminal.press("e");
-    terminal.wait_for_text("reached by check");
+    terminal.wait_for_text("retry limit reached");
     let error = terminal.look(at);
     terminal.press("h");
     terminal.wait_for("a step back", |shown| at(shown) < error);

@@ -38,18 +38,27 @@ pub(super) fn pipeline(event: &PipelineEvent) -> Described {
     }
 }
 
+/// How a submit or a merge ended, in one word.
+pub const fn pipeline_result(outcome: PipelineOutcome) -> &'static str {
+    match outcome {
+        PipelineOutcome::Done => "done",
+        PipelineOutcome::Failed => "failed",
+        PipelineOutcome::Cancelled => "cancelled",
+    }
+}
+
 fn ended(pipeline: PipelineKind, outcome: PipelineOutcome, reason: &str, pull_request: Option<&str>) -> Described {
-    let kind = pipeline.name();
+    let result = format!("{} {}", pipeline.name(), pipeline_result(outcome));
     let link = pull_request.filter(|link| !reason.contains(link)).map(|link| format!(" · {}", plain(link)));
     let link = link.unwrap_or_default();
     match outcome {
-        PipelineOutcome::Done => Described::new("✓", EventTone::Passed, format!("{kind} done: {reason}{link}")),
+        PipelineOutcome::Done => Described::new("✓", EventTone::Passed, format!("{result}: {reason}{link}")),
         PipelineOutcome::Failed => {
-            let text = format!("{kind} failed: {reason}{link}; the branch stays as it is");
+            let text = format!("{result}: {reason}{link}; the branch stays as it is");
             Described::new("✗", EventTone::Problem, text)
         }
         PipelineOutcome::Cancelled => {
-            Described::new("✗", EventTone::Problem, format!("{kind} cancelled{link}; the branch stays as it is"))
+            Described::new("✗", EventTone::Problem, format!("{result}{link}; the branch stays as it is"))
         }
     }
 }

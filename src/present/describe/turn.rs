@@ -39,8 +39,9 @@ pub(super) fn turn(event: &TurnEvent, project: &str) -> Option<Described> {
     })
 }
 
-fn prompt(sent: &PromptSent) -> Described {
-    let what = match sent.reason {
+/// The name of a prompt that is sent for this reason.
+pub const fn prompt_name(reason: PromptReason) -> &'static str {
+    match reason {
         PromptReason::Iteration => "prompt",
         PromptReason::Feedback => "feedback",
         PromptReason::Recovery => "recovery prompt",
@@ -48,7 +49,11 @@ fn prompt(sent: &PromptSent) -> Described {
         PromptReason::Message => "message",
         PromptReason::Remediation => "remediation",
         PromptReason::Gatekeeper => "review",
-    };
+    }
+}
+
+fn prompt(sent: &PromptSent) -> Described {
+    let what = prompt_name(sent.reason);
     let agent = sent.agent.as_ref().map(|agent| format!(" by {}", name(agent))).unwrap_or_default();
     let size = readable_size(sent.text.len() as u64);
     let items = match sent.items.len() {

@@ -13,7 +13,10 @@ use crate::{
         SessionState,
         submit::{PipelineKind, PipelineOutcome, PipelineStep, PipelineStepState},
     },
-    present::text::{plain, plain_line},
+    present::{
+        describe::pipeline_result,
+        text::{plain, plain_line},
+    },
     tui::{
         text::fit,
         theme::{ScreenTheme, ThemeRole},
@@ -85,12 +88,10 @@ fn pieces(row: &PipelineRow<'_>, names: bool) -> Vec<(String, ThemeRole)> {
     if let Some((used, limit)) = row.repairs {
         pieces.push((format!("  ↻ repair {used}/{limit}"), ThemeRole::Warning));
     }
-    match row.outcome {
-        Some(PipelineOutcome::Done) => pieces.push(("  done".into(), ThemeRole::Good)),
-        Some(PipelineOutcome::Failed) => pieces.push(("  left".into(), ThemeRole::Warning)),
-        Some(PipelineOutcome::Cancelled) => pieces.push(("  stopped".into(), ThemeRole::Warning)),
-        None => {}
-    }
+    pieces.extend(row.outcome.map(|outcome| {
+        let role = if outcome == PipelineOutcome::Done { ThemeRole::Good } else { ThemeRole::Warning };
+        (format!("  {}", pipeline_result(outcome)), role)
+    }));
     pieces.extend(row.link.map(|link| (format!("  {}", plain(link)), ThemeRole::Accent)));
     pieces
 }
