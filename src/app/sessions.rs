@@ -200,8 +200,8 @@ fn print_each(folder: &SessionDir, mut text: impl FnMut(&journal::Record) -> Str
 
 fn prompt(record: &journal::Record, paint: ColourMode) -> String {
     let Event::Turn(TurnEvent::PromptSent(prompt)) = &record.event else { return String::new() };
-    let reason = prompt_name(prompt.reason);
-    let head = format!("── turn {} · iteration {} · {reason} · {}", prompt.turn, prompt.iteration, rfc3339(record.at));
+    let name = prompt_name(prompt.reason);
+    let head = format!("── {name} · turn {} · iteration {} · {}", prompt.turn, prompt.iteration, rfc3339(record.at));
     format!("{}\n{}\n\n", paint.paint(TextRole::Heading, head), plain(&prompt.text))
 }
 

@@ -99,10 +99,12 @@ impl RecordFormatter {
         let text = String::from_utf8_lossy(&lines[..lines.len().min(SHOWN)]).into_owned();
         let mut out = if lines.is_empty() { String::new() } else { self.quoted_at_line_start(&text) };
         if live.gap {
-            out += &self.quoted_at_line_start("… it prints faster than this can be shown");
+            out += &self.quoted_at_line_start("… output omitted: the hook prints faster than creel can show it");
         }
         if too_much {
-            out += &self.quoted_at_line_start("… there is more; `creel show` has its end, its output file has all");
+            out += &self.quoted_at_line_start(
+                "… more output omitted: `creel show` prints the end, the output file has all of it",
+            );
         }
         out
     }

@@ -138,7 +138,7 @@ fn session(event: &SessionEvent, context: &EventContext) -> Option<Described> {
             "",
             EventTone::Heading,
             format!(
-                "session started · agent {} · up to {}",
+                "Session started · agent {} · up to {}",
                 name(&began.agent),
                 counted(began.max_iterations, "iteration")
             ),
@@ -146,13 +146,13 @@ fn session(event: &SessionEvent, context: &EventContext) -> Option<Described> {
         SessionEvent::Resumed { cut, paused, .. } => {
             let again = match cut.as_slice() {
                 [] => String::new(),
-                cut => format!(" · runs again: {}", sentence(&cut.join(", "))),
+                cut => format!(" · running again: {}", sentence(&cut.join(", "))),
             };
-            let paused = if *paused { " · still paused: unpause it to continue" } else { "" };
-            Described::new("", EventTone::Heading, format!("session resumed{again}{paused}"))
+            let paused = if *paused { " · still paused: unpause to continue" } else { "" };
+            Described::new("", EventTone::Heading, format!("Session resumed{again}{paused}"))
         }
         SessionEvent::IterationStarted { iteration } => {
-            Described::new("━━", EventTone::Heading, format!("iteration {iteration}"))
+            Described::new("━━", EventTone::Heading, format!("Iteration {iteration}"))
         }
         SessionEvent::IterationCompleted { iteration, outcome } => {
             let (sign, tone, ended) = match outcome {
@@ -160,16 +160,29 @@ fn session(event: &SessionEvent, context: &EventContext) -> Option<Described> {
                 IterationOutcome::Failed => ("✗", EventTone::Failed, "failed"),
                 IterationOutcome::Forced => ("!", EventTone::Warning, "forced"),
             };
-            Described::new(sign, tone, format!("iteration {iteration} {ended}{}", context.iteration.suffix()))
+            Described::new(sign, tone, format!("Iteration {iteration} {ended}{}", context.iteration.suffix()))
         }
         SessionEvent::Ended { outcome, iterations, reason } => {
             let tone = if *outcome == SessionOutcome::Complete { EventTone::Passed } else { EventTone::Warning };
-            let (outcome, count, used) = (outcome.name(), counted(*iterations, "iteration"), context.session.suffix());
-            Described::new("", tone, format!("session {outcome} after {count}{used}: {}", sentence(reason)))
+            let (end, count, used) =
+                (session_end(*outcome), counted(*iterations, "iteration"), context.session.suffix());
+            Described::new("", tone, format!("{end} after {count}{used}: {}", sentence(reason)))
         }
         SessionEvent::Warning { text } => Described::new("!", EventTone::Warning, sentence(text)),
         SessionEvent::LoopEnded { .. } | SessionEvent::ProcessStarted { .. } => return None,
     })
+}
+
+const fn session_end(outcome: SessionOutcome) -> &'static str {
+    match outcome {
+        SessionOutcome::Complete => "Session complete",
+        SessionOutcome::Forced => "Session ended as forced",
+        SessionOutcome::Limit => "Session limit reached",
+        SessionOutcome::Escalated => "Session escalated",
+        SessionOutcome::Aborted => "Session aborted",
+        SessionOutcome::Failed => "Session failed",
+        SessionOutcome::Cancelled => "Session cancelled",
+    }
 }
 
 fn hook(event: &HookEvent) -> Option<Described> {
@@ -179,11 +192,11 @@ fn hook(event: &HookEvent) -> Option<Described> {
         }
         HookEvent::Finished(finished) => hook_finished(finished),
         HookEvent::Disabled { point, hook, .. } => {
-            let text = format!("hook `{}` at {point} disabled for this session", name(hook));
+            let text = format!("Hook `{}` at {point} disabled for this session", name(hook));
             Described::new("", EventTone::Warning, text)
         }
         HookEvent::Enabled { point, hook, .. } => {
-            Described::new("", EventTone::Plain, format!("hook `{}` at {point} enabled again", name(hook)))
+            Described::new("", EventTone::Plain, format!("Hook `{}` at {point} enabled again", name(hook)))
         }
         HookEvent::Due { .. } | HookEvent::Requested { .. } => return None,
     })
@@ -206,15 +219,15 @@ fn pending(event: &PendingEvent) -> Described {
     match event {
         PendingEvent::Added { item, hook, bytes, .. } => {
             let size = readable_size(*bytes as u64);
-            Described::new("+", EventTone::Quiet, format!("item {item} from `{}` is pending · {size}", name(hook)))
+            Described::new("+", EventTone::Quiet, format!("Item {item} from `{}` is pending · {size}", name(hook)))
         }
-        PendingEvent::Skipped { item, .. } => Described::new("-", EventTone::Quiet, format!("item {item} skipped")),
-        PendingEvent::Restored { item, .. } => Described::new("+", EventTone::Quiet, format!("item {item} restored")),
-        PendingEvent::Edited { item, .. } => Described::new("~", EventTone::Quiet, format!("item {item} edited")),
+        PendingEvent::Skipped { item, .. } => Described::new("-", EventTone::Quiet, format!("Item {item} skipped")),
+        PendingEvent::Restored { item, .. } => Described::new("+", EventTone::Quiet, format!("Item {item} restored")),
+        PendingEvent::Edited { item, .. } => Described::new("~", EventTone::Quiet, format!("Item {item} edited")),
         PendingEvent::Delivered { items } => {
             let what = plural(items.len(), "item");
             let ids = items.iter().map(ItemId::to_string).collect::<Vec<_>>().join(", ");
-            Described::new("✓", EventTone::Passed, format!("delivered: {what} {ids}"))
+            Described::new("✓", EventTone::Passed, format!("Delivered {what} {ids}"))
         }
     }
 }
@@ -223,10 +236,10 @@ fn usage_limit(event: &UsageLimitEvent) -> Described {
     match event {
         UsageLimitEvent::Reached(reached) => Described::new("◷", EventTone::Warning, limit_reached(reached)),
         UsageLimitEvent::AgentSwitched { from, to, reason, .. } => {
-            let text = format!("switched from `{}` to `{}`: {}", name(from), name(to), sentence(reason));
+            let text = format!("Switched from `{}` to `{}`: {}", name(from), name(to), sentence(reason));
             Described::new("⇄", EventTone::Warning, text)
         }
-        UsageLimitEvent::WaitSkipped { by } => Described::new("◷", EventTone::Quiet, format!("wait skipped · by {by}")),
+        UsageLimitEvent::WaitSkipped { by } => Described::new("◷", EventTone::Quiet, format!("Wait skipped · by {by}")),
     }
 }
 
@@ -234,14 +247,14 @@ fn retry(event: &RetryEvent) -> Described {
     match event {
         RetryEvent::Counted { used, limit, reason, no_progress, .. } => {
             let same = if *no_progress { " · no progress" } else { "" };
-            Described::new("↻", EventTone::Warning, format!("retry {used}/{limit}{same}: {}", sentence(reason)))
+            Described::new("↻", EventTone::Warning, format!("Retry {used} of {limit}{same}: {}", sentence(reason)))
         }
-        RetryEvent::LimitReached { used, limit, hook } => {
-            let text = format!("retry limit reached ({used}/{limit}) by `{}`", name(hook));
+        RetryEvent::LimitReached { used, hook, .. } => {
+            let text = format!("Retry limit reached: `{}` still blocks after {}", name(hook), counted(*used, "retry"));
             Described::new("↻", EventTone::Failed, text)
         }
         RetryEvent::BackoffStarted { wait_ms, .. } => {
-            Described::new("◷", EventTone::Quiet, format!("waiting {wait_ms} before the next attempt"))
+            Described::new("◷", EventTone::Quiet, format!("Waiting {wait_ms} before the next attempt"))
         }
     }
 }
@@ -251,11 +264,11 @@ fn gate(event: &GateEvent, context: &EventContext) -> Option<Described> {
         // The permission request itself has been shown already.
         GateEvent::Opened { about: GateKind::Permission, .. } => return None,
         GateEvent::Opened { gate, reason, .. } => {
-            Described::new("◆", EventTone::Question, format!("gate {gate}: {}", sentence(reason)))
+            Described::new("◆", EventTone::Question, format!("Gate {gate}: {}", sentence(reason)))
         }
         GateEvent::Answered { gate, choice, by, option } => {
             context.permissions.answered(*gate, *choice, by, option.as_deref()).unwrap_or_else(|| {
-                Described::new("◆", EventTone::Question, format!("gate {gate}: {} · by {by}", choice.name()))
+                Described::new("◆", EventTone::Question, format!("Gate {gate} answered: {} · by {by}", choice.name()))
             })
         }
     })
@@ -264,7 +277,7 @@ fn gate(event: &GateEvent, context: &EventContext) -> Option<Described> {
 fn automation(event: &AutomationEvent) -> Option<Described> {
     match event {
         AutomationEvent::HookError { data, .. } => {
-            let text = format!("hook `{}`: {}", name(&data.hook_name), sentence(&data.error));
+            let text = format!("Hook `{}` failed: {}", name(&data.hook_name), sentence(&data.error));
             Some(Described::new("!", EventTone::Problem, text))
         }
         AutomationEvent::Due { .. } | AutomationEvent::Decided { .. } => None,
@@ -276,18 +289,18 @@ fn steering(event: &SteeringEvent) -> Described {
         SteeringEvent::Paused { turn: Some(turn), .. } => Described::new(
             "",
             EventTone::Warning,
-            format!("paused: turn {turn} was cancelled. Send a message to replace it, or unpause to send it again"),
+            format!("Paused. Turn {turn} was cancelled: send a message to replace it, or unpause to send it again"),
         ),
-        SteeringEvent::Paused { turn: None, .. } => Described::new("", EventTone::Warning, "paused"),
-        SteeringEvent::Unpaused { .. } => Described::new("", EventTone::Plain, "unpaused"),
+        SteeringEvent::Paused { turn: None, .. } => Described::new("", EventTone::Warning, "Paused"),
+        SteeringEvent::Unpaused { .. } => Described::new("", EventTone::Plain, "Resumed"),
         SteeringEvent::MessageQueued { text, .. } => {
-            Described::new("", EventTone::Plain, format!("message for the agent: {}", sentence(text)))
+            Described::new("", EventTone::Plain, format!("Message queued: {}", sentence(text)))
         }
         SteeringEvent::StopRequested { how: StopTiming::AfterIteration, .. } => {
-            Described::new("", EventTone::Warning, "stopping after this iteration")
+            Described::new("", EventTone::Warning, "Stopping after this iteration")
         }
         SteeringEvent::StopRequested { how: StopTiming::Now, .. } => {
-            Described::new("", EventTone::Warning, "stopping now")
+            Described::new("", EventTone::Warning, "Stopping now")
         }
     }
 }
@@ -321,7 +334,7 @@ mod tests {
             forbidden: ForbiddenChanges::default(),
         });
         let described = describe(&event, &EventContext::default()).expect("a wording");
-        assert_eq!(described.headline(), "✗ turn failed · 12 tokens: connection lost…");
+        assert_eq!(described.headline(), "✗ Turn failed · 12 tokens: connection lost…");
         assert_eq!(described.detail, [DetailText::words(error)]);
     }
 }

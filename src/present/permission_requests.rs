@@ -42,10 +42,10 @@ impl TurnPermissions {
         let (_, ask) = self.at.filter(|(at, _)| *at == gate)?;
         let (title, options) = self.asked.get(&ask)?;
         let (sign, tone, verb) = match choice {
-            GateChoice::AllowOnce => ("✓", EventTone::Passed, "allowed"),
-            GateChoice::AllowAlways => ("✓", EventTone::Passed, "allowed from now on"),
-            GateChoice::RejectOnce => ("✗", EventTone::Warning, "not allowed"),
-            GateChoice::RejectAlways => ("✗", EventTone::Warning, "not allowed from now on"),
+            GateChoice::AllowOnce => ("✓", EventTone::Passed, "Allowed"),
+            GateChoice::AllowAlways => ("✓", EventTone::Passed, "Always allowed"),
+            GateChoice::RejectOnce => ("✗", EventTone::Warning, "Rejected"),
+            GateChoice::RejectAlways => ("✗", EventTone::Warning, "Always rejected"),
             GateChoice::Cancel
             | GateChoice::Approve
             | GateChoice::Skip
@@ -62,7 +62,7 @@ impl TurnPermissions {
             | GateChoice::Fail
             | GateChoice::Stop
             | GateChoice::Leave
-            | GateChoice::Abort => ("-", EventTone::Quiet, "no answer, the turn ends"),
+            | GateChoice::Abort => ("-", EventTone::Quiet, "Cancelled with the turn"),
         };
         let short = |text: &str| plain_line(text, LINE);
         let taken = options.iter().find(|known| Some(known.id.as_str()) == option);

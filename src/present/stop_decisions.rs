@@ -16,9 +16,9 @@ pub const fn action(action: StopAction) -> &'static str {
 /// What a stop decision hook does, and when.
 pub fn judge(hook: &StopHook) -> String {
     let what = match &hook.judge {
-        StopHookKind::Preset(StopPreset::Default) => "what the agent promised, then what the rules said".to_owned(),
-        StopHookKind::Preset(StopPreset::Validation) => "what the rules said".to_owned(),
-        StopHookKind::Preset(StopPreset::Promise) => "what the agent promised".to_owned(),
+        StopHookKind::Preset(StopPreset::Default) => "the agent's promise, then the results of the rules".to_owned(),
+        StopHookKind::Preset(StopPreset::Validation) => "the results of the rules".to_owned(),
+        StopHookKind::Preset(StopPreset::Promise) => "the agent's promise".to_owned(),
         StopHookKind::Command { command, .. } => command.clone(),
         StopHookKind::Fixed(result) => format!("{}: {}", action(result.action), result.reason),
         StopHookKind::All(parts) => format!("all of:\n{}", parts.iter().map(judge).collect::<Vec<_>>().join("\n")),

@@ -98,7 +98,7 @@ pub fn plan_line(entries: &[PlanEntry]) -> String {
     let done = entries.iter().filter(|entry| entry.status == ToolStatus::Completed).count();
     let current = entries.iter().find(|entry| entry.status == ToolStatus::InProgress);
     let now = current.map(|entry| format!(" · now: {}", plain_line(&entry.content, TITLE))).unwrap_or_default();
-    format!("plan: {done} of {} done{now}", entries.len())
+    format!("Plan: {done} of {} done{now}", entries.len())
 }
 
 /// An entry of a plan, in one line.

@@ -17,11 +17,13 @@ pub fn limit_reached(reached: &LimitReached) -> String {
     let agent = plain(&reached.agent);
     match reached.action {
         LimitAction::Wait => {
-            let unsure = if reached.resets_at.is_none() { ", which does not say when it resets" } else { "" };
-            format!("`{agent}` reached its usage limit{unsure}; the session resumes at {}", clock(reached.until, None))
+            let unsure = if reached.resets_at.is_none() { " and reported no reset time" } else { "" };
+            format!("`{agent}` reached its usage limit{unsure}. The session resumes at {}", clock(reached.until, None))
         }
         LimitAction::Ask => format!("`{agent}` reached its usage limit"),
-        LimitAction::Switch => format!("`{agent}` reached its usage limit until {}", clock(reached.until, None)),
+        LimitAction::Switch => {
+            format!("`{agent}` reached its usage limit. It is available again at {}", clock(reached.until, None))
+        }
     }
 }
 

@@ -179,11 +179,11 @@ fn an_attached_screen_shows_the_whole_session_and_can_answer() {
     terminal.wait_for_text("red");
     terminal.press("enter");
     terminal.wait_for_status(" complete ");
-    terminal.wait_for_text("session started");
+    terminal.wait_for_text("Session started");
     terminal.press("q");
     assert_eq!(terminal.end(), 0);
     terminal.is_as_it_was();
-    assert!(terminal.text().contains("session complete after 1 iteration"), "{}", terminal.text());
+    assert!(terminal.text().contains("Session complete after 1 iteration"), "{}", terminal.text());
     session.ends("complete");
     let answered = &session.project.kind("gate_answered")[0];
     assert_eq!((&answered["choice"], &answered["by"]), (&"approve".into(), &"tui".into()));
@@ -345,7 +345,7 @@ fn is_halted(pid: i32) -> bool {
 #[track_caller]
 fn who_leaves_a_silent_session_is_told_what_was_not_sent(session: &Background) {
     let mut terminal = Terminal::open(&session.project, &["attach"], WIDE);
-    terminal.wait_for_text("paused");
+    terminal.wait_for_text("Paused");
     let creel = Pid::from_raw(session.pid).expect("a process");
     kill_process(creel, Signal::STOP).expect("it is there");
     until("it is halted", || is_halted(session.pid));

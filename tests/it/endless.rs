@@ -131,7 +131,7 @@ fn a_journal_out_of_order_is_not_resumed_and_shown_with_a_warning() {
         assert_eq!(fs::read_to_string(project.journal()).expect("a journal").lines().count(), broken.len());
         let shown = project.creel(&["show", "s"]);
         assert_eq!(shown.code, 0, "{what}: {}", shown.err);
-        assert!(shown.err.contains(&place) && shown.out.contains("stopping"), "{what}: {}{}", shown.out, shown.err);
+        assert!(shown.err.contains(&place) && shown.out.contains("Stopping"), "{what}: {}{}", shown.out, shown.err);
         assert!(project.creel(&["hooks", "stats", "-s", "s"]).err.contains(&place), "{what}");
     }
     written(&beheaded);

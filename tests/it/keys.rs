@@ -164,17 +164,17 @@ fn keys_jump_between_iterations_and_errors() {
     };
     let jumps: String = ["[", "[", "[", "]", "home", "e", "e", "e", "E", "end", "E"].map(&mut after).concat();
     expect![[r#"
-        [: ━━ iteration 2
-        [: ━━ iteration 1
-        [: ━━ iteration 1
-        ]: ━━ iteration 2
-        home: session started · agent demo · up to 20 iterations
+        [: ━━ Iteration 2
+        [: ━━ Iteration 1
+        [: ━━ Iteration 1
+        ]: ━━ Iteration 2
+        home: Session started · agent demo · up to 20 iterations
         e: ! pre_iteration: disk space failed · timed out · 1.2 s
         e: ✗ cargo build · failed · 400 ms ▾
         e: ✗ stop: cargo test blocked · exit 2 · 1.2 s
         E: ✗ cargo build · failed · 400 ms ▾
-        end: ━━ iteration 3
-        E: ✗ iteration 2 failed
+        end: ━━ Iteration 3
+        E: ✗ Iteration 2 failed
     "#]]
     .assert_eq(&jumps);
     screen.press("end ]");
@@ -1339,7 +1339,7 @@ fn matches_are_highlighted_until_an_empty_search() {
     screen.press("/");
     screen.type_text("ITERATION 3");
     screen.press("enter");
-    assert!(marked(&mut screen).contains("iteration 3"));
+    assert!(marked(&mut screen).contains("Iteration 3"));
     screen.press("/ enter");
     assert_eq!(marked(&mut screen), "");
 }
@@ -1402,5 +1402,5 @@ fn the_status_shows_the_requested_action() {
     assert!(Screen::of(&world, WIDE).frame().contains("pauses then"));
     world.command(SessionCommand::Stop { how: StopTiming::AfterIteration });
     let frame = Screen::of(&world, WIDE).frame();
-    assert!(frame.contains("stops after this iteration") && frame.contains("unpaused"), "{frame}");
+    assert!(frame.contains("stops after this iteration") && frame.contains("Resumed"), "{frame}");
 }

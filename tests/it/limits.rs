@@ -50,7 +50,7 @@ fn the_session_waits_for_the_reset_and_sends_the_same_turn_again() {
     let turns = json!([{ "fail": SOON }, { "fail": SOON }, { "say": DONE }]);
     let project = project("", &[("a", turns)]);
     let ran = completes(&project);
-    assert!(ran.out.contains("`a` reached its usage limit; the session resumes at "), "{}", ran.out);
+    assert!(ran.out.contains("`a` reached its usage limit. The session resumes at "), "{}", ran.out);
     assert_eq!(project.prompts(), vec![pair("iteration", "GOAL"); 3]);
     assert_eq!(actions(&project), vec![pair("a", "wait"); 2]);
     assert_eq!(project.kind("iteration_started").len(), 1);
@@ -76,7 +76,7 @@ fn a_fallback_agent_gets_the_turn_at_once_and_a_summary_of_the_work() {
     let other = json!([{ "say": DONE }]);
     let project = project("limits: { fallback: [b] }", &[("a", own), ("b", other)]);
     let ran = completes(&project);
-    assert!(ran.out.contains("switched from `a` to `b`"), "{}", ran.out);
+    assert!(ran.out.contains("Switched from `a` to `b`"), "{}", ran.out);
     assert_eq!((actions(&project), switches(&project)), (vec![pair("a", "switch")], vec![pair("a", "b")]));
     let told = &project.prompts()[2].1;
     for part in ["[Handover: you continue the work of another agent, `a`.]", "I wrote a.txt.", "a.txt", "GOAL"] {

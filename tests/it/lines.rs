@@ -26,9 +26,9 @@ fn the_agents_actions_are_printed_with_their_files() {
     let mut world = scenes::works();
     scenes::uses_tools(&mut world);
     expect![[r#"
-        session started · agent demo · up to 20 iterations
-        ━━ iteration 1
-          → prompt · 4 bytes: GOAL
+        Session started · agent demo · up to 20 iterations
+        ━━ Iteration 1
+          → Prompt sent · 4 bytes: GOAL
           ⚙ ◎ Read the parser · src/parser.rs:41
           ⚙ ✎ Edit src/parser.rs · src/parser.rs:38, /tmp/notes.md
           ⚙ $ cargo test --lib parser
@@ -46,14 +46,14 @@ fn a_plan_is_printed_in_full_when_it_has_changed() {
     scenes::agent(&mut world, scenes::plan(&[("The lexer", Completed), ("The tests", Pending)]));
     scenes::agent(&mut world, AgentUpdate::Noted { what: "mode".into(), text: "plan".into() });
     expect![[r#"
-        session started · agent demo · up to 20 iterations
-        ━━ iteration 1
-          → prompt · 4 bytes: GOAL
-          ≡ plan: 0 of 2 done · now: The lexer
+        Session started · agent demo · up to 20 iterations
+        ━━ Iteration 1
+          → Prompt sent · 4 bytes: GOAL
+          ≡ Plan: 0 of 2 done · now: The lexer
             ▸ The lexer
             ☐ The parser
-          ≡ plan: 1 of 2 done · now: The parser
-          ≡ plan: 1 of 2 done
+          ≡ Plan: 1 of 2 done · now: The parser
+          ≡ Plan: 1 of 2 done
             ☑ The lexer
             ☐ The tests
           · mode: plan
@@ -67,22 +67,22 @@ fn permission_requests_and_answers_are_printed_in_the_agents_words() {
     let script = Script::new().agent([Answer::Asks(&["a.rs", "b.rs"]), DONE]).attended(&person);
     let world = World::begin(script).run();
     expect![[r#"
-        session started · agent demo · up to 20 iterations
-        ━━ iteration 1
-          → prompt · 4 bytes: GOAL
-          ? permission request: ✎ Edit a.rs
-          ? permission request: ✎ Edit b.rs
-          ✓ allowed from now on: Edit a.rs · “yes” · by tui
-          ✗ not allowed: Edit b.rs · “no” · by tui
+        Session started · agent demo · up to 20 iterations
+        ━━ Iteration 1
+          → Prompt sent · 4 bytes: GOAL
+          ? Permission request: ✎ Edit a.rs
+          ? Permission request: ✎ Edit b.rs
+          ✓ Always allowed: Edit a.rs · “yes” · by tui
+          ✗ Rejected: Edit b.rs · “no” · by tui
           Working.
-          ✓ iteration 1 done
-          decision: continue: Iteration in progress
-        ━━ iteration 2
-          → prompt · 4 bytes: GOAL
+          ✓ Iteration 1 done
+          Decision: continue · Iteration in progress
+        ━━ Iteration 2
+          → Prompt sent · 4 bytes: GOAL
           All done. <promise>COMPLETE</promise>
-          ✓ iteration 2 done
-          decision: complete: Agent signaled completion via <promise>COMPLETE</promise>
-        session complete after 2 iterations: Agent signaled completion via <promise>COMPLETE</promise>
+          ✓ Iteration 2 done
+          Decision: complete · Agent signaled completion via <promise>COMPLETE</promise>
+        Session complete after 2 iterations: Agent signaled completion via <promise>COMPLETE</promise>
     "#]]
     .assert_eq(&lines(&world));
 }
@@ -96,16 +96,16 @@ fn usage_is_printed_for_each_iteration_and_at_the_end() {
     world = scenes::until(world, |world| world.turn.is_some()).run();
     let told: String = lines(&world)
         .lines()
-        .filter(|line| line.contains("done") || line.contains("used") || line.starts_with("session"))
+        .filter(|line| line.contains("done") || line.contains("used") || line.starts_with("Session"))
         .map(|line| format!("{line}\n"))
         .collect();
     expect![[r#"
-        session started · agent demo · up to 20 iterations
-          ✓ iteration 1 done · 12.3k tokens · $0.04
-          ✓ iteration 2 done · $0.50
+        Session started · agent demo · up to 20 iterations
+          ✓ Iteration 1 done · 12.3k tokens · $0.04
+          ✓ Iteration 2 done · $0.50
           All done. <promise>COMPLETE</promise>
-          ✓ iteration 3 done
-        session complete after 3 iterations · 12.3k tokens · $0.54: Agent signaled completion via <promise>COMPLETE</promise>
+          ✓ Iteration 3 done
+        Session complete after 3 iterations · 12.3k tokens · $0.54: Agent signaled completion via <promise>COMPLETE</promise>
     "#]]
     .assert_eq(&told);
 }

@@ -116,7 +116,7 @@ fn the_screen_shows_what_an_agent_decides_about_itself() {
     assert_eq!(terminal.end(), 0, "{}", terminal.text());
     until("it is on record", || project.outcome().as_deref() == Some("complete"));
     let shown = project.creel(&["show", "s"]).out;
-    for line in ["registered for s", "☐ rule is done", "decision: continue", "decision: escalate", "loop IT-"] {
+    for line in ["registered for s", "☐ Rule is done", "Decision: continue", "Decision: escalate", "Loop IT-"] {
         assert!(shown.contains(line), "{line}: {shown}");
     }
 }
@@ -128,7 +128,7 @@ fn a_self_driven_session_is_shown_on_a_screen_too() {
     agent.does("task_add", &json!({"goal": "x", "taskId": "TASK-abc123"}));
     agent.does("iteration_start", &json!({"taskId": "TASK-abc123", "maxIterations": 3}));
     let mut terminal = Terminal::open(&project, &["attach"], (80, 24));
-    terminal.wait_for_text("over TASK-abc123 started");
+    terminal.wait_for_text("for TASK-abc123 started");
     terminal.press("q");
     terminal.wait_for_text("leave it running");
     terminal.press("d");

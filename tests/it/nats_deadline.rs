@@ -112,7 +112,7 @@ fn a_silently_dead_connection_is_shown_soon() {
     to_viewer.mend();
     until_sent(&here);
     here.write("go", "");
-    screen.wait_for_text("session complete");
+    screen.wait_for_text("Session complete");
     screen.press("q");
     assert_eq!(screen.end(), 0);
     assert_eq!(session.end().code, 0);

@@ -103,7 +103,7 @@ fn the_next_viewer_removes_the_copies_that_killed_viewers_left() {
     assert_eq!(there.creel(&["show", "s", "--nats", &url]).code, 0);
     assert_eq!(copies(&there), of_living, "the viewer that runs keeps its own");
     here.write("go", "");
-    living.wait_for_text("session complete");
+    living.wait_for_text("Session complete");
     living.press("q");
     assert_eq!(living.end(), 0);
     assert_eq!(copies(&there), [""; 0]);
@@ -132,7 +132,7 @@ fn a_remote_screen_shows_and_steers_a_session_and_reconnects_by_itself() {
     server.up();
     screen.wait_for("what was said meanwhile", |shown| shown.has("said meanwhile") && shown.has("nats: connected"));
     here.write("go", "");
-    screen.wait_for("the end", |shown| shown.has("session complete"));
+    screen.wait_for("the end", |shown| shown.has("Session complete"));
     screen.press("q");
     assert_eq!(screen.end(), 0);
     assert_eq!(session.end().code, 0);
@@ -154,7 +154,7 @@ fn a_locally_attached_screen_shows_the_sessions_nats_status() {
     server.up();
     screen.wait_for("that it is back", |shown| shown.has("nats: connected") && !shown.has("behind"));
     here.write("go", "");
-    screen.wait_for("the end", |shown| shown.has("session complete"));
+    screen.wait_for("the end", |shown| shown.has("Session complete"));
     screen.press("q");
     assert_eq!(screen.end(), 0);
     assert_eq!(session.end().code, 0);

@@ -318,7 +318,7 @@ fn two_sessions_with_one_name_are_reached_by_their_ids() {
         project.write("go", "");
         assert_eq!(session.end().code, 0);
     }
-    screen.wait_for("the end", |shown| shown.has("session complete"));
+    screen.wait_for("the end", |shown| shown.has("Session complete"));
     screen.press("q");
     assert_eq!(screen.end(), 0);
     for (project, id) in both.iter().zip(&ids) {
@@ -344,7 +344,7 @@ fn a_screen_follows_a_session_whose_server_lost_all_it_had() {
     here.does(&["message", "after all that"]);
     screen.wait_for("what comes", |shown| shown.has("after all that") && shown.has("nats: connected"));
     here.write("go", "");
-    screen.wait_for("the end", |shown| shown.has("session complete"));
+    screen.wait_for("the end", |shown| shown.has("Session complete"));
     screen.press("q");
     assert_eq!(screen.end(), 0);
     assert_eq!(session.end().code, 0);
@@ -371,7 +371,7 @@ fn a_command_refused_without_a_server_is_not_done_when_the_server_is_back() {
     screen.wait_for("what comes", |shown| shown.has("after all that"));
     assert_eq!(here.kind("paused").len(), 0);
     here.write("go", "");
-    screen.wait_for("the end", |shown| shown.has("session complete"));
+    screen.wait_for("the end", |shown| shown.has("Session complete"));
     screen.press("q");
     assert_eq!(screen.end(), 0);
     assert_eq!(session.end().code, 0);

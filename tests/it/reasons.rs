@@ -37,7 +37,7 @@ fn lines_records_and_gates_show_the_test_that_failed_and_the_agent_gets_everythi
         assert_eq!(project.kind("retry_counted")[0]["reason"], FAILED, "{streams}");
         let gate = format!("the hook `tests` still blocks after 1 retry: {FAILED}");
         assert_eq!(project.kind("gate_opened")[0]["reason"], gate.as_str());
-        for told in [format!("↻ retry 1/1: {FAILED}\n"), format!("◆ gate 1: {gate}\n")] {
+        for told in [format!("↻ Retry 1 of 1: {FAILED}\n"), format!("◆ Gate 1: {gate}\n")] {
             assert!(ran.out.contains(&told), "{told}{}", ran.out);
         }
         let feedback = project.kind("prompt_sent")[1]["text"].as_str().expect("a text").to_owned();
@@ -70,7 +70,7 @@ fn the_screen_shows_the_test_that_failed_in_the_stream_the_retries_and_the_gate(
     let gate = screen.frame();
     assert!(gate.contains(&format!("still blocks after 2 retries: {FAILED}")), "{gate}");
     screen.press("esc");
-    for row in ["↻ retry 2/2", "2. tests · same as before", "◆ gate 1"] {
+    for row in ["↻ Retry 2 of 2", "2. tests · same as before", "◆ Gate 1"] {
         assert!(screen.row(row).contains(FAILED), "{}", screen.frame());
     }
 }

@@ -81,7 +81,7 @@ fn show_and_sessions_print_what_happened() {
     let project = scripted("hooks: { stop: [{ command: 'echo checked' }] }", "  - say: <promise>COMPLETE</promise>\n");
     project.run();
     let shown = project.creel(&["show", "s"]);
-    assert!(shown.out.contains("━━ iteration 1") && shown.out.contains("│ checked"), "{}", shown.out);
+    assert!(shown.out.contains("━━ Iteration 1") && shown.out.contains("│ checked"), "{}", shown.out);
     let prompts = project.creel(&["show", "s", "--prompts"]);
     assert!(prompts.out.contains("turn 1") && prompts.out.contains("GOAL"), "{}", prompts.out);
     let listed = project.creel(&["sessions", "--json"]);
@@ -505,7 +505,7 @@ fn the_demo_shows_red_twice_then_green_then_a_final_delivery() {
     let asks = project.creel(&["demo", "permission", "--headless"]);
     assert_eq!(asks.code, 4);
     assert!(
-        asks.out.contains("? permission request: ✎ Edit greeting.txt") && asks.err.contains("without --headless"),
+        asks.out.contains("? Permission request: ✎ Edit greeting.txt") && asks.err.contains("without --headless"),
         "{}",
         asks.err
     );
@@ -519,9 +519,9 @@ fn usage_before_a_resume_is_counted() {
     let project = scripted("max_iterations: 1", turns);
     let first = project.run();
     assert_eq!(first.code, 3);
-    assert!(first.out.contains("iteration 1 done · 9000 tokens · $0.50"), "{}", first.out);
+    assert!(first.out.contains("Iteration 1 done · 9000 tokens · $0.50"), "{}", first.out);
     let second = project.creel(&["resume", "s", "-n", "2", "--headless"]);
-    assert!(second.out.contains("iteration 2 done · 4500 tokens\n"), "{}", second.out);
+    assert!(second.out.contains("Iteration 2 done · 4500 tokens\n"), "{}", second.out);
     assert!(second.out.contains("after 2 iterations · 13.5k tokens · $0.50: "), "{}", second.out);
     assert!(project.creel(&["show", "s"]).out.contains("after 2 iterations · 13.5k tokens · $0.50: "));
 }

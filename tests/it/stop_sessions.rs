@@ -83,7 +83,7 @@ fn rules_are_checked_in_parallel_and_their_failures_are_reported() {
     assert!(checked[1]["message"].as_str().is_some_and(|message| message.contains("exit 3")), "{}", checked[1]);
     let (_, prompt) = &project.prompts()[1];
     assert!(prompt.starts_with("[Validation failed]\n- two: "), "{prompt}");
-    assert!(ran.out.contains("☑ rule one") && ran.out.contains("☐ rule two"), "{}", ran.out);
+    assert!(ran.out.contains("☑ Rule one") && ran.out.contains("☐ Rule two"), "{}", ran.out);
 }
 
 #[test]

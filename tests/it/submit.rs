@@ -102,7 +102,7 @@ fn without_hooks_in_the_config_a_pull_request_is_opened() {
     assert_eq!(site.outcome()["pull_request"], "https://forge.example/pull/7");
     assert_eq!(site.repo.gh_called(["pr", "create"])[0][2], "--title=Add the file b");
     assert_eq!(site.repo.on_remote("work"), Some(site.repo.here("work")));
-    assert!(ran.out.contains("✓ submit done") && ran.out.contains("https://forge.example/pull/7"), "{}", ran.out);
+    assert!(ran.out.contains("✓ Submit done") && ran.out.contains("https://forge.example/pull/7"), "{}", ran.out);
 }
 
 #[test]
@@ -259,8 +259,8 @@ fn a_merge_waits_for_its_gatekeepers() {
     site.repo.commit("d.txt", "new line\n", "add d");
     let ran = site.creel(&["merge", "--headless", "--trust"]);
     assert_eq!(ran.code, 0, "{}{}", ran.out, ran.err);
-    assert!(ran.out.contains("✗ review by qa: block: Where are the tests?"), "{}", ran.out);
-    assert!(ran.out.contains("✓ review by qa: approve"), "{}", ran.out);
+    assert!(ran.out.contains("✗ Review by qa · blocked: Where are the tests?"), "{}", ran.out);
+    assert!(ran.out.contains("✓ Review by qa · approved"), "{}", ran.out);
     let merged = site.repo.on_remote("main").expect("a branch");
     let head = site.repo.here("work");
     assert_eq!(site.repo.git_in(&site.repo.remote(), &["merge-base", &merged, &head]), head, "the work is in main");
@@ -348,7 +348,7 @@ fn a_repair_after_the_review_is_pushed_to_the_pull_request_and_the_checks_run_ag
     assert_eq!(site.repo.on_remote("work"), Some(repaired.clone()), "the pull request has the repair");
     let commit = format!("--match-head-commit={repaired}");
     assert_eq!(site.repo.gh_called(["pr", "merge"]), [["pr", "merge", "7", "--merge", &commit]]);
-    assert!(ran.out.contains("✓ review by qa: approve"), "{}", ran.out);
+    assert!(ran.out.contains("✓ Review by qa · approved"), "{}", ran.out);
 }
 
 #[test]

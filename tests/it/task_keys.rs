@@ -471,36 +471,36 @@ fn every_event_of_a_task_has_a_line_in_the_stream() {
     let mut screen = Screen::of(&world, (100, 60));
     screen.press("z");
     let lines = screen.model.stream_lines.iter().map(|line| format!("{}\n", line.to_string().trim_end()));
-    let about_tasks: String = lines.skip_while(|line| !line.starts_with("task parser added")).collect();
+    let about_tasks: String = lines.skip_while(|line| !line.starts_with("Task parser added")).collect();
     expect![[r#"
-        task parser added: Rewrite the parser
-        task task_1 added: Write the lexer
-        task task_2 added: Read nested lists
-        task task_2 now depends on task_1
-        task task_3 added: Limit the depth
-        task parser now depends on task_1
-        task parser now depends on task_2
-        task parser now depends on task_3
-        task task_4 added: Tell the users what is different
-        task task_4 now depends on parser
-        task task_5 added: Measure 1 MB of brackets
-        task task_6 added: Publish 日本語 examples
-        task task_6 now depends on task_4
-        task task_6 now depends on task_5
-        task task_1 started
-        task task_1 completed: tokens with their places
-        task task_2 started
-        task task_3 is blocked: nobody said how deep lists may be
-        task task_5 now depends on task_2
-        task task_5 no longer depends on task_2
-        task task_5 has no open dependencies
-        task task_5 changed: priority 1
-        task task_6 removed
-        task task_1 has no open dependencies
-        task task_1 took 2 h 30 min
-        task task_1 was measured: tokens 1200 · files 3
-        ! action `create_task`: a task needs a goal
-        ! hook `plan on`: no JSON in its last line
+        Task parser added: Rewrite the parser
+        Task task_1 added: Write the lexer
+        Task task_2 added: Read nested lists
+        Task task_2 now depends on task_1
+        Task task_3 added: Limit the depth
+        Task parser now depends on task_1
+        Task parser now depends on task_2
+        Task parser now depends on task_3
+        Task task_4 added: Tell the users what is different
+        Task task_4 now depends on parser
+        Task task_5 added: Measure 1 MB of brackets
+        Task task_6 added: Publish 日本語 examples
+        Task task_6 now depends on task_4
+        Task task_6 now depends on task_5
+        Task task_1 started
+        Task task_1 completed: tokens with their places
+        Task task_2 started
+        Task task_3 is blocked: nobody said how deep lists may be
+        Task task_5 now depends on task_2
+        Task task_5 no longer depends on task_2
+        Task task_5 has no open dependencies
+        Task task_5 changed: priority 1
+        Task task_6 removed
+        Task task_1 has no open dependencies
+        Task task_1 took 2 h 30 min
+        Task task_1 metrics: tokens 1200 · files 3
+        ! Action `create_task` failed: a task needs a goal
+        ! Hook `plan on` failed: no JSON in its last line
     "#]]
     .assert_eq(&about_tasks);
 }

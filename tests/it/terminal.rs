@@ -55,7 +55,7 @@ fn the_demo_can_be_watched_from_start_to_end_by_keyboard_on_a_wide_screen() {
         .wait_for("all panes", |shown| ["Stream", "Hooks", "Pending", "Retries", "Tasks"].iter().all(|p| shown.has(p)));
     terminal.wait_for_text("Two words, as it should be");
     assert_eq!(leave(&mut terminal, "complete"), 0);
-    assert!(terminal.text().contains("session complete after 1 iteration"), "{}", terminal.text());
+    assert!(terminal.text().contains("Session complete after 1 iteration"), "{}", terminal.text());
 }
 
 #[test]
@@ -73,7 +73,7 @@ fn the_demo_can_be_watched_from_start_to_end_by_keyboard_on_a_small_screen() {
     terminal.press("4");
     terminal.wait_for_text("errors  0/");
     assert_eq!(leave(&mut terminal, "complete"), 0);
-    assert!(terminal.text().contains("session complete after 1 iteration"), "{}", terminal.text());
+    assert!(terminal.text().contains("Session complete after 1 iteration"), "{}", terminal.text());
 }
 
 #[test]
@@ -91,7 +91,7 @@ fn in_the_permission_demo_one_request_is_allowed_and_another_is_not() {
     terminal.press("right right");
     terminal.wait_for_text("No: reject it; the turn continues");
     terminal.press("enter");
-    terminal.wait_for_text("✗ not allowed: rm notes.txt · “No” · by ");
+    terminal.wait_for_text("✗ Rejected: rm notes.txt · “No” · by ");
     assert_eq!(leave(&mut terminal, "complete"), 0);
     assert!(terminal.text().contains(" · 12.4k tokens · $0.07: "), "{}", terminal.text());
     let folder = fs::read_dir(project.root()).expect("a folder").filter_map(Result::ok).map(|entry| entry.path());
@@ -432,7 +432,7 @@ fn a_turn_can_be_cancelled() {
     let mut terminal = Terminal::run(&project, WIDE);
     let pid: i32 = eventually_in(&project.root().join("turn")).parse().expect("a number");
     terminal.press("X");
-    terminal.wait_for_text("turn 1 was cancelled");
+    terminal.wait_for_text("Turn 1 was cancelled");
     project.write("go", "");
     terminal.press("p");
     assert_eq!(leave(&mut terminal, "complete"), 0);
@@ -452,7 +452,7 @@ fn leaving_stops_the_session_and_leaves_nothing_running() {
     terminal.is_as_it_was();
     assert_eq!(project.outcome().as_deref(), Some("cancelled"));
     assert!(!lives(pid) && project.root().join("bye").exists());
-    assert!(terminal.text().contains("session cancelled"), "{}", terminal.text());
+    assert!(terminal.text().contains("Session cancelled"), "{}", terminal.text());
 }
 
 // Scrolling and resizing
@@ -813,7 +813,7 @@ fn a_past_session_can_be_watched_again() {
     terminal.press("]");
     terminal.wait_for_status("iteration 1/");
     terminal.press("e");
-    terminal.wait_for_text("retry limit reached");
+    terminal.wait_for_text("Retry limit reached");
     let error = terminal.look(at);
     terminal.press("h");
     terminal.wait_for("a step back", |shown| at(shown) < error);

@@ -13,34 +13,34 @@ pub(super) fn stop(event: &StopEvent) -> Option<Described> {
     let plain = |text: String| Described::new("", EventTone::Plain, text);
     Some(match event {
         StopEvent::RuleStarted { rule, of, .. } => {
-            Described::new("▸", EventTone::Quiet, format!("rule: {}{}", name(rule), within(of.as_deref())))
+            Described::new("▸", EventTone::Quiet, format!("Rule: {}{}", name(rule), within(of.as_deref())))
         }
         StopEvent::RuleChecked { rule, passed, message, took_ms, of, .. } => {
             let (sign, tone) = if *passed { ("☑", EventTone::Passed) } else { ("☐", EventTone::Problem) };
             let (rule, message, within) = (name(rule), sentence(message), within(of.as_deref()));
-            Described::new(sign, tone, format!("rule {rule}: {message} · {took_ms}{within}"))
+            Described::new(sign, tone, format!("Rule {rule}: {message} · {took_ms}{within}"))
         }
         StopEvent::Decided(decided) => decision(decided),
         StopEvent::CheckpointKept(kept) => checkpoint(kept),
         StopEvent::HookRegistered { hook_id, task, .. } => {
-            plain(format!("stop hook {} registered for {}", name(hook_id), name(task)))
+            plain(format!("Stop hook {} registered for {}", name(hook_id), name(task)))
         }
         StopEvent::HooksCleared { task, hooks, .. } => {
-            let text = format!("{} of {} cleared", counted(hooks.len(), "stop hook"), name(task));
+            let text = format!("Cleared {} of {}", counted(hooks.len(), "stop hook"), name(task));
             Described::new("", EventTone::Quiet, text)
         }
         StopEvent::LoopStarted { loop_id, task, max_iterations, .. } => {
             let limit = counted(*max_iterations, "iteration");
-            plain(format!("loop {} over {} started · up to {limit}", name(loop_id), name(task)))
+            plain(format!("Loop {} for {} started · up to {limit}", name(loop_id), name(task)))
         }
         StopEvent::LoopAdvanced { loop_id, iteration, .. } => {
-            plain(format!("loop {} is in iteration {iteration}", name(loop_id)))
+            plain(format!("Loop {}: iteration {iteration}", name(loop_id)))
         }
         StopEvent::LoopEnded { loop_id, iterations, promise, .. } => {
-            plain(format!("loop {} ended after {}: {promise}", name(loop_id), counted(*iterations, "iteration")))
+            plain(format!("Loop {} ended after {}: {promise}", name(loop_id), counted(*iterations, "iteration")))
         }
         StopEvent::CompletionPromised { reason, .. } => {
-            plain(format!("the agent reports that the session is complete: {}", sentence(reason)))
+            plain(format!("The agent reports that the session is complete: {}", sentence(reason)))
         }
         StopEvent::RulesDue { .. } | StopEvent::JudgementAsked { .. } => return None,
     })
@@ -54,13 +54,13 @@ fn decision(decided: &StopDecided) -> Described {
     };
     let by = if decided.hook == "default" { String::new() } else { format!(" · by {}", name(&decided.hook)) };
     let (action, reason, within) = (action(decided.action), sentence(&decided.reason), within(decided.of.as_deref()));
-    Described::new("", tone, format!("decision: {action}: {reason}{by}{within}"))
+    Described::new("", tone, format!("Decision: {action} · {reason}{by}{within}"))
 }
 
 fn checkpoint(kept: &Checkpoint) -> Described {
     let by = kept.hook.as_deref().map_or_else(|| "the agent".into(), |hook| format!("`{}`", name(hook)));
     let commit = kept.commit.as_deref().map(|commit| format!(" · commit {}", name(commit))).unwrap_or_default();
-    Described::new("⚑", EventTone::Plain, format!("checkpoint {} of {by}{commit}", kept.checkpoint))
+    Described::new("⚑", EventTone::Plain, format!("Checkpoint {} by {by}{commit}", kept.checkpoint))
 }
 
 /// The agent's own loop, if the event belongs to one.

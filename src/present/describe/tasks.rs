@@ -14,18 +14,18 @@ use crate::engine::{
 
 pub(super) fn workflow(event: &WorkflowEvent) -> Option<Described> {
     let (tone, text) = match event {
-        WorkflowEvent::Started(began) => (EventTone::Plain, format!("workflow {} started", name(&began.workflow))),
+        WorkflowEvent::Started(began) => (EventTone::Plain, format!("Workflow {} started", name(&began.workflow))),
         WorkflowEvent::StepEnded(ended) if ended.result.ok => {
-            (EventTone::Quiet, format!("workflow step {} is done", name(&ended.step)))
+            (EventTone::Quiet, format!("Workflow step {} done", name(&ended.step)))
         }
         WorkflowEvent::StepEnded(ended) => {
             let end = ended.result.end.as_ref().map(|end| format!(": {}", sentence(&end.describe())));
-            (EventTone::Problem, format!("workflow step {} failed{}", name(&ended.step), end.unwrap_or_default()))
+            (EventTone::Problem, format!("Workflow step {} failed{}", name(&ended.step), end.unwrap_or_default()))
         }
         WorkflowEvent::Ended { flow, outcome } => match outcome {
-            WorkflowOutcome::Done => (EventTone::Passed, format!("workflow run {flow} is done")),
-            WorkflowOutcome::Failed => (EventTone::Problem, format!("workflow run {flow} failed")),
-            WorkflowOutcome::Cut => (EventTone::Problem, format!("workflow run {flow} was stopped")),
+            WorkflowOutcome::Done => (EventTone::Passed, format!("Workflow run {flow} done")),
+            WorkflowOutcome::Failed => (EventTone::Problem, format!("Workflow run {flow} failed")),
+            WorkflowOutcome::Cut => (EventTone::Problem, format!("Workflow run {flow} stopped")),
         },
         WorkflowEvent::StepStarted { .. } => return None,
     };
@@ -35,32 +35,32 @@ pub(super) fn workflow(event: &WorkflowEvent) -> Option<Described> {
 pub(super) fn task(news: &TaskRecordRef<'_>) -> Described {
     let task = name(news.task);
     let (tone, text) = match news.what {
-        TaskRecordData::Created(data) => (EventTone::Plain, format!("task {task} added: {}", sentence(&data.goal))),
-        TaskRecordData::Started(_) => (EventTone::Plain, format!("task {task} started")),
+        TaskRecordData::Created(data) => (EventTone::Plain, format!("Task {task} added: {}", sentence(&data.goal))),
+        TaskRecordData::Started(_) => (EventTone::Plain, format!("Task {task} started")),
         TaskRecordData::Completed(data) => {
             let result = data.result.as_deref().unwrap_or(&data.content);
-            (EventTone::Passed, format!("task {task} completed: {}", sentence(result)))
+            (EventTone::Passed, format!("Task {task} completed: {}", sentence(result)))
         }
         TaskRecordData::Blocked(data) => {
-            (EventTone::Problem, format!("task {task} is blocked: {}", sentence(&data.reason)))
+            (EventTone::Problem, format!("Task {task} is blocked: {}", sentence(&data.reason)))
         }
-        TaskRecordData::Deleted(_) => (EventTone::Plain, format!("task {task} removed")),
+        TaskRecordData::Deleted(_) => (EventTone::Plain, format!("Task {task} removed")),
         TaskRecordData::Updated(changes) => {
-            (EventTone::Quiet, format!("task {task} changed: {}", sentence(&changed(changes))))
+            (EventTone::Quiet, format!("Task {task} changed: {}", sentence(&changed(changes))))
         }
         TaskRecordData::DependencyAdded(edge) => {
-            (EventTone::Quiet, format!("task {task} now depends on {}", name(&edge.to_id)))
+            (EventTone::Quiet, format!("Task {task} now depends on {}", name(&edge.to_id)))
         }
         TaskRecordData::DependencyRemoved(edge) => {
-            (EventTone::Quiet, format!("task {task} no longer depends on {}", name(&edge.to_id)))
+            (EventTone::Quiet, format!("Task {task} no longer depends on {}", name(&edge.to_id)))
         }
-        TaskRecordData::DependencySatisfied(_) => (EventTone::Quiet, format!("task {task} has no open dependencies")),
+        TaskRecordData::DependencySatisfied(_) => (EventTone::Quiet, format!("Task {task} has no open dependencies")),
         TaskRecordData::Custom(kind, data) => {
             (EventTone::Quiet, format!("{} of {task}{}", name(kind), sentence(&logged(data))))
         }
-        TaskRecordData::Metrics(data) => (EventTone::Quiet, format!("task {task} {}", sentence(&measured(data)))),
+        TaskRecordData::Metrics(data) => (EventTone::Quiet, format!("Task {task} {}", sentence(&measured(data)))),
         TaskRecordData::ActionFailed(data) => {
-            let text = format!("action `{}`: {}", name(&data.action_type), sentence(&data.error));
+            let text = format!("Action `{}` failed: {}", name(&data.action_type), sentence(&data.error));
             return Described::new("!", EventTone::Problem, text);
         }
     };
@@ -80,8 +80,8 @@ fn measured(data: &Map<String, Value>) -> String {
     }
     let numbers = data.iter().filter(|(_, value)| value.is_number()).map(|(key, value)| format!("{key} {value}"));
     match numbers.collect::<Vec<_>>().join(" · ") {
-        none if none.is_empty() => "was measured".to_owned(),
-        said => format!("was measured: {said}"),
+        none if none.is_empty() => "reported metrics".to_owned(),
+        said => format!("metrics: {said}"),
     }
 }
 

@@ -24,43 +24,43 @@ pub(super) fn turn(event: &TurnEvent, project: &str) -> Option<Described> {
             Described::new("·", EventTone::Quiet, format!("{}: {}", name(what), sentence(text)))
         }
         TurnEvent::ConversationOpened { conversation, .. } => {
-            Described::new("·", EventTone::Quiet, format!("conversation {}", name(conversation)))
+            Described::new("·", EventTone::Quiet, format!("Conversation opened: {}", name(conversation)))
         }
         TurnEvent::PermissionAsked { ask, .. } => {
-            let text = format!("permission request: {}", tool_calls::line(&ask.tool, project));
+            let text = format!("Permission request: {}", tool_calls::line(&ask.tool, project));
             Described::new("?", EventTone::Question, text)
         }
         TurnEvent::Ended { stop_reason, spent, .. } => ended(*stop_reason, *spent)?,
         TurnEvent::Failed { error, spent, .. } => {
             let used = UsageTotals::from(*spent).suffix();
-            Described::new("✗", EventTone::Failed, format!("turn failed{used}: {}", sentence(error)))
+            Described::new("✗", EventTone::Failed, format!("Turn failed{used}: {}", sentence(error)))
         }
         TurnEvent::AgentSaid { .. } | TurnEvent::AgentThought { .. } | TurnEvent::AgentUsed { .. } => return None,
     })
 }
 
-/// The name of a prompt that is sent for this reason.
+/// The name of a prompt that is sent for this reason, in sentence case.
 pub const fn prompt_name(reason: PromptReason) -> &'static str {
     match reason {
-        PromptReason::Iteration => "prompt",
-        PromptReason::Feedback => "feedback",
-        PromptReason::Recovery => "recovery prompt",
-        PromptReason::FinalDelivery => "final delivery",
-        PromptReason::Message => "message",
-        PromptReason::Remediation => "remediation",
-        PromptReason::Gatekeeper => "review",
+        PromptReason::Iteration => "Prompt",
+        PromptReason::Feedback => "Feedback",
+        PromptReason::Recovery => "Recovery prompt",
+        PromptReason::FinalDelivery => "Final delivery",
+        PromptReason::Message => "Message",
+        PromptReason::Remediation => "Remediation prompt",
+        PromptReason::Gatekeeper => "Review prompt",
     }
 }
 
 fn prompt(sent: &PromptSent) -> Described {
     let what = prompt_name(sent.reason);
-    let agent = sent.agent.as_ref().map(|agent| format!(" by {}", name(agent))).unwrap_or_default();
+    let agent = sent.agent.as_ref().map(|agent| format!(" to {}", name(agent))).unwrap_or_default();
     let size = readable_size(sent.text.len() as u64);
     let items = match sent.items.len() {
         0 => String::new(),
         count => format!(" · {}", counted(count, "pending item")),
     };
-    let text = format!("{what}{agent} · {size}{items}: {}", prompt_line(sent, super::NAME));
+    let text = format!("{what} sent{agent} · {size}{items}: {}", prompt_line(sent, super::NAME));
     Described::new("→", EventTone::Active, text)
 }
 
@@ -78,12 +78,12 @@ fn ended(reason: StopReason, spent: TurnUsage) -> Option<Described> {
     let used = UsageTotals::from(spent);
     let text = match reason {
         StopReason::EndTurn => {
-            return used.words().map(|used| Described::new("", EventTone::Quiet, format!("turn ended · {used}")));
+            return used.words().map(|used| Described::new("", EventTone::Quiet, format!("Turn ended · {used}")));
         }
-        StopReason::Cancelled => "turn cancelled",
-        StopReason::MaxTokens => "turn ended: the agent reached its token limit",
-        StopReason::MaxTurnRequests => "turn ended: the agent reached its request limit",
-        StopReason::Refusal => "turn ended: the agent refused",
+        StopReason::Cancelled => "Turn cancelled",
+        StopReason::MaxTokens => "Turn ended: the agent reached its token limit",
+        StopReason::MaxTurnRequests => "Turn ended: the agent reached its request limit",
+        StopReason::Refusal => "Turn ended: the agent refused to continue",
     };
     Some(Described::new("", EventTone::Warning, format!("{text}{}", used.suffix())))
 }
