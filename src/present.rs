@@ -5,6 +5,7 @@
 pub mod describe;
 pub mod hook_stats;
 pub mod permission_requests;
+pub mod policies;
 pub mod queue_table;
 pub mod refusals;
 pub mod stop_decisions;

@@ -18,6 +18,7 @@ use crate::{
         time::TimeSpan,
     },
     present::{
+        policies::{hook_failure_policy, output_format, retry_limit_policy},
         style::{ColourMode, TextRole},
         text::{counted, plain},
     },
@@ -124,7 +125,7 @@ fn agent_line(plan: &SessionPlan) -> String {
         }
         AgentSpec::Command { command, format: OutputFormat::Text, .. } => command.clone(),
         AgentSpec::Command { command, format, .. } => {
-            format!("{command} (read as the JSON lines of {})", format!("{format:?}").to_lowercase())
+            format!("{command} (read as the JSON lines of {})", output_format(*format))
         }
         AgentSpec::Scripted { script } => format!("a script of {}", counted(script.len(), "byte")),
         AgentSpec::Outside => "leads itself".into(),
@@ -145,18 +146,18 @@ fn limits(settings: &Settings, plan: Option<&SessionPlan>) -> String {
         |backoff| format!("after {}, times {}, at most {}", backoff.base, backoff.factor, backoff.max),
     );
     let delivery = match draft.gates.final_delivery {
-        None => "asks, or delivers with nobody there",
+        None => "asks, or delivers when unattended",
         Some(FinalDeliveryPolicy::Ask) => "asks",
         Some(FinalDeliveryPolicy::Auto) => "delivers",
         Some(FinalDeliveryPolicy::Skip) => "skips",
     };
     format!(
         "iterations at most {iterations}, a turn may take {turn}\n\
-         retries    at most {retries}, {wait}; at the limit with nobody there: {}\n\
+         retries    at most {retries}, {wait}; when unattended at the limit: {}\n\
          errors     at most {} in a row\n\
          output     the agent gets at most {} bytes of a hook\n\
          delivery   the final one {delivery}\n",
-        format!("{:?}", draft.on_limit).to_lowercase(),
+        retry_limit_policy(draft.on_limit),
         draft.max_consecutive_errors,
         draft.output_limit,
     )
@@ -329,7 +330,7 @@ fn describe(hook: &HookSpec) -> String {
             format!(": {}", plain(&hook.action.describe()))
         }
     };
-    let on_failure = hook.on_failure.map(|failure| format!("on failure {failure:?}").to_lowercase());
+    let on_failure = hook.on_failure.map(|failure| format!("on failure {}", hook_failure_policy(failure)));
     let notes = [
         Some(timeout(hook.timeout)),
         match hook.priority {

@@ -357,7 +357,7 @@ impl std::fmt::Display for KeyChord {
             KeyCode::Char(c) => write!(f, "{c}"),
             KeyCode::F(n) => write!(f, "f{n}"),
             KeyCode::BackTab => f.write_str("shift-tab"),
-            other => write!(f, "{other:?}"),
+            _ => f.write_str("a key without a name"),
         }
     }
 }

@@ -204,13 +204,11 @@ pub fn bucket(name: &str, remembered: Duration, replicas: usize) -> Config {
 fn differences(wanted: &Config, found: &Config) -> Vec<String> {
     let amount = |n: i64| if n <= 0 { "unlimited".to_owned() } else { n.to_string() };
     let age = |age: Duration| if age.is_zero() { "for ever".to_owned() } else { TimeSpan::from(age).to_string() };
-    // Lower case for the names of the client's own types. Subjects keep their case, which matters.
-    let word = |value: &dyn std::fmt::Debug| format!("{value:?}").to_lowercase();
     let all = [
         ("subjects", wanted.subjects.join(", "), found.subjects.join(", ")),
-        ("retention", word(&wanted.retention), word(&found.retention)),
-        ("storage", word(&wanted.storage), word(&found.storage)),
-        ("discard", word(&wanted.discard), word(&found.discard)),
+        ("retention", retention(wanted.retention), retention(found.retention)),
+        ("storage", storage(wanted.storage), storage(found.storage)),
+        ("discard", discard(wanted.discard), discard(found.discard)),
         ("replicas", wanted.num_replicas.to_string(), found.num_replicas.to_string()),
         ("max_age", age(wanted.max_age), age(found.max_age)),
         ("max_bytes", amount(wanted.max_bytes), amount(found.max_bytes)),
@@ -220,6 +218,28 @@ fn differences(wanted: &Config, found: &Config) -> Vec<String> {
     ];
     let different = all.into_iter().filter(|(_, wanted, found)| wanted != found);
     different.map(|(what, wanted, found)| format!("{what}: {found} instead of {wanted}")).collect()
+}
+
+fn retention(policy: RetentionPolicy) -> String {
+    match policy {
+        RetentionPolicy::Limits => "limits".to_owned(),
+        RetentionPolicy::Interest => "interest".to_owned(),
+        RetentionPolicy::WorkQueue => "workqueue".to_owned(),
+    }
+}
+
+fn storage(kind: StorageType) -> String {
+    match kind {
+        StorageType::File => "file".to_owned(),
+        StorageType::Memory => "memory".to_owned(),
+    }
+}
+
+fn discard(policy: DiscardPolicy) -> String {
+    match policy {
+        DiscardPolicy::Old => "old".to_owned(),
+        DiscardPolicy::New => "new".to_owned(),
+    }
 }
 
 /// Whether a stream's subject includes everything that `other` matches.
