@@ -1,23 +1,78 @@
-//! The arguments of all commands. Does not run them.
+//! The command line. Each verb is one file: its arguments, its action and its output.
+//!
+//! Owns the list of verbs. A verb that starts a session or opens the screen only prepares it, and returns what is left to
+//! do as a [`VerbOutcome`]: see [`crate::app`].
 
-pub mod control;
+pub mod arguments;
+pub mod error;
 pub mod headless;
+pub mod launch;
+pub mod output;
 pub mod record_formatter;
+pub mod target;
+pub mod tokio_runtime;
+pub mod verb_outcome;
+
+pub mod agents;
+pub mod attach;
+pub mod check;
+pub mod checkpoint;
+pub mod completions;
+pub mod config;
+pub mod demo;
+pub mod gate;
+pub mod hooks;
+pub mod init;
+pub mod man;
+pub mod mcp;
+pub mod merge;
+pub mod message;
+pub mod pause;
+pub mod pending;
+pub mod replay;
+pub mod resume;
+pub mod run;
+pub mod schema;
+pub mod sessions;
+pub mod show;
+pub mod status;
+pub mod stop;
+pub mod submit;
 pub mod task;
+pub mod trust;
+pub mod unpause;
+pub mod untrust;
 pub mod worker;
 
-use std::path::PathBuf;
+use clap::{Parser, Subcommand};
 
-use clap::{Args, Parser, Subcommand};
-
-use crate::{
-    cli::control::{
-        AttachArgs, CheckpointArgs, GateArgs, HooksArgs, MessageArgs, PendingArgs, SessionArgs, StatusArgs, StopArgs,
-    },
-    engine::{hooks::point::HookPoint, tasks::task::TaskState},
+use crate::cli::{
+    agents::AgentsArgs,
+    arguments::{ConfigArgs, SessionArgs},
+    attach::AttachArgs,
+    check::CheckArgs,
+    checkpoint::CheckpointArgs,
+    completions::CompletionsArgs,
+    config::ConfigCommandArgs,
+    demo::DemoArgs,
+    error::CliResult,
+    gate::GateArgs,
+    hooks::HooksArgs,
+    init::InitArgs,
+    launch::pipeline::PipelineArgs,
+    message::MessageArgs,
+    pending::PendingArgs,
+    replay::ReplayArgs,
+    resume::ResumeArgs,
+    run::RunArgs,
+    sessions::SessionListArgs,
+    show::ShowArgs,
+    status::StatusArgs,
+    stop::StopArgs,
+    task::TaskArgs,
+    verb_outcome::VerbOutcome,
+    worker::WorkerArgs,
 };
-use task::TaskArgs;
-use worker::WorkerArgs;
 
 /// Supervise coding-agent sessions: hooks around every step, held output, retries, gates.
 #[derive(Debug, Parser)]
@@ -92,304 +147,52 @@ pub enum CliCommand {
     /// Print a JSON Schema of the config, for editors.
     Schema,
     /// Print completions for a shell.
-    Completions {
-        /// The shell.
-        shell: clap_complete::Shell,
-    },
+    Completions(CompletionsArgs),
     /// Print the manual page.
     Man,
 }
 
-/// Which config.
-#[derive(Debug, Default, Clone, Args)]
-pub struct ConfigArgs {
-    /// The config; otherwise creel.yaml, creel.yml, creel.json or .creel/config.yaml here or above.
-    #[arg(short, long, value_name = "FILE")]
-    pub config: Option<PathBuf>,
-}
-
-/// Which server, for sessions on other machines.
-#[derive(Debug, Default, Args)]
-pub struct NatsArgs {
-    /// Look on other machines, by a NATS server; the user to log in is in the URL (`${NAME}` is a variable of the
-    /// environment) or in the config.
-    #[arg(long = "nats", value_name = "URL")]
-    pub url: Option<String>,
-}
-
-/// How to run a session.
-#[derive(Debug, Default, Args)]
-pub struct RunArgs {
-    /// What the agent is asked to do.
-    pub prompt: Option<String>,
-    /// Read the prompt from a file.
-    #[arg(short = 'f', long, value_name = "FILE", conflicts_with = "prompt")]
-    pub prompt_file: Option<PathBuf>,
-    /// Which config.
-    #[command(flatten)]
-    pub config: ConfigArgs,
-    /// The agent: one of the config's `agents`, or a known name. `A,B`: B takes over while A has reached its usage limit.
-    #[arg(short, long, value_name = "NAME")]
-    pub agent: Option<String>,
-    /// The session's name: letters, digits, `-` and `_`.
-    #[arg(short, long, value_name = "NAME", value_parser = session_name)]
-    pub session: Option<String>,
-    /// How many iterations there may be.
-    #[arg(short = 'n', long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
-    pub max_iterations: Option<u32>,
-    /// The type of the task, one of the config's `task_types`.
-    #[arg(short, long, value_name = "TYPE")]
-    pub task_type: Option<String>,
-    /// Take over the tasks that another session of this project has not completed.
-    #[arg(long, value_name = "SESSION", value_parser = session_name)]
-    pub tasks_from: Option<String>,
-    /// Tell it to this NATS server, and let it be steered from there; otherwise as `nats:` of the config says.
-    #[arg(long = "nats", value_name = "URL")]
-    pub nats: Option<String>,
-    /// The task of a queue that it works on.
-    #[arg(long, hide = true)]
-    pub order: Option<String>,
-    /// How to show it.
-    #[command(flatten)]
-    pub output: OutputArgs,
-    /// Whether to show it.
-    #[command(flatten)]
-    pub detach: DetachArgs,
-    /// Trust this config's hooks and agents, and remember it.
-    #[arg(long)]
-    pub trust: bool,
-}
-
-/// What to submit or merge.
-#[derive(Debug, Args)]
-pub struct PipelineArgs {
-    /// The session; otherwise the one that runs, or none: then the folder as it is.
-    #[arg(value_parser = session_name)]
-    pub session: Option<String>,
-    /// Which config.
-    #[command(flatten)]
-    pub config: ConfigArgs,
-    /// Without a session: the type of the work, one of the config's `task_types`.
-    #[arg(short, long, value_name = "TYPE", conflicts_with = "session")]
-    pub task_type: Option<String>,
-    /// Without a session: the agent that repairs what a check says.
-    #[arg(short, long, value_name = "NAME", conflicts_with = "session")]
-    pub agent: Option<String>,
-    /// How to show it.
-    #[command(flatten)]
-    pub output: OutputArgs,
-    /// Trust what would run, and remember it.
-    #[arg(long)]
-    pub trust: bool,
-}
-
-/// How to show a session that runs.
-#[derive(Debug, Default, Clone, Copy, Args)]
-pub struct OutputArgs {
-    /// No screen: print what happens as lines, and let gates take their policy answer.
-    #[arg(long)]
-    pub headless: bool,
-    /// Print records, one a line; implies --headless.
-    #[arg(long)]
-    pub json: bool,
-    /// Without a screen, a user still answers gates, from elsewhere.
-    #[arg(long, hide = true)]
-    pub attended: bool,
-}
-
-/// Whether a session goes into the background.
-#[derive(Debug, Default, Clone, Copy, Args)]
-pub struct DetachArgs {
-    /// Run in the background and print the session's name; its gates wait for `creel attach` or `creel gate answer`.
-    #[arg(long, conflicts_with_all = ["headless", "json"])]
-    pub detach: bool,
-    /// This is the process in the background.
-    #[arg(long, hide = true)]
-    pub background: bool,
-}
-
-/// What to write.
-#[derive(Debug, Args)]
-pub struct InitArgs {
-    /// What decides when the work is complete: `tdd` (the tests pass), `security` (scans are clean, a person looks after ten
-    /// iterations), `checkpoint` (something is kept halfway).
-    #[arg(long, value_name = "NAME", value_enum)]
-    pub template: Option<InitTemplate>,
-    /// Ask nothing: take the default answer to every question.
-    #[arg(short, long)]
-    pub yes: bool,
-}
-
-/// What decides when the work is complete.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub enum InitTemplate {
-    /// When the tests pass.
-    Tdd,
-    /// When scans are clean; after ten iterations a person looks.
-    Security,
-    /// As without a template, with something kept halfway.
-    Checkpoint,
-}
-
-/// Which demo.
-#[derive(Debug, Args)]
-pub struct DemoArgs {
-    /// The scenario: `tests` (red twice, then green), `limit` (the retry limit), `permission` (an agent that asks).
-    pub scenario: Option<String>,
-    /// Keep the folder, to look around in it.
-    #[arg(long)]
-    pub keep: bool,
-    /// How to show it.
-    #[command(flatten)]
-    pub output: OutputArgs,
-}
-
-/// What to check.
-#[derive(Debug, Args)]
-pub struct CheckArgs {
-    /// Which config.
-    #[command(flatten)]
-    pub config: ConfigArgs,
-    /// What holds for tasks of this type, one of the config's `task_types`.
-    #[arg(short, long, value_name = "TYPE")]
-    pub task_type: Option<String>,
-    /// What holds for this agent.
-    #[arg(short, long, value_name = "NAME")]
-    pub agent: Option<String>,
-    /// Print it as JSON.
-    #[arg(long)]
-    pub json: bool,
-    /// Exit with code 1 if the config is valid, but something that it needs is missing on this machine.
-    #[arg(long)]
-    pub strict: bool,
-}
-
-/// What to print about configs.
-#[derive(Debug, Args)]
-pub struct ConfigCommandArgs {
-    /// What to print.
-    #[command(subcommand)]
-    pub verb: ConfigCommand,
-}
-
-/// What to print about configs.
-#[derive(Debug, Subcommand)]
-pub enum ConfigCommand {
-    /// Print the annotated example config: every key with its default.
-    Example,
-    /// Print the path of the config in use.
-    Path(ConfigArgs),
-}
-
-/// How to list agents.
-#[derive(Debug, Args)]
-pub struct AgentsArgs {
-    /// Whose agents, beside those that creel knows.
-    #[command(flatten)]
-    pub config: ConfigArgs,
-    /// Print it as JSON.
-    #[arg(long)]
-    pub json: bool,
-}
-
-/// Which session to go on with.
-#[derive(Debug, Args)]
-pub struct ResumeArgs {
-    /// The session; otherwise the one that was changed last.
-    #[arg(value_parser = session_name)]
-    pub session: Option<String>,
-    /// A new limit for its iterations.
-    #[arg(short = 'n', long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
-    pub max_iterations: Option<u32>,
-    /// Tell the agent of this checkpoint; `creel checkpoint list` shows them.
-    #[arg(long, value_name = "N")]
-    pub checkpoint: Option<u32>,
-    /// Whose sessions.
-    #[command(flatten)]
-    pub config: ConfigArgs,
-    /// Tell it to this NATS server, and let it be steered from there; otherwise as `nats:` of the config says.
-    #[arg(long = "nats", value_name = "URL")]
-    pub nats: Option<String>,
-    /// How to show it.
-    #[command(flatten)]
-    pub output: OutputArgs,
-    /// Whether to show it.
-    #[command(flatten)]
-    pub detach: DetachArgs,
-    /// Trust the session's hooks and agent, and remember it.
-    #[arg(long)]
-    pub trust: bool,
-}
-
-/// How to list.
-#[derive(Debug, Args)]
-pub struct SessionListArgs {
-    /// Whose sessions.
-    #[command(flatten)]
-    pub config: ConfigArgs,
-    /// Where they are.
-    #[command(flatten)]
-    pub nats: NatsArgs,
-    /// Print it as JSON.
-    #[arg(long)]
-    pub json: bool,
-}
-
-/// What to show of a session.
-#[derive(Debug, Args)]
-pub struct ShowArgs {
-    /// The session.
-    #[arg(value_parser = session_name)]
-    pub session: String,
-    /// Whose sessions.
-    #[command(flatten)]
-    pub config: ConfigArgs,
-    /// Where they are.
-    #[command(flatten)]
-    pub nats: NatsArgs,
-    /// Print its records as they are.
-    #[arg(long, conflicts_with = "prompts")]
-    pub json: bool,
-    /// Print what the agent was sent.
-    #[arg(long)]
-    pub prompts: bool,
-}
-
-/// Which session to watch again.
-#[derive(Debug, Args)]
-pub struct ReplayArgs {
-    /// The session.
-    #[arg(value_parser = session_name)]
-    pub session: String,
-    /// Whose sessions.
-    #[command(flatten)]
-    pub config: ConfigArgs,
-    /// Where they are.
-    #[command(flatten)]
-    pub nats: NatsArgs,
-}
-
-/// A session's name becomes a folder and a part of subjects, so it is plain.
-fn session_name(text: &str) -> Result<String, ArgumentError> {
-    if !crate::engine::tasks::command::is_name(text) {
-        return Err(ArgumentError::BadSessionName);
+impl Cli {
+    /// Does what the command line asks for, up to what only [`crate::app`] can do.
+    pub(crate) fn perform(self) -> CliResult<VerbOutcome> {
+        let Some(command) = self.command else { return run::without_verb() };
+        command.perform()
     }
-    Ok(text.to_owned())
 }
 
-/// Why a value on the command line is not valid.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-enum ArgumentError {
-    #[error("an item is a number; `creel pending list` shows them")]
-    NotAnItem,
-    #[error("a gate is a number; `creel gate list` shows the one that waits")]
-    NotAGate,
-    #[error("there is no such answer; `creel gate list` shows those of a gate")]
-    NoSuchChoice,
-    #[error("there is no such point; there are: {}", HookPoint::ALL.map(HookPoint::name).join(", "))]
-    NoSuchPoint,
-    #[error("there is no such state; there are: {}", TaskState::ALL.map(TaskState::name).join(", "))]
-    NoSuchState,
-    #[error("a session name has 1 to 64 letters, digits, `-` or `_`")]
-    BadSessionName,
+impl CliCommand {
+    fn perform(self) -> CliResult<VerbOutcome> {
+        match self {
+            Self::Run(args) => run::run(&args),
+            Self::Demo(args) => demo::demo(&args),
+            Self::Check(args) => check::check(args),
+            Self::Resume(args) => resume::resume(&args),
+            Self::Attach(args) => attach::attach(args),
+            Self::Replay(args) => replay::replay(&args),
+            Self::Mcp(args) => Ok(mcp::mcp(args)),
+            Self::Submit(args) => submit::submit(&args),
+            Self::Merge(args) => merge::merge(&args),
+            Self::Init(args) => init::init(&args).map(VerbOutcome::Done),
+            Self::Config(args) => config::config(&args).map(VerbOutcome::Done),
+            Self::Agents(args) => agents::agents(&args).map(VerbOutcome::Done),
+            Self::Sessions(args) => sessions::sessions(&args).map(VerbOutcome::Done),
+            Self::Show(args) => show::show(&args).map(VerbOutcome::Done),
+            Self::Status(args) => status::status(&args).map(VerbOutcome::Done),
+            Self::Pause(args) => pause::pause(&args).map(VerbOutcome::Done),
+            Self::Unpause(args) => unpause::unpause(&args).map(VerbOutcome::Done),
+            Self::Stop(args) => stop::stop(&args).map(VerbOutcome::Done),
+            Self::Message(args) => message::message(&args).map(VerbOutcome::Done),
+            Self::Pending(args) => pending::pending(args.command).map(VerbOutcome::Done),
+            Self::Gate(args) => gate::gate(args.command).map(VerbOutcome::Done),
+            Self::Hooks(args) => hooks::hooks(args.command).map(VerbOutcome::Done),
+            Self::Checkpoint(args) => checkpoint::checkpoint(args.command).map(VerbOutcome::Done),
+            Self::Task(args) => task::task(args.command).map(VerbOutcome::Done),
+            Self::Worker(args) => worker::worker(&args).map(VerbOutcome::Done),
+            Self::Trust(args) => trust::trust(&args).map(VerbOutcome::Done),
+            Self::Untrust(args) => untrust::untrust(&args).map(VerbOutcome::Done),
+            Self::Schema => schema::schema().map(VerbOutcome::Done),
+            Self::Completions(args) => completions::completions(&args).map(VerbOutcome::Done),
+            Self::Man => man::man().map(VerbOutcome::Done),
+        }
+    }
 }

@@ -57,8 +57,9 @@
 //! - [`config`]: YAML to a validated plan.
 //! - [`socket`], [`nats`], [`queue`], [`mcp`]: the ways in and out of a running session.
 //! - [`present`]: wording, tables and styles.
-//! - [`tui`], [`cli`]: the screen; the command line and sessions without a screen.
-//! - [`app`]: wiring, and what each command does.
+//! - [`tui`]: the screen.
+//! - [`cli`]: the command line, one file per verb, and sessions without a screen.
+//! - [`app`]: wiring: it hosts the sessions and opens the screens that the verbs prepare.
 //! - [`logging`]: the debug log.
 
 pub mod agents;

@@ -8,12 +8,13 @@
 //! - [`sweep`], [`children`] and [`process_table`] find and end processes; [`signals`] handles the signals that end
 //!   creel itself.
 //! - [`project_dir`] opens files in the project; [`path_guard`] checks those that an agent must not change.
-//! - [`environment`] prepares variables for programs; [`json_repair`] repairs JSON that they print.
+//! - [`file_passing`] hands an open file to another process; [`environment`] prepares variables for programs; [`json_repair`] repairs JSON that they print.
 //! - [`pty`] and [`editor`] are for programs that need a terminal.
 
 pub mod children;
 pub mod editor;
 pub mod environment;
+pub mod file_passing;
 pub mod json_repair;
 pub mod output;
 pub mod path_guard;

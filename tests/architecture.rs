@@ -9,6 +9,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use clap::CommandFactory as _;
 use tokens::{MatchArm, Token, item, matches, paths, stands, tokens};
 
 /// Which modules a module may use. Everything points towards the engine.
@@ -143,6 +144,18 @@ fn the_dependency_check_sees_every_spelling() {
     assert_eq!(read("engine/x.rs", "use crate as all; fn f() { all::tui::g() }"), ["crate", "tui"]);
     assert_eq!(read("engine/x.rs", "use crate::*; use crate::{self as all};"), ["crate", "crate"]);
     assert_eq!(read("engine/x.rs", "#[cfg(test)] use crate::a::b; use crate::c; #[cfg(test)] mod tests;"), ["c"]);
+}
+
+#[test]
+fn every_verb_of_the_command_line_is_a_file() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/cli");
+    let cli = creel::cli::Cli::command();
+    let missing: Vec<_> = cli
+        .get_subcommands()
+        .map(clap::Command::get_name)
+        .filter(|verb| !folder.join(format!("{verb}.rs")).exists())
+        .collect();
+    assert!(missing.is_empty(), "{missing:?}");
 }
 
 /// The package's dependencies, by their names in source code.

@@ -9,8 +9,8 @@
 
 use std::fs;
 
-use super::{project, trust};
 use crate::{
+    cli::{launch::trust_prompt, target::project},
     config::trust::plan_document,
     engine::SessionState,
     journal::{self, Journal, OpenedJournal, SessionDir, SessionsDir},
@@ -81,8 +81,8 @@ impl DeadSession {
         }
         let opened = Journal::open(&folder).ok()?;
         let plan = [plan_document(&opened.state.began.plan)];
-        let trusted =
-            project::trust_store().is_ok_and(|store| store.trusts(&trust::place_of_plans(folder.project()), &plan));
+        let trusted = project::trust_store()
+            .is_ok_and(|store| store.trusts(&trust_prompt::place_of_plans(folder.project()), &plan));
         trusted.then_some(Self { folder, opened })
     }
 }

@@ -14,30 +14,13 @@
 mod child;
 mod parent;
 
-use std::{
-    io::{self, IoSlice, IoSliceMut},
-    mem::MaybeUninit,
-    os::{
-        fd::{AsFd, OwnedFd},
-        unix::net::UnixStream,
-    },
+use crate::cli::{
+    Cli, CliCommand,
+    arguments::{DetachArgs, OutputArgs},
+    launch::surface::is_on_screen,
 };
-
-use rustix::{
-    cmsg_space,
-    net::{
-        RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags,
-        recvmsg, sendmsg,
-    },
-};
-
-use super::{detach, say};
-pub(super) use crate::app::process_pair::child::ParentProcess;
-pub(super) use crate::app::process_pair::parent::hold;
-use crate::{
-    app::session_host::is_on_screen,
-    cli::{Cli, CliCommand, DetachArgs, OutputArgs},
-};
+pub(super) use child::ParentProcess;
+pub(super) use parent::hold;
 
 /// Whether the command is a session on a screen, and this process is not yet the child.
 pub(super) fn is_wanted(cli: &Cli) -> bool {
@@ -48,22 +31,4 @@ pub(super) fn is_wanted(cli: &Cli) -> bool {
         Some(_) => return false,
     };
     !cli.held && is_on_screen(output, detach)
-}
-
-/// Sends the file, usually a terminal, that becomes the standard input of the child.
-pub(super) fn send_input(socket: &UnixStream, input: impl AsFd) -> io::Result<()> {
-    let terminal = [input.as_fd()];
-    let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(1))];
-    let mut enclosed = SendAncillaryBuffer::new(&mut space);
-    enclosed.push(SendAncillaryMessage::ScmRights(&terminal));
-    sendmsg(socket, &[IoSlice::new(b"t")], &mut enclosed, SendFlags::empty())?;
-    Ok(())
-}
-
-fn receive_input(socket: &UnixStream) -> io::Result<OwnedFd> {
-    let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(1))];
-    let mut enclosed = RecvAncillaryBuffer::new(&mut space);
-    recvmsg(socket, &mut [IoSliceMut::new(&mut [0])], &mut enclosed, RecvFlags::empty())?;
-    let terminal = |message| if let RecvAncillaryMessage::ScmRights(mut files) = message { files.next() } else { None };
-    enclosed.drain().find_map(terminal).ok_or_else(|| io::Error::other("nothing to read from was handed over"))
 }

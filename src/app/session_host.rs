@@ -1,102 +1,37 @@
 //! Runs a session and shows it: on the screen, as lines, or as records.
 
-use std::{
-    io::{self, IsTerminal as _},
-    path::{Path, PathBuf},
-};
+use std::{io, path::PathBuf};
 
 use tokio::sync::{mpsc, watch};
 
-use super::{AppError, AppResult, detach, project, say};
 use crate::{
-    app::{dead_sessions::DeadSessions, process_pair::ParentProcess},
+    app::{dead_sessions::DeadSessions, process_pair::ParentProcess, screens},
     cli::{
-        ConfigArgs, DetachArgs, OutputArgs,
+        error::{CliError, CliResult},
         headless::{self, ExitCleanup, PrintFormat, SessionPrinter},
-        record_formatter::{HookOutputMode, RecordFormatter},
+        launch::{
+            detach,
+            session_end::{self, ExitCodeSource},
+            surface::SessionSurface,
+        },
+        output::say,
+        target::project,
+        tokio_runtime,
+        verb_outcome::FolderRetention,
     },
-    config::{NatsConfig, UiSettings, paths},
+    config::{NatsConfig, paths},
     engine::{
-        effect::ExitReason,
-        event::{ActorKind, Event, SessionEvent, SessionOutcome, StopTiming, UserPresence},
+        event::{ActorKind, StopTiming},
         input::SessionCommand,
-        session::gate::GateKind,
-        submit::{PipelineKind, PipelineOutcome},
     },
     hooks::builtin,
     journal::{self, SessionDir},
     nats::{NatsEndpoint, status::NatsStatus},
-    present::{style::ColourMode, text::plain},
     process::{children, signals::survive_file_limits},
     runtime::{RuntimeDirs, RuntimeError, RuntimeExit, SessionRuntime},
     socket::{ControlSocket, address::SocketDirs, session_client::SessionClient},
     tui::{self, ScreenExit, model::CloseBehavior},
 };
-
-/// Exit codes that other programs rely on.
-const NOBODY_THERE: u8 = 4;
-const INTERRUPTED: u8 = 130;
-
-#[derive(Debug, Clone)]
-pub(super) enum SessionSurface {
-    /// On the screen, where the user can answer.
-    Screen(tui::ScreenOptions),
-    /// Printed, usually unattended.
-    Printed(PrintFormat, UserPresence),
-    /// Not at all: it runs in the background, and waits until the user attaches or answers from elsewhere.
-    Nowhere,
-}
-
-impl SessionSurface {
-    /// The surface that the command line asks for. Without a terminal there is no screen.
-    pub(super) fn chosen(output: OutputArgs, detach: DetachArgs, ui: UiSettings) -> Self {
-        if detach.background {
-            return Self::Nowhere;
-        }
-        let presence = if output.attended { UserPresence::Attended } else { UserPresence::Unattended };
-        match output {
-            OutputArgs { json: true, .. } => Self::Printed(PrintFormat::Json, presence),
-            OutputArgs { .. } if !is_on_screen(output, detach) => Self::Printed(PrintFormat::Lines, presence),
-            OutputArgs { .. } => Self::Screen(screen_options(ui)),
-        }
-    }
-
-    /// Whether the user can answer.
-    pub(super) fn presence(&self) -> UserPresence {
-        match self {
-            Self::Screen(_) | Self::Nowhere => UserPresence::Attended,
-            Self::Printed(_, presence) => *presence,
-        }
-    }
-}
-
-/// Whether a session with these arguments has a screen.
-pub(super) fn is_on_screen(output: OutputArgs, detach: DetachArgs) -> bool {
-    let asked_for = !output.json && !output.headless && !detach.detach && !detach.background;
-    asked_for && io::stdin().is_terminal() && io::stdout().is_terminal()
-}
-
-pub(super) fn screen_options(ui: UiSettings) -> tui::ScreenOptions {
-    tui::ScreenOptions {
-        theme: ui.theme,
-        no_color: std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty()),
-        mouse: ui.mouse,
-        notify: ui.notify.then(|| tui::notification::TerminalNotifier::detect(|name| std::env::var(name).ok())),
-        keymap: keymap(),
-        log: paths::state_dir().map(|dir| dir.join("log")),
-    }
-}
-
-/// The user's own keymap.
-pub(super) fn keymap() -> Option<PathBuf> {
-    paths::config_dir().map(|dir| dir.join("keymap.yaml"))
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum FolderRetention {
-    Stays,
-    GoesAway,
-}
 
 pub(super) struct SessionHost<'a> {
     pub(super) folder: &'a SessionDir,
@@ -113,28 +48,19 @@ pub(super) struct SessionHost<'a> {
     pub(super) leash: Option<ParentProcess>,
 }
 
-/// What the exit code of a session reports.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum ExitCodeSource {
-    /// How the session ended.
-    Session,
-    /// How the submit or merge went that the session was started or resumed for.
-    Pipeline(PipelineKind),
-}
-
 /// Runs a session in the foreground, and shows it.
 pub(super) fn supervise(
     stage: SessionHost<'_>,
     make: impl FnOnce(RuntimeDirs) -> std::result::Result<SessionRuntime, RuntimeError>,
-) -> AppResult {
+) -> CliResult {
     let SessionHost { folder, root, surface, afterwards, leftovers, of, nats, leash } = stage;
     if matches!(surface, SessionSurface::Nowhere) {
         detach::leave_the_terminal();
     }
-    let elsewhere = elsewhere(&root);
+    let elsewhere = session_end::elsewhere(&root);
     let scene = RuntimeDirs { cwd: root, rescue: project::state_dir()?.join("rescued") };
     children::adopt_orphans();
-    let tokio = runtime()?;
+    let tokio = tokio_runtime::start()?;
     let left = tokio.block_on(async {
         children::keep_reaping();
         survive_file_limits().map_err(no_signals)?;
@@ -151,7 +77,8 @@ pub(super) fn supervise(
             Ok(runtime)
         };
         match surface {
-            SessionSurface::Screen(options) => {
+            SessionSurface::Screen(ui) => {
+                let options = screens::screen_options(ui);
                 let way_back = format!("`creel attach {}`{elsewhere} shows it again", folder.name);
                 let window = ScreenSession { folder, options, leash, way_back, nats };
                 on_screen(window, || make(scene)).await
@@ -164,28 +91,11 @@ pub(super) fn supervise(
     })?;
     // A task that still reads from a pipe must not delay the exit.
     tokio.shutdown_background();
-    match (afterwards, left.leave) {
-        (FolderRetention::Stays, _) => match of {
-            ExitCodeSource::Session => farewell(folder, &left, &elsewhere),
-            ExitCodeSource::Pipeline(pipeline) => farewell_to_pipeline(folder, &left, pipeline),
-        },
-        (FolderRetention::GoesAway, ExitReason::NobodyThere) => {
-            say(&format!(
-                "creel: the session waits for a person: {}\n  run it on a terminal, without --headless",
-                why(&left)
-            ));
-        }
-        (FolderRetention::GoesAway, ExitReason::Ended) => {}
+    match afterwards {
+        FolderRetention::Stays => of.farewell(folder, &left, &elsewhere),
+        FolderRetention::GoesAway => session_end::farewell_without_folder(&left),
     }
-    Ok(match of {
-        ExitCodeSource::Session => exit_code(&left),
-        ExitCodeSource::Pipeline(_) => pipeline_code(&left),
-    })
-}
-
-pub(super) fn runtime() -> AppResult<tokio::runtime::Runtime> {
-    let built = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
-    built.map_err(|error| AppError::failed(format!("cannot start: {error}")))
+    Ok(of.exit_code(&left))
 }
 
 struct HeadlessSession<'a> {
@@ -196,7 +106,7 @@ struct HeadlessSession<'a> {
 
 impl HeadlessSession<'_> {
     /// Opens the ways to reach the session, and makes signals and the end of the parent process end it.
-    fn open_doors(self, runtime: &mut SessionRuntime) -> AppResult<ControlEndpoints> {
+    fn open_doors(self, runtime: &mut SessionRuntime) -> CliResult<ControlEndpoints> {
         let doors = ControlEndpoints::open(self.folder, runtime, self.nats);
         if let Some(leash) = &self.leash {
             leash.guard(doors.way_out(runtime));
@@ -210,7 +120,7 @@ async fn printed(
     hidden: HeadlessSession<'_>,
     format: PrintFormat,
     make: impl FnOnce() -> std::result::Result<SessionRuntime, RuntimeError>,
-) -> AppResult<RuntimeExit> {
+) -> CliResult<RuntimeExit> {
     let (mut printer, live) = SessionPrinter::new(format);
     // A resumed session has a journal to catch up with. A new one has none yet.
     let _ = journal::read(&hidden.folder.journal(), |record| printer.catch_up(&record.event));
@@ -221,7 +131,7 @@ async fn printed(
     let doors = hidden.open_doors(&mut runtime)?;
     let records = runtime.records().map(|records| (records, runtime.news()));
     let printing = records.and_then(|(records, news)| printer.start(records, news));
-    let printing = printing.map_err(|error| AppError::failed(format!("cannot print: {error}")))?;
+    let printing = printing.map_err(|error| CliError::failed(format!("cannot print: {error}")))?;
     let left = runtime.run().await?;
     // On a blocking thread, since the workers may still wait for a signal.
     let _ = tokio::task::spawn_blocking(move || (printing.join(), doors.close())).await;
@@ -231,7 +141,7 @@ async fn printed(
 async fn in_background(
     hidden: HeadlessSession<'_>,
     make: impl FnOnce() -> std::result::Result<SessionRuntime, RuntimeError>,
-) -> AppResult<RuntimeExit> {
+) -> CliResult<RuntimeExit> {
     let mut runtime = make()?;
     let doors = hidden.open_doors(&mut runtime)?;
     let left = runtime.run().await?;
@@ -251,7 +161,7 @@ struct ScreenSession<'a> {
 async fn on_screen(
     window: ScreenSession<'_>,
     make: impl FnOnce() -> std::result::Result<SessionRuntime, RuntimeError>,
-) -> AppResult<RuntimeExit> {
+) -> CliResult<RuntimeExit> {
     let ScreenSession { folder, options, leash, way_back, nats } = window;
     let (live_in, live) = mpsc::channel(256);
     let mut runtime = make()?;
@@ -285,10 +195,10 @@ async fn on_screen(
     }
     let left = session
         .await
-        .map_err(|panic| AppError::failed(format!("the session died, which is a fault of creel: {panic}{log}")))??;
+        .map_err(|panic| CliError::failed(format!("the session died, which is a fault of creel: {panic}{log}")))??;
     let _ = tokio::task::spawn_blocking(move || doors.close()).await;
-    shown.map_err(|error| AppError::failed(format!("the screen failed: {error}\n  `creel resume` goes on")))?;
-    tell_the_end(folder);
+    shown.map_err(|error| CliError::failed(format!("the screen failed: {error}\n  `creel resume` goes on")))?;
+    session_end::print_last_record(folder);
     Ok(left)
 }
 
@@ -336,102 +246,7 @@ impl ControlEndpoints {
     }
 }
 
-/// Prints the last line of the session, so that it stays in the terminal after the screen has closed.
-pub(super) fn tell_the_end(folder: &SessionDir) {
-    let mut narrator = RecordFormatter::new(ColourMode::for_stream(&io::stdout()), HookOutputMode::Told);
-    let mut last = String::new();
-    let read = journal::read(&folder.journal(), |record| {
-        if matches!(record.event, Event::Session(SessionEvent::Ended { .. })) {
-            last = narrator.tell(&record);
-        } else {
-            narrator.follow(&record.event);
-        }
-    });
-    if read.is_ok() {
-        let _ = headless::put(&last);
-    }
-}
-
 #[expect(clippy::needless_pass_by_value, reason = "it is what an error is mapped by")]
-fn no_signals(error: io::Error) -> AppError {
-    AppError::failed(format!("cannot listen for signals: {error}"))
-}
-
-/// How to name the project in a hint. Empty if the current folder is in it.
-fn elsewhere(root: &Path) -> String {
-    let here = project::sessions_of(&ConfigArgs::default()).is_ok_and(|(here, _)| here == root);
-    if here { String::new() } else { format!(" in {}", root.display()) }
-}
-
-/// Why the session waits for the user.
-fn why(left: &RuntimeExit) -> String {
-    left.state.gates.open.as_ref().map_or_else(|| "a gate".into(), |gate| plain(&gate.reason))
-}
-
-fn farewell(folder: &SessionDir, left: &RuntimeExit, elsewhere: &str) {
-    let name = &folder.name;
-    if let Some(copy) = &left.rescued {
-        say(&format!("creel: the journal was deleted while the session ran; a copy is in {}", copy.display()));
-        return;
-    }
-    match left.leave {
-        ExitReason::NobodyThere => {
-            let why = why(left);
-            let advice = if left.state.gates.open.as_ref().is_some_and(|gate| gate.about == GateKind::Permission) {
-                "\n  or set in advance what the agent may do: `gates.permissions: allow` or `deny`, or rules in `permissions:`"
-            } else {
-                ""
-            };
-            say(&format!(
-                "creel: the session waits for a person: {why}\n  go on with `creel resume {name}`{elsewhere}{advice}"
-            ));
-        }
-        // The outcome alone is not enough: the user may have interrupted the end.
-        ExitReason::Ended if left.state.refuse_resume(None).is_none() => {
-            say(&format!(
-                "creel: see what happened with `creel show {name}`, go on with `creel resume {name}`{elsewhere}"
-            ));
-        }
-        ExitReason::Ended if left.state.outcome() == Some(SessionOutcome::Limit) => {
-            say(&format!("creel: go on with `creel resume {name} --max-iterations N`{elsewhere}"));
-        }
-        ExitReason::Ended => {}
-    }
-}
-
-/// Explains a submit or a merge that did not finish.
-fn farewell_to_pipeline(folder: &SessionDir, left: &RuntimeExit, pipeline: PipelineKind) {
-    let last = left.state.pipelines.last.as_deref();
-    if let Some(last) = last.filter(|last| last.outcome != PipelineOutcome::Done) {
-        let (why, name) = (plain(&last.reason), pipeline.name());
-        say(&format!("creel: {why}\n  nothing is lost; try again with `creel {name} {}`", folder.name));
-    }
-}
-
-fn pipeline_code(left: &RuntimeExit) -> u8 {
-    let Some(last) = left.state.pipelines.last.as_deref().filter(|_| left.leave == ExitReason::Ended) else {
-        return exit_code(left);
-    };
-    match last.outcome {
-        PipelineOutcome::Done => 0,
-        PipelineOutcome::Failed if last.waits_for_a_person() => NOBODY_THERE,
-        PipelineOutcome::Failed => 1,
-        PipelineOutcome::Cancelled => INTERRUPTED,
-    }
-}
-
-fn exit_code(left: &RuntimeExit) -> u8 {
-    if left.leave == ExitReason::NobodyThere {
-        return NOBODY_THERE;
-    }
-    let interrupted = left.state.steering.stop == Some(StopTiming::Now);
-    match left.state.outcome() {
-        Some(SessionOutcome::Forced | SessionOutcome::Cancelled) if interrupted => INTERRUPTED,
-        Some(SessionOutcome::Complete) => 0,
-        Some(SessionOutcome::Failed | SessionOutcome::Aborted) | None => 1,
-        Some(SessionOutcome::Limit) => 3,
-        Some(SessionOutcome::Escalated) => NOBODY_THERE,
-        Some(SessionOutcome::Forced) => 5,
-        Some(SessionOutcome::Cancelled) => INTERRUPTED,
-    }
+fn no_signals(error: io::Error) -> CliError {
+    CliError::failed(format!("cannot listen for signals: {error}"))
 }

@@ -1,20 +1,23 @@
 //! A session without a screen: prints lines or records, and handles Ctrl-C.
 
 use std::{
-    io::{self, Write as _},
+    io,
     time::{Duration, Instant},
 };
 
 use tokio::sync::{mpsc, watch};
 
 use crate::{
-    cli::record_formatter::{HookOutputMode, RecordFormatter},
+    cli::{
+        output::put,
+        record_formatter::{HookOutputMode, RecordFormatter},
+    },
     engine::{
         event::{ActorKind, Event, StopTiming},
         input::SessionCommand,
     },
     journal::RecordTail,
-    present::{style::ColourMode, text::without_c1},
+    present::style::ColourMode,
     process::signals::ShutdownSignals,
     runtime::{HookOutputChunk, SessionHandle, session_processes::SessionProcesses},
     socket::address::SocketLocation,
@@ -98,13 +101,6 @@ impl SessionPrinter {
             }
         }
     }
-}
-
-/// Writes to standard output and flushes it.
-pub fn put(text: &str) -> io::Result<()> {
-    let mut out = io::stdout().lock();
-    out.write_all(without_c1(text).as_bytes())?;
-    out.flush()
 }
 
 /// What to clean up when there is no time for an orderly end.

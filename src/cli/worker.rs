@@ -1,11 +1,40 @@
-//! The arguments of `creel worker`.
+//! `creel worker`: takes tasks from a queue, one after another, and runs a session for each.
+//!
+//! # Invariants
+//! - A task is acknowledged only after its result is in the queue's bucket. If the worker dies before, another worker
+//!   gets the task.
+//! - A worker that learns that another one has its task stops its session and reports nothing more about it.
+//! - An unreachable server blocks no worker: the session continues, and the worker reports the result when the server
+//!   is back.
+
+mod child_session;
+mod eligibility;
+mod worker_loop;
 
 use clap::Args;
 
-use super::{ConfigArgs, NatsArgs};
 use crate::{
+    cli::{
+        arguments::{ConfigArgs, NatsArgs},
+        error::{CliError, CliResult},
+        launch::trust_prompt::{self, TrustFlag},
+        output::say,
+        target::{
+            project::{Project, here},
+            remote_sessions::on_command_line,
+        },
+        tokio_runtime,
+        worker::{
+            eligibility::Eligibility,
+            worker_loop::{WorkerIdentity, WorkerLoop},
+        },
+    },
     config::{BadDuration, duration_of},
-    engine::time::TimeSpan,
+    engine::{queue::worker_rules::WorkerFilter, time::TimeSpan},
+    nats::connection::{ReconnectPolicy, connect},
+    process::children,
+    runtime::now,
+    socket::caller::host,
 };
 
 /// What a worker does.
@@ -42,6 +71,39 @@ pub struct WorkerArgs {
     /// Trust this config's hooks and agents, and remember it.
     #[arg(long)]
     pub trust: bool,
+}
+
+pub(super) fn worker(args: &WorkerArgs) -> CliResult {
+    let project = Project::load(&args.config)?;
+    let Some(nats) = on_command_line(args.nats.url.as_deref(), project.settings.nats.clone())? else {
+        return Err(CliError::usage("no server is named: give --nats URL, or `nats:` in the config"));
+    };
+    let callings =
+        Eligibility::new(&project.settings, WorkerFilter { types: &args.types, agent: args.agent.as_deref() });
+    let plans = callings.plans()?;
+    let would_run = plans.first().map(|plan| trust_prompt::of_project(&project, plan)).unwrap_or_default();
+    let asked = TrustFlag::given(args.trust);
+    trust_prompt::require(&project.config_place(), &project.settings.documents, &would_run, asked)?;
+    // Sessions find their project through the current folder.
+    let root = project.root.canonicalize().unwrap_or_else(|_| project.root.clone());
+    if args.config.config.is_none() && !here()?.starts_with(&root) {
+        return Err(CliError::usage(format!("run the worker in {}", root.display())));
+    }
+    let me = WorkerIdentity { worker: format!("{}-{:x}-{:x}", host(), std::process::id(), now().0), host: host() };
+    children::adopt_orphans();
+    let tokio = tokio_runtime::start()?;
+    let code = tokio.block_on(async {
+        children::keep_reaping();
+        let (client, told) = connect(&nats, ReconnectPolicy::ByItself).await?;
+        let agents: std::collections::BTreeSet<&str> = plans.iter().map(|plan| plan.agent.as_str()).collect();
+        let agents = agents.into_iter().collect::<Vec<_>>().join(", ");
+        let types = if args.types.is_empty() { "every type".to_owned() } else { args.types.join(", ") };
+        say(&format!("creel: takes tasks ({types}) from {} for {agents}; Ctrl-C ends it", nats.shown()));
+        let shift = WorkerLoop::new(args, &root, me, callings, nats, client, told).await?;
+        Box::pin(shift.work()).await
+    });
+    tokio.shutdown_background();
+    code
 }
 
 fn lease(text: &str) -> Result<TimeSpan, LeaseError> {

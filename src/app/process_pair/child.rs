@@ -14,8 +14,11 @@ use rustix::{
     stdio::{dup2_stderr, dup2_stdin, dup2_stdout},
 };
 
-use super::{detach, receive_input};
-use crate::{cli::headless::ExitCleanup, process::sweep, tui::terminal};
+use crate::{
+    cli::{headless::ExitCleanup, launch::detach},
+    process::{file_passing::receive_file, sweep},
+    tui::terminal,
+};
 
 /// The exit code if the parent was killed. No process is left to read it.
 const KILLED: i32 = 137;
@@ -46,7 +49,7 @@ impl ParentProcess {
     /// Reads the socket that the parent passed as standard input, and replaces it by the terminal.
     pub(in crate::app) fn take() -> io::Result<Self> {
         let socket = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
-        dup2_stdin(receive_input(&socket)?)?;
+        dup2_stdin(receive_file(&socket)?)?;
         let leash = Self(Arc::new(ParentLink { socket, tied: Mutex::new(ParentExitAction::Alone) }));
         let watched = leash.clone();
         thread::spawn(move || watched.watch());

@@ -19,10 +19,11 @@ use tokio::{
     signal::unix::{SignalKind, signal},
 };
 
-use super::{say, send_input};
 use crate::{
+    cli::output::say,
     process::{
         children,
+        file_passing::send_file,
         process_table::ProcessTable,
         run::GRACE,
         signals::{ShutdownSignals, SuspendSignal},
@@ -45,7 +46,7 @@ enum ChildProcessEnd {
 pub(in crate::app) fn hold() -> io::Result<u8> {
     let before = tcgetattr(io::stdin())?;
     let (socket, theirs) = UnixStream::pair()?;
-    send_input(&socket, io::stdin())?;
+    send_file(&socket, io::stdin())?;
     let tokio = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     tokio.block_on(async {
         socket.set_nonblocking(true)?;

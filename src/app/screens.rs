@@ -1,0 +1,104 @@
+//! Opens the screen on a session that this process does not run: a running one, or a replay.
+
+use std::path::PathBuf;
+
+use tokio::sync::{mpsc, watch};
+
+use crate::{
+    cli::{
+        attach::{self, AttachedScreen, LocalScreen, RemoteScreen},
+        error::{CliError, CliResult},
+        replay::ReplayScreen,
+        target::remote_sessions::NatsServerConnection,
+        tokio_runtime,
+    },
+    config::{UiSettings, paths},
+    nats::{remote_journal::ViewerChannels, session_client::NatsSessionClient, status::NatsStatus},
+    socket::session_client::{LIVE_BACKLOG, RemoteSession, RemoteUpdates, SessionClient},
+    tui::{self, keymap::Keymap, model::CloseBehavior},
+};
+
+pub(super) fn attach(screen: AttachedScreen) -> CliResult {
+    match screen {
+        AttachedScreen::Local(screen) => attach_here(*screen),
+        AttachedScreen::Remote(screen) => attach_remote(*screen),
+    }
+}
+
+fn attach_here(screen: LocalScreen) -> CliResult {
+    let LocalScreen { folder, session, updates: RemoteUpdates { news, live, nats }, ui } = screen;
+    let helm = Some(SessionClient::There(session));
+    let source = tui::ScreenSource { journal: folder.journal(), helm, news, live, tie: CloseBehavior::Loose, nats };
+    let tokio = tokio_runtime::start()?;
+    let shown = tokio.block_on(tui::run(source, screen_options(ui)));
+    // A task that still waits for the session must not delay the exit.
+    tokio.shutdown_background();
+    shown.map_err(|error| CliError::failed(format!("the screen failed: {error}; the session goes on")))?;
+    attach::farewell(&folder);
+    Ok(0)
+}
+
+/// Shows a session on another machine. Reconnects by itself when the connection was lost.
+fn attach_remote(screen: RemoteScreen) -> CliResult {
+    let RemoteScreen { copy, server, ui } = screen;
+    let folder = copy.folder().clone();
+    let NatsServerConnection { tokio, nats, client, told } = server;
+    let asking = NatsSessionClient::new(client, &nats.prefix, &folder.name, Some(copy.id().to_owned()));
+    let (told_news, news) = watch::channel(0);
+    let (live_in, live) = mpsc::channel(LIVE_BACKLOG);
+    let (link_in, link) = watch::channel(NatsStatus::Connected { behind: 0 });
+    let source = tui::ScreenSource {
+        journal: folder.journal(),
+        helm: Some(SessionClient::There(RemoteSession::Far(Box::new(asking)))),
+        news,
+        live,
+        tie: CloseBehavior::Loose,
+        nats: Some(link),
+    };
+    let following = tokio.spawn(copy.follow(told, ViewerChannels { news: told_news, live: live_in, link: link_in }));
+    let shown = tokio.block_on(tui::run(source, screen_options(ui)));
+    attach::farewell_to_remote(&folder);
+    following.abort();
+    // The copy of the journal is removed with the task that follows the session.
+    let _ = tokio.block_on(following);
+    tokio.shutdown_background();
+    shown.map(|_| 0).map_err(|error| CliError::failed(format!("the screen failed: {error}; the session goes on")))
+}
+
+pub(super) fn replay(screen: &ReplayScreen) -> CliResult {
+    let (_silent, news) = watch::channel(0);
+    let (_mute, live) = mpsc::channel(1);
+    let source = tui::ScreenSource {
+        journal: screen.session.folder().journal(),
+        helm: None,
+        news,
+        live,
+        tie: CloseBehavior::default(),
+        nats: None,
+    };
+    let shown = tokio_runtime::start()?.block_on(tui::run(source, screen_options(screen.ui)));
+    shown.map(|_| 0).map_err(|error| CliError::failed(format!("the screen failed: {error}")))
+}
+
+pub(super) fn screen_options(ui: UiSettings) -> tui::ScreenOptions {
+    tui::ScreenOptions {
+        theme: ui.theme,
+        no_color: std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty()),
+        mouse: ui.mouse,
+        notify: ui.notify.then(|| tui::notification::TerminalNotifier::detect(|name| std::env::var(name).ok())),
+        keymap: keymap(),
+        log: paths::state_dir().map(|dir| dir.join("log")),
+    }
+}
+
+/// The user's own keymap.
+fn keymap() -> Option<PathBuf> {
+    paths::config_dir().map(|dir| dir.join("keymap.yaml"))
+}
+
+/// The mistakes in the user's own keymap. The screen has room for only one of them.
+pub(super) fn keymap_mistakes() -> Vec<String> {
+    let Some(file) = keymap() else { return Vec::new() };
+    let mistakes = Keymap::load(&file).1.into_iter();
+    mistakes.map(|mistake| format!("{}: {mistake}; the standard keys count", file.display())).collect()
+}

@@ -1,0 +1,134 @@
+//! A self-driven session that the MCP server itself runs.
+//!
+//! # Invariants
+//! - It runs nothing from a config that the user has not trusted.
+//! - It ends before the server does, unless the server is killed; then `creel resume` continues it.
+
+use std::{
+    sync::mpsc::{self, Sender},
+    thread::JoinHandle,
+};
+
+use crate::{
+    app::{session_host::ControlEndpoints, start_session},
+    cli::{
+        error::{CliError, CliResult},
+        headless::{self, ExitCleanup},
+        launch::{
+            session_name_lock::SessionNameLock,
+            session_names::{dated, first_free},
+            trust_prompt,
+        },
+        mcp::SelfDrivenSpec,
+        target::project,
+        tokio_runtime,
+    },
+    engine::{
+        event::{ActorKind, StopTiming, UserPresence},
+        input::SessionCommand,
+    },
+    journal::{self, SessionDir, SessionsDir},
+    present::refusals,
+    process::children,
+    runtime::{RuntimeDirs, SessionHandle, SessionRuntime},
+};
+
+pub(super) struct SelfDrivenSession {
+    folder: SessionDir,
+    thread: JoinHandle<()>,
+    begun: SelfDrivenHandle,
+}
+
+/// How to control the session once it has started.
+struct SelfDrivenHandle {
+    tokio: tokio::runtime::Handle,
+    way_out: ExitCleanup,
+    session: SessionHandle,
+}
+
+impl SelfDrivenSession {
+    /// Starts the session, and waits until it can be reached.
+    pub(super) fn begin(spec: SelfDrivenSpec) -> CliResult<Self> {
+        let SelfDrivenSpec { root, plan, .. } = spec;
+        let turn = SessionNameLock::wait();
+        let folder = first_free(&SessionsDir::of(&root), &dated("mcp"));
+        trust_prompt::remember_plan(&root, &plan)?;
+        let first = start_session::began(&root, plan, String::new(), UserPresence::Unattended);
+        let scene = RuntimeDirs { cwd: root, rescue: project::state_dir()?.join("rescued") };
+        let (tell, told) = mpsc::channel();
+        let thread = {
+            let folder = folder.clone();
+            let make = move |folder: &SessionDir| {
+                let runtime = SessionRuntime::begin(first, folder, scene)?;
+                drop(turn);
+                Ok(runtime)
+            };
+            std::thread::Builder::new().name("session".into()).spawn(move || live(&folder, make, &tell))
+        };
+        let thread = thread.map_err(|error| CliError::failed(format!("cannot begin a session: {error}")))?;
+        match told.recv() {
+            Ok(started) => started.map(|begun| Self { folder, thread, begun }),
+            Err(_) => Err(CliError::failed("the session died before it began, which is a fault of creel")),
+        }
+    }
+
+    pub(super) const fn folder(&self) -> &SessionDir {
+        &self.folder
+    }
+
+    pub(super) fn is_running(&self) -> bool {
+        journal::running(&self.folder).is_some()
+    }
+
+    /// Ends the session after the agent has disconnected: as complete, unless the agent was in the middle of a loop.
+    pub(super) fn end(self) {
+        let SelfDrivenHandle { tokio, way_out, session } = self.begun;
+        let _inside = tokio.enter();
+        if let Err(error) = headless::leave_at_a_signal(way_out) {
+            tracing::warn!("cannot listen for signals: {error}");
+        }
+        let state = journal::fold(&self.folder.journal());
+        let in_a_loop =
+            state.is_ok_and(|state| !state.is_being_completed() && state.stop.loops.iter().any(|known| !known.is_over));
+        let last = if in_a_loop {
+            SessionCommand::Stop { how: StopTiming::Now }
+        } else {
+            SessionCommand::CompleteSession { reason: "the agent is gone".into() }
+        };
+        // Not through the socket: the folder with its path may be gone as well. If the session refuses, it is already
+        // ending, and this only waits.
+        if let Err(why) = tokio.block_on(session.command(ActorKind::Mcp, last)) {
+            tracing::info!("{}", refusals::text(&why));
+        }
+        let _ = self.thread.join();
+    }
+}
+
+/// Runs the session on its own thread. Sends to `tell` when it has started, or why it has not.
+fn live(
+    folder: &SessionDir,
+    make: impl FnOnce(&SessionDir) -> CliResult<SessionRuntime>,
+    tell: &Sender<CliResult<SelfDrivenHandle>>,
+) {
+    children::adopt_orphans();
+    let tokio = match tokio_runtime::start() {
+        Ok(tokio) => tokio,
+        Err(failure) => return drop(tell.send(Err(failure))),
+    };
+    tokio.block_on(async {
+        children::keep_reaping();
+        let mut runtime = match make(folder) {
+            Ok(runtime) => runtime,
+            Err(failure) => return drop(tell.send(Err(failure))),
+        };
+        let doors = ControlEndpoints::open(folder, &mut runtime, None);
+        let way_out = doors.way_out(&runtime);
+        let (tokio, session) = (tokio::runtime::Handle::current(), runtime.handle());
+        let _ = tell.send(Ok(SelfDrivenHandle { tokio, way_out, session }));
+        if let Err(error) = runtime.run().await {
+            tracing::error!("the session failed: {error}");
+        }
+        let _ = tokio::task::spawn_blocking(move || doors.close()).await;
+    });
+    tokio.shutdown_background();
+}

@@ -1,0 +1,275 @@
+//! `creel agents`: lists the agents, how each would run, and how to install the missing ones.
+//!
+//! # Invariants
+//! - Only programs that the user has installed are asked for their version: creel runs nothing that a project's config
+//!   names.
+
+pub(super) mod version;
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    ffi::OsStr,
+    path::{Path, PathBuf},
+};
+
+use clap::Args;
+use serde_json::{Value, json};
+use version::{VersionAnswer, VersionQuery};
+
+use crate::{
+    cli::{
+        arguments::ConfigArgs,
+        error::CliResult,
+        output::{print, say},
+        target::project::Project,
+    },
+    config::{
+        Settings,
+        known_agents::{AgentOrigin, KnownAgent, LaunchMethod, find_program, how_to_install},
+        program_of,
+    },
+    engine::policy::{AgentSpec, ToolAccess},
+    present::{
+        style::{ColourMode, TextRole},
+        text::{plain, plain_line},
+    },
+};
+
+/// How to list agents.
+#[derive(Debug, Args)]
+pub struct AgentsArgs {
+    /// Whose agents, beside those that creel knows.
+    #[command(flatten)]
+    pub config: ConfigArgs,
+    /// Print it as JSON.
+    #[arg(long)]
+    pub json: bool,
+}
+
+pub(super) const INTERRUPTED: u8 = 130;
+/// The width of a line, in columns.
+const WIDTH: usize = 80;
+
+struct ListedAgent<'a> {
+    name: &'a str,
+    /// Its product name, if known.
+    title: Option<&'a str>,
+    from: &'static str,
+    /// How it would run. `None` if it is not installed.
+    runs: Option<&'a AgentSpec>,
+    found: ProgramLookup,
+    /// How to ask its program for the version.
+    question: Option<VersionQuery>,
+    /// The ways to install it that would improve something.
+    install: Vec<&'a str>,
+    login: Option<&'a str>,
+}
+
+enum ProgramLookup {
+    At(PathBuf),
+    Missing,
+    /// It needs no program, or runs something that only a shell can find.
+    Unknown,
+}
+
+pub(super) fn agents(args: &AgentsArgs) -> CliResult {
+    let project = Project::load(&args.config)?;
+    let settings = &project.settings;
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let listed = list(settings, &project.root, &path);
+    let questions: BTreeSet<VersionQuery> = listed.iter().filter_map(|agent| agent.question.clone()).collect();
+    let Some(versions) = version::ask_all(questions, version::LISTING)? else { return Ok(INTERRUPTED) };
+    if args.json {
+        let all: Vec<Value> = listed.iter().map(|agent| as_json(agent, &versions)).collect();
+        return print(&format!("{:#}\n", Value::from(all)));
+    }
+    print(&table(&listed, &versions, ColourMode::for_stream(&std::io::stdout())))?;
+    match settings.plan(crate::config::PlanRequest::default()) {
+        Ok(plan) => say(&format!("creel: `{}` is taken here; `--agent NAME` takes another", plain(&plan.agent))),
+        Err(error) => say(&format!("creel: {error}")),
+    }
+    Ok(0)
+}
+
+/// The agents of the config, then those that need no entry.
+fn list<'a>(settings: &'a Settings, root: &Path, path: &OsStr) -> Vec<ListedAgent<'a>> {
+    let described = settings.agents.iter().map(|(name, spec)| described(settings, name, spec, (root, path)));
+    let known = settings.known.iter().filter(|agent| !settings.agents.contains_key(&agent.name));
+    described.chain(known.map(|agent| known_agent(agent, path))).collect()
+}
+
+fn described<'a>(
+    settings: &'a Settings,
+    name: &'a str,
+    spec: &'a AgentSpec,
+    (root, path): (&Path, &OsStr),
+) -> ListedAgent<'a> {
+    let program = spec.command_line().map(program_of).unwrap_or_default();
+    let found = if is_plain_word(program) { find(program, root, path) } else { ProgramLookup::Unknown };
+    let known = settings.known.by_program(program);
+    let install =
+        spec.facts().and_then(|facts| facts.install.as_deref()).filter(|_| matches!(found, ProgramLookup::Missing));
+    ListedAgent {
+        name,
+        title: None,
+        from: "config",
+        runs: Some(spec),
+        question: known.and_then(|way| question(way, path)),
+        found,
+        install: install.into_iter().collect(),
+        login: spec.facts().and_then(|facts| facts.login.as_deref()),
+    }
+}
+
+fn known_agent<'a>(agent: &'a KnownAgent, path: &OsStr) -> ListedAgent<'a> {
+    let way = agent.installed(path);
+    // What is installed is good enough, unless only another way speaks the protocol.
+    let better = agent.ways.iter().filter(|other| way.is_none_or(|way| !way.is_acp() && other.is_acp()));
+    ListedAgent {
+        name: &agent.name,
+        title: Some(&agent.title),
+        from: match agent.origin {
+            AgentOrigin::BuiltIn => "built_in",
+            AgentOrigin::Own => "user",
+        },
+        runs: way.map(|way| &way.spec),
+        question: way.and_then(|way| question(way, path)),
+        found: way.and_then(|way| way.find(path)).map_or(ProgramLookup::Missing, ProgramLookup::At),
+        install: how_to_install(better),
+        login: way.or(agent.ways.first()).and_then(LaunchMethod::login),
+    }
+}
+
+pub(super) fn question(way: &LaunchMethod, path: &OsStr) -> Option<VersionQuery> {
+    Some(VersionQuery { program: way.find(path)?, arguments: way.version.clone()? })
+}
+
+/// Whether a shell would read the word as the name of a program.
+fn is_plain_word(word: &str) -> bool {
+    const OF_THE_SHELL: [&str; 10] = ["exec", "cd", "eval", "export", "if", "for", "while", "set", "command", "time"];
+    let plain = |c: char| c.is_alphanumeric() || matches!(c, '-' | '_' | '.' | '+' | '/' | '@');
+    !word.is_empty() && word.chars().all(plain) && !OF_THE_SHELL.contains(&word)
+}
+
+fn find(program: &str, root: &Path, path: &OsStr) -> ProgramLookup {
+    let whole = root.join(program);
+    let program = if program.contains('/') { whole.to_str().unwrap_or(program) } else { program };
+    find_program(program, path).map_or(ProgramLookup::Missing, ProgramLookup::At)
+}
+
+fn as_json(agent: &ListedAgent<'_>, versions: &BTreeMap<VersionQuery, VersionAnswer>) -> Value {
+    let asked = agent.question.as_ref().and_then(|question| versions.get(question));
+    let (installed, path) = match &agent.found {
+        ProgramLookup::At(path) => (Some(true), Some(path)),
+        ProgramLookup::Missing => (Some(false), None),
+        ProgramLookup::Unknown => (None, None),
+    };
+    json!({
+        "name": agent.name,
+        "title": agent.title,
+        "from": agent.from,
+        "runs": agent.runs.map(how),
+        "command": agent.runs.and_then(AgentSpec::command_line),
+        "installed": installed,
+        "path": path.map(|path| path.to_string_lossy()),
+        "version": asked.and_then(VersionAnswer::version),
+        "version_problem": asked.and_then(VersionAnswer::problem),
+        "install": agent.install,
+        "login": agent.login,
+        "tools": agent.runs.map(|spec| match spec.tool_access() {
+            ToolAccess::Given => "given",
+            ToolAccess::InVariable => "in CREEL_MCP",
+            ToolAccess::Refused => "refused",
+            ToolAccess::Off => "off",
+        }),
+    })
+}
+
+const fn how(spec: &AgentSpec) -> &'static str {
+    match spec {
+        AgentSpec::Acp { .. } => "acp",
+        AgentSpec::Command { .. } => "command",
+        AgentSpec::Scripted { .. } => "script",
+        AgentSpec::Outside => "outside",
+    }
+}
+
+fn table(listed: &[ListedAgent<'_>], versions: &BTreeMap<VersionQuery, VersionAnswer>, paint: ColourMode) -> String {
+    let told = |agent: &ListedAgent<'_>| {
+        let asked = agent.question.as_ref().and_then(|question| versions.get(question));
+        match asked {
+            Some(VersionAnswer::Told(version)) => version.clone(),
+            Some(VersionAnswer::NoAnswer(_)) => asked.and_then(VersionAnswer::problem).unwrap_or_default(),
+            // A program's own error message is long; `creel check` shows it.
+            Some(VersionAnswer::Failed(_)) => "fails".to_owned(),
+            None => "-".to_owned(),
+        }
+    };
+    let (missing, there): (Vec<_>, Vec<_>) =
+        listed.iter().partition(|agent| matches!(agent.found, ProgramLookup::Missing));
+    let columns = AgentColumns {
+        name: listed.iter().map(|agent| agent.name.chars().count()).max().unwrap_or(0).clamp(7, 16),
+        version: listed.iter().map(|agent| told(agent).len()).max().unwrap_or(0).clamp(7, 16),
+    };
+    let AgentColumns { name, version } = columns;
+    let mut text = String::new();
+    if !there.is_empty() {
+        let head = format!("{:name$}  {:7}  {:version$}  COMMAND", "NAME", "RUNS AS", "VERSION");
+        text += &format!("{}\n", paint.paint(TextRole::Heading, head));
+    }
+    for agent in &there {
+        let told = told(agent);
+        let (runs, command) = agent.runs.map_or(("", String::new()), |spec| (shown(spec), columns.command(spec)));
+        text += &format!("{:name$}  {runs:7}  {told:version$}  {command}\n", plain(agent.name));
+        if agent.runs.is_some_and(|spec| spec.tool_access() == ToolAccess::Refused) {
+            let without = format!("{:name$}  does not accept creel's tools (tasks, stop hooks)", "");
+            text += &format!("{}\n", paint.paint(TextRole::Faint, without));
+        }
+        for line in &agent.install {
+            let better = format!("{:name$}  over ACP with: {}", "", plain(line));
+            text += &format!("{}\n", paint.paint(TextRole::Faint, better));
+        }
+    }
+    if !missing.is_empty() {
+        let gap = if there.is_empty() { "" } else { "\n" };
+        text += &format!("{gap}{}\n", paint.paint(TextRole::Heading, format!("{:name$}  HOW TO INSTALL", "MISSING")));
+    }
+    text + &missing.iter().map(|agent| columns.install(agent)).collect::<String>()
+}
+
+#[derive(Clone, Copy)]
+struct AgentColumns {
+    name: usize,
+    version: usize,
+}
+
+impl AgentColumns {
+    /// As much of the command as fits.
+    fn command(self, spec: &AgentSpec) -> String {
+        let room = WIDTH - self.name - self.version - "    RUNS AS  …".chars().count();
+        plain_line(spec.command_line().unwrap_or_default(), room)
+    }
+
+    fn install(self, agent: &ListedAgent<'_>) -> String {
+        let name = self.name;
+        let mut lines: Vec<String> = agent.install.iter().map(|line| plain(line)).collect();
+        if lines.is_empty() {
+            let program = agent.runs.and_then(AgentSpec::command_line).map(program_of).unwrap_or_default();
+            lines.push(format!("there is no `{}` on PATH", plain(program)));
+        }
+        let line = |(n, line): (usize, &String)| match n {
+            0 => format!("{:name$}  {line}\n", plain(agent.name)),
+            _ => format!("{:name$}  or: {line}\n", ""),
+        };
+        lines.iter().enumerate().map(line).collect()
+    }
+}
+
+const fn shown(spec: &AgentSpec) -> &'static str {
+    match spec {
+        AgentSpec::Acp { .. } => "ACP",
+        AgentSpec::Command { .. } => "command",
+        AgentSpec::Scripted { .. } => "script",
+        AgentSpec::Outside => "outside",
+    }
+}

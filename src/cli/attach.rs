@@ -1,0 +1,96 @@
+//! `creel attach`: a second screen on a session that runs in another process.
+
+use std::io::IsTerminal as _;
+
+use clap::Args;
+
+use crate::{
+    cli::{
+        arguments::{ConfigArgs, NatsArgs, SessionArgs, session_name},
+        error::{CliError, CliResult},
+        launch::session_end,
+        output::say,
+        target::{choose_session, project::Project, remote_sessions::NatsServerConnection},
+        verb_outcome::VerbOutcome,
+    },
+    config::{Settings, UiSettings},
+    journal::{self, SessionDir},
+    nats::remote_journal::RemoteJournal,
+    socket::session_client::{RemoteSession, RemoteUpdates},
+};
+
+/// Which session to look at.
+#[derive(Debug, Args)]
+pub struct AttachArgs {
+    /// The session; otherwise the one that `CREEL_SESSION` names, or the only one that runs in this project.
+    #[arg(value_parser = session_name)]
+    pub session: Option<String>,
+    /// Whose sessions.
+    #[command(flatten)]
+    pub config: ConfigArgs,
+    /// Where they are.
+    #[command(flatten)]
+    pub nats: NatsArgs,
+}
+
+/// A running session to show on the screen.
+pub(crate) enum AttachedScreen {
+    Local(Box<LocalScreen>),
+    Remote(Box<RemoteScreen>),
+}
+
+/// A session on this machine.
+pub(crate) struct LocalScreen {
+    pub(crate) folder: SessionDir,
+    pub(crate) session: RemoteSession,
+    pub(crate) updates: RemoteUpdates,
+    pub(crate) ui: UiSettings,
+}
+
+/// A session on another machine.
+pub(crate) struct RemoteScreen {
+    pub(crate) copy: RemoteJournal,
+    pub(crate) server: NatsServerConnection,
+    pub(crate) ui: UiSettings,
+}
+
+pub(super) fn attach(args: AttachArgs) -> CliResult<VerbOutcome> {
+    if !std::io::stdout().is_terminal() || !std::io::stdin().is_terminal() {
+        return Err(CliError::usage("a screen needs a terminal; `creel status` tells how a session is"));
+    }
+    let ui = Project::load(&args.config).map_or(Settings::default().ui, |project| project.settings.ui);
+    if let Some(server) = NatsServerConnection::named(&args.nats, &args.config)? {
+        let copy = server.mirror(args.session.as_deref())?;
+        return Ok(VerbOutcome::Attach(AttachedScreen::Remote(Box::new(RemoteScreen { copy, server, ui }))));
+    }
+    let folder = choose_session::running(&SessionArgs { session: args.session, config: args.config, nats: args.nats })?;
+    let (session, updates) = RemoteSession::follow(&folder)?;
+    Ok(VerbOutcome::Attach(AttachedScreen::Local(Box::new(LocalScreen { folder, session, updates, ui }))))
+}
+
+/// The last words after the screen of a local session has closed.
+pub(crate) fn farewell(folder: &SessionDir) {
+    let name = &folder.name;
+    // The process of a session that has ended may still be about to exit.
+    if has_ended(folder) {
+        session_end::print_last_record(folder);
+    } else if journal::running(folder).is_some() {
+        say(&format!("creel: session `{name}` goes on; `creel attach {name}` shows it again"));
+    } else {
+        say(&format!("creel: session `{name}` is not running any more; `creel resume {name}` goes on with it"));
+    }
+}
+
+/// The last words after the screen of a session on another machine has closed.
+pub(crate) fn farewell_to_remote(folder: &SessionDir) {
+    let name = &folder.name;
+    if has_ended(folder) {
+        session_end::print_last_record(folder);
+    } else {
+        say(&format!("creel: session `{name}` goes on; `creel attach --nats URL {name}` shows it again"));
+    }
+}
+
+fn has_ended(folder: &SessionDir) -> bool {
+    journal::fold(&folder.journal()).is_ok_and(|state| state.outcome().is_some())
+}

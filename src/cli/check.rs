@@ -1,0 +1,388 @@
+//! `creel check`: shows what a config means, before anything runs.
+
+use std::{collections::BTreeMap, path::Path};
+
+use clap::Args;
+use serde_json::json;
+
+use crate::{
+    cli::{
+        agents::INTERRUPTED, arguments::ConfigArgs, error::CliResult, launch::readiness, output::print,
+        target::project::Project, verb_outcome::VerbOutcome,
+    },
+    config::{HookOrigin, PlanError, PlanRequest, ResolvedHook, Settings},
+    engine::{
+        hooks::point::HookPoint,
+        policy::{
+            AgentSpec, AutomationHook, Budget, FinalDeliveryPolicy, HookAction, HookSpec, OutputFormat,
+            PermissionPolicy, PermissionRule, RuleSpec, SessionPlan, StopPlan,
+        },
+        time::TimeSpan,
+    },
+    present::{
+        policies::{hook_failure_policy, output_format, retry_limit_policy},
+        style::{ColourMode, TextRole},
+        text::{counted, plain},
+    },
+    socket::view,
+};
+
+/// What to check.
+#[derive(Debug, Args)]
+pub struct CheckArgs {
+    /// Which config.
+    #[command(flatten)]
+    pub config: ConfigArgs,
+    /// What holds for tasks of this type, one of the config's `task_types`.
+    #[arg(short, long, value_name = "TYPE")]
+    pub task_type: Option<String>,
+    /// What holds for this agent.
+    #[arg(short, long, value_name = "NAME")]
+    pub agent: Option<String>,
+    /// Print it as JSON.
+    #[arg(long)]
+    pub json: bool,
+    /// Exit with code 1 if the config is valid, but something that it needs is missing on this machine.
+    #[arg(long)]
+    pub strict: bool,
+}
+
+/// What a config means on this machine, ready to be printed.
+pub(crate) struct CheckReport {
+    args: CheckArgs,
+    project: Project,
+    plan: Result<SessionPlan, PlanError>,
+    problems: Vec<String>,
+    hooks: BTreeMap<HookPoint, Vec<ResolvedHook>>,
+}
+
+pub(super) fn check(args: CheckArgs) -> CliResult<VerbOutcome> {
+    if args.json
+        && let Some(errors) = Project::mistakes(&args.config)?
+    {
+        print(&format!("{:#}\n", json!({ "errors": errors })))?;
+        return Ok(VerbOutcome::Done(2));
+    }
+    let project = Project::load_existing(&args.config)?;
+    let wanted =
+        PlanRequest { agent: args.agent.as_deref(), task_type: args.task_type.as_deref(), ..PlanRequest::default() };
+    let plan = project.settings.plan(wanted);
+    // A user that names a type or an agent has to learn that it is not available.
+    if let Err(error @ (PlanError::UnknownType { .. } | PlanError::NotAllowed(_) | PlanError::UnknownAgent { .. })) =
+        plan
+    {
+        return Err(error.into());
+    }
+    let Some(problems) = readiness::problems(&project, plan.as_ref(), args.agent.as_deref())? else {
+        return Ok(VerbOutcome::Done(INTERRUPTED));
+    };
+    let agent = plan.as_ref().map(|plan| plan.agent.as_str()).ok().or(args.agent.as_deref());
+    let hooks = project.settings.hooks_for(args.task_type.as_deref(), agent);
+    Ok(VerbOutcome::PrintCheck(Box::new(CheckReport { args, project, plan, problems, hooks })))
+}
+
+impl CheckReport {
+    /// Prints the report, and returns the exit code. The screen knows the mistakes in the user's keymap.
+    pub(crate) fn print(&self, keymap_mistakes: &[String]) -> CliResult {
+        let text = if self.args.json { self.json(keymap_mistakes) } else { self.text(keymap_mistakes) };
+        print(&text).map(|_| u8::from(self.args.strict && !self.problems.is_empty()))
+    }
+
+    fn json(&self, keymap_mistakes: &[String]) -> String {
+        let Self { args, project, plan, problems, hooks } = self;
+        let settings = &project.settings;
+        let agent = match plan {
+            Ok(plan) => json!({ "name": plan.agent, "runs": plan.agent_spec }),
+            Err(error) => json!({ "name": settings.agent, "error": error.to_string() }),
+        };
+        let warnings = settings.warnings.iter().map(|warning| &warning.message);
+        let warnings: Vec<&String> = warnings.chain(keymap_mistakes).collect();
+        let mut follows = json!(settings.draft);
+        if let Ok(plan) = plan {
+            // The settings of the task type count.
+            (follows["stop"], follows["max_iterations"]) = (json!(plan.stop), json!(plan.max_iterations));
+        }
+        let all = json!({
+            "config": settings.path.as_deref().map(Path::to_string_lossy),
+            "project": project.root.to_string_lossy(),
+            "session": settings.session,
+            "prompt": settings.prompt,
+            "agent": agent,
+            "plan": follows,
+            "task_type": args.task_type,
+            "hooks": listed(settings, hooks),
+            "nats": settings.nats.as_ref().map(|nats| json!({
+                "url": nats.shown(), "prefix": nats.prefix, "stream": nats.stream.name,
+            })),
+            "warnings": warnings,
+            "ready": problems.is_empty(),
+            "problems": problems,
+        });
+        format!("{all:#}\n")
+    }
+
+    fn text(&self, keymap_mistakes: &[String]) -> String {
+        let Self { args, project, plan, problems, hooks } = self;
+        let settings = &project.settings;
+        let paint = ColourMode::for_stream(&std::io::stdout());
+        let mut text = heading(settings, problems, paint);
+        text += &plan.as_ref().map_or_else(|_| "agent      none\n".to_owned(), agent_line);
+        text += &limits(settings, plan.as_ref().ok());
+        text += &allowance(settings);
+        text += &types(settings, args.task_type.as_deref());
+        text += &nats(settings);
+        text += &keymap_mistakes
+            .iter()
+            .map(|why| paint.paint(TextRole::Warning, format!("keymap     {}\n", plain(why))))
+            .collect::<String>();
+        text += &points(settings, hooks, paint);
+        let stop = plan.as_ref().map_or(&settings.draft.stop, |plan| &plan.stop);
+        text + &deciding(stop, paint) + &rules(stop, paint) + &automation(settings, paint)
+    }
+}
+
+/// Whether the config is valid, and what is missing on this machine.
+fn heading(settings: &Settings, problems: &[String], paint: ColourMode) -> String {
+    let path = settings.path.as_deref().map(|path| plain(&path.display().to_string())).unwrap_or_default();
+    if problems.is_empty() {
+        return paint.paint(TextRole::Heading, format!("{path} is valid\n"));
+    }
+    let item = |problem: &String| format!("  - {}\n", plain(problem).replace('\n', "\n  "));
+    let list: String = problems.iter().map(item).collect();
+    paint.paint(TextRole::Heading, format!("{path} is valid, but:\n")) + &paint.paint(TextRole::Warning, list)
+}
+
+fn agent_line(plan: &SessionPlan) -> String {
+    let how = match &plan.agent_spec {
+        AgentSpec::Acp { command, mode, .. } => {
+            let mode = mode.as_ref().map(|mode| format!(", mode {mode}")).unwrap_or_default();
+            format!("{command} (ACP{mode})")
+        }
+        AgentSpec::Command { command, format: OutputFormat::Text, .. } => command.clone(),
+        AgentSpec::Command { command, format, .. } => {
+            format!("{command} (read as the JSON lines of {})", output_format(*format))
+        }
+        AgentSpec::Scripted { script } => format!("a script of {}", counted(script.len(), "byte")),
+        AgentSpec::Outside => "leads itself".into(),
+    };
+    format!("agent      {}: {}\n", plain(&plan.agent), plain(&how))
+}
+
+fn limits(settings: &Settings, plan: Option<&SessionPlan>) -> String {
+    let draft = &settings.draft;
+    // A task type can have its own limits.
+    let (iterations, retries, turn) = plan
+        .map_or((draft.max_iterations, draft.max_hook_retries, draft.turn_timeout), |plan| {
+            (plan.max_iterations, plan.max_hook_retries, plan.turn_timeout)
+        });
+    let turn = if turn.is_zero() { "any time".into() } else { turn.to_string() };
+    let wait = draft.backoff.as_ref().map_or_else(
+        || "at once".to_owned(),
+        |backoff| format!("after {}, times {}, at most {}", backoff.base, backoff.factor, backoff.max),
+    );
+    let delivery = match draft.gates.final_delivery {
+        None => "asks, or delivers when unattended",
+        Some(FinalDeliveryPolicy::Ask) => "asks",
+        Some(FinalDeliveryPolicy::Auto) => "delivers",
+        Some(FinalDeliveryPolicy::Skip) => "skips",
+    };
+    format!(
+        "iterations at most {iterations}, a turn may take {turn}\n\
+         retries    at most {retries}, {wait}; when unattended at the limit: {}\n\
+         errors     at most {} in a row\n\
+         output     the agent gets at most {} bytes of a hook\n\
+         delivery   the final one {delivery}\n",
+        retry_limit_policy(draft.on_limit),
+        draft.max_consecutive_errors,
+        draft.output_limit,
+    )
+}
+
+/// The permissions and the budget, if the config has any.
+fn allowance(settings: &Settings) -> String {
+    let mut text = String::new();
+    for rule in &settings.draft.permissions {
+        text += &format!("may        {}\n", permission(rule));
+    }
+    if !settings.draft.permissions.is_empty() {
+        text += &format!("may        {}: everything else\n", says(settings.draft.gates.permissions));
+    }
+    if !settings.draft.protect.is_empty() {
+        text += &format!("protect    no turn may change {}\n", settings.draft.protect.join(", "));
+    }
+    if !settings.draft.agent_may.is_empty() {
+        let commands: Vec<&str> = settings.draft.agent_may.iter().map(|command| command.name()).collect();
+        text += &format!("agent_may  {}\n", commands.join(", "));
+    }
+    let Budget { tokens, cost, time } = settings.draft.budget;
+    let limits = [
+        tokens.map(|tokens| format!("{tokens} tokens")),
+        cost.map(|cost| format!("{cost} in money")),
+        time.map(|time| format!("{time} of the agent's time")),
+    ];
+    let limits: Vec<String> = limits.into_iter().flatten().collect();
+    if !limits.is_empty() {
+        text += &format!("budget     {}; then a person is asked\n", limits.join(", "));
+    }
+    text
+}
+
+/// Where the records go, without the login.
+fn nats(settings: &Settings) -> String {
+    let Some(nats) = &settings.nats else { return String::new() };
+    format!(
+        "nats       {}, stream {}, subjects {}.>\n",
+        plain(&nats.shown()),
+        plain(&nats.stream.name),
+        plain(&nats.prefix)
+    )
+}
+
+fn permission(rule: &PermissionRule) -> String {
+    let kinds: Vec<&str> = rule.kinds.iter().map(|kind| kind.name()).collect();
+    let kinds = if kinds.is_empty() { "anything".to_owned() } else { kinds.join(", ") };
+    let paths = if rule.paths.is_empty() { String::new() } else { format!(" in {}", plain(&rule.paths.join(", "))) };
+    format!("{}: {kinds}{paths}", says(rule.action))
+}
+
+const fn says(action: PermissionPolicy) -> &'static str {
+    match action {
+        PermissionPolicy::Ask => "ask",
+        PermissionPolicy::Allow => "allow",
+        PermissionPolicy::Deny => "deny",
+    }
+}
+
+/// The task types, each with the agents that can work on it.
+fn types(settings: &Settings, asked: Option<&str>) -> String {
+    let mut text = String::new();
+    for (name, of_type) in &settings.task_types {
+        let who = of_type.implementers().map_or_else(|| "everybody".to_owned(), |names| names.join(", "));
+        let this = if asked == Some(name) { " (this one)" } else { "" };
+        text += &format!("task type  {}{this}: for {}\n", plain(name), plain(&who));
+    }
+    text
+}
+
+fn points(settings: &Settings, hooks: &BTreeMap<HookPoint, Vec<ResolvedHook>>, paint: ColourMode) -> String {
+    let mut text = String::new();
+    for (point, list) in hooks.iter().filter(|(_, list)| !list.is_empty()) {
+        text += &format!("\n{}\n", paint.paint(TextRole::Heading, point.name()));
+        for (n, chosen) in list.iter().enumerate() {
+            let from = paint.paint(TextRole::Faint, format!("  {}", plain(&origin(settings, chosen))));
+            text += &format!("  {}. {}{from}\n", n + 1, describe(&chosen.spec));
+        }
+    }
+    text
+}
+
+/// Which part of the config says that a hook runs, with its line.
+fn origin(settings: &Settings, chosen: &ResolvedHook) -> String {
+    match (&chosen.origin, chosen.line) {
+        (HookOrigin::Project, Some(line)) => format!("{}:{line}", file(settings)),
+        (origin, Some(line)) => format!("{}:{line} ({})", file(settings), origin.describe()),
+        (origin, None) => origin.describe(),
+    }
+}
+
+fn file(settings: &Settings) -> String {
+    let name = settings.path.as_deref().and_then(Path::file_name);
+    name.map(|name| plain(&name.to_string_lossy())).unwrap_or_default()
+}
+
+fn listed(settings: &Settings, hooks: &BTreeMap<HookPoint, Vec<ResolvedHook>>) -> serde_json::Value {
+    let one = |chosen: &ResolvedHook| {
+        let from = match &chosen.origin {
+            HookOrigin::Agent(name) => json!({ "agent": name }),
+            HookOrigin::TaskType(name) => json!({ "task_type": name }),
+            HookOrigin::Project => json!("project"),
+            HookOrigin::Usual => json!("usual"),
+        };
+        let file = chosen.line.and(settings.path.as_deref()).map(Path::to_string_lossy);
+        json!({ "hook": chosen.spec, "from": from, "file": file, "line": chosen.line })
+    };
+    let all = hooks.iter().map(|(point, list)| (point.name().to_owned(), list.iter().map(one).collect()));
+    serde_json::Value::Object(all.collect())
+}
+
+/// The hooks that decide whether the work is complete.
+fn deciding(stop: &StopPlan, paint: ColourMode) -> String {
+    let hooks = view::stop_hooks(stop, None);
+    if hooks.is_empty() {
+        return String::new();
+    }
+    let lines = hooks.iter().enumerate().map(|(n, hook)| {
+        let off = if hook.enabled { "" } else { "  [off]" };
+        let runs = if hook.runs == hook.hook { String::new() } else { format!(" {}", plain(&hook.runs)) };
+        format!("  {}. {}{runs}{off}\n", n + 1, plain(&hook.hook))
+    });
+    format!("\n{}\n{}", paint.paint(TextRole::Heading, "stop decision"), lines.collect::<String>())
+}
+
+/// The rules that must pass for the work to be complete.
+fn rules(stop: &StopPlan, paint: ColourMode) -> String {
+    if stop.rules.is_empty() {
+        return String::new();
+    }
+    let lines = stop.rules.iter().enumerate().map(|(n, rule)| {
+        let off = if rule.enabled { "" } else { ", off" };
+        let RuleSpec { name, check, timeout, .. } = rule;
+        format!("  {}. {}: {}  [timeout {timeout}{off}]\n", n + 1, plain(name), plain(&check.describe()))
+    });
+    format!("\n{}\n{}", paint.paint(TextRole::Heading, "rules"), lines.collect::<String>())
+}
+
+/// The automation hooks, without built-in ones that are off, and the workflows.
+fn automation(settings: &Settings, paint: ColourMode) -> String {
+    let built_in = |hook: &AutomationHook| matches!(hook.spec.action, HookAction::Builtin(_));
+    let listed = settings.draft.automation.iter().filter(|hook| hook.spec.enabled || !built_in(hook));
+    let mut text = format!("\n{}\n", paint.paint(TextRole::Heading, "automation"));
+    for (n, hook) in listed.enumerate() {
+        let events: Vec<&str> = hook.events.iter().map(|event| event.name()).collect();
+        let HookSpec { name, priority, .. } = &hook.spec;
+        // Built-in hooks have no timeout to show.
+        let what = if built_in(hook) {
+            format!("{} (built in)  [priority {priority}]", plain(name))
+        } else {
+            describe(&hook.spec)
+        };
+        text += &format!("  {}. {what} on {}\n", n + 1, events.join(", "));
+    }
+    for (name, workflow) in &settings.draft.workflows {
+        text += &format!("\n{}\n", paint.paint(TextRole::Heading, format!("workflow {}", plain(name))));
+        for (n, step) in workflow.steps.iter().enumerate() {
+            text += &format!("  {}. {}\n", n + 1, plain(&step.name));
+        }
+    }
+    text
+}
+
+fn describe(hook: &HookSpec) -> String {
+    let what = match &hook.action {
+        HookAction::Command(_) | HookAction::Exec(_) if hook.action.describe() == hook.name => String::new(),
+        HookAction::Builtin(call) if call.describe() == hook.name => " (built in)".into(),
+        HookAction::Command(_) | HookAction::Exec(_) | HookAction::Builtin(_) | HookAction::Gatekeeper(_) => {
+            format!(": {}", plain(&hook.action.describe()))
+        }
+    };
+    let on_failure = hook.on_failure.map(|failure| format!("on failure {}", hook_failure_policy(failure)));
+    let notes = [
+        Some(timeout(hook.timeout)),
+        match hook.priority {
+            100 => None,
+            i64::MAX => Some("last".to_owned()),
+            priority => Some(format!("priority {priority}")),
+        },
+        hook.pipe_output.then(|| "piped".to_owned()),
+        on_failure,
+        hook.retry.retries.map(|retries| format!("retries {retries}")),
+        hook.retry.feedback.as_ref().map(|_| "own feedback".to_owned()),
+        (!hook.enabled).then(|| "off".to_owned()),
+    ];
+    let notes = notes.into_iter().flatten().collect::<Vec<_>>().join(", ");
+    format!("{}{what}  [{notes}]", plain(&hook.name))
+}
+
+fn timeout(span: TimeSpan) -> String {
+    format!("timeout {span}")
+}

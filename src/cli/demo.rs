@@ -1,0 +1,137 @@
+//! `creel demo`: a built-in session in a temporary folder.
+
+use std::{fs, path::PathBuf};
+
+use clap::Args;
+
+use crate::{
+    cli::{
+        arguments::{DetachArgs, OutputArgs},
+        error::{CliError, CliResult},
+        launch::surface::SessionSurface,
+        output::say,
+        verb_outcome::{FolderRetention, NewSession, SweepScope, VerbOutcome},
+    },
+    config,
+    engine::tasks::graph::TaskGraph,
+    journal::SessionsDir,
+    runtime::now,
+};
+
+/// Which demo.
+#[derive(Debug, Args)]
+pub struct DemoArgs {
+    /// The scenario: `tests` (red twice, then green), `limit` (the retry limit), `permission` (an agent that asks).
+    pub scenario: Option<String>,
+    /// Keep the folder, to look around in it.
+    #[arg(long)]
+    pub keep: bool,
+    /// How to show it.
+    #[command(flatten)]
+    pub output: OutputArgs,
+}
+
+/// A built-in scenario: the files of its project, including the config and the agent's script.
+struct DemoScenario {
+    name: &'static str,
+    about: &'static str,
+    files: &'static [(&'static str, &'static str)],
+}
+
+const SCENARIOS: [DemoScenario; 3] = [
+    DemoScenario {
+        name: "tests",
+        about: "tests are red twice, then green; a report is delivered at the end",
+        files: &[
+            ("creel.yaml", include_str!("../../assets/demo/tests/creel.yaml")),
+            ("scenario.yaml", include_str!("../../assets/demo/tests/scenario.yaml")),
+            ("run-tests.sh", include_str!("../../assets/demo/tests/run-tests.sh")),
+        ],
+    },
+    DemoScenario {
+        name: "limit",
+        about: "a check that the agent cannot satisfy, up to the retry limit",
+        files: &[
+            ("creel.yaml", include_str!("../../assets/demo/limit/creel.yaml")),
+            ("scenario.yaml", include_str!("../../assets/demo/limit/scenario.yaml")),
+        ],
+    },
+    DemoScenario {
+        name: "permission",
+        about: "an agent that asks before it changes one file and removes another",
+        files: &[
+            ("creel.yaml", include_str!("../../assets/demo/permission/creel.yaml")),
+            ("scenario.yaml", include_str!("../../assets/demo/permission/scenario.yaml")),
+            ("greeting.txt", include_str!("../../assets/demo/permission/greeting.txt")),
+            ("notes.txt", include_str!("../../assets/demo/permission/notes.txt")),
+        ],
+    },
+];
+
+/// The session of a demo, and its folder.
+pub(crate) struct DemoSession {
+    pub(crate) start: NewSession,
+    pub(crate) folder: DemoDir,
+}
+
+pub(super) fn demo(args: &DemoArgs) -> CliResult<VerbOutcome> {
+    let wanted = args.scenario.as_deref().unwrap_or(SCENARIOS[0].name);
+    let Some(scenario) = SCENARIOS.iter().find(|scenario| scenario.name == wanted) else {
+        let list: String = SCENARIOS.iter().map(|known| format!("\n  {:10} {}", known.name, known.about)).collect();
+        return Err(CliError::usage(format!("unknown scenario `{wanted}`; there are:{list}")));
+    };
+    let afterwards = if args.keep { FolderRetention::Stays } else { FolderRetention::GoesAway };
+    let folder = DemoDir::make(scenario, afterwards)?;
+    let settings = config::load(&folder.path.join("creel.yaml"), None)?;
+    let start = NewSession {
+        root: folder.path.clone(),
+        folder: SessionsDir::of(&folder.path).folder("demo"),
+        turn: None,
+        plan: settings.plan(config::PlanRequest::default())?,
+        prompt: settings.prompt.clone().unwrap_or_default(),
+        tasks: TaskGraph::default(),
+        errand: None,
+        order: None,
+        nats: None,
+        surface: SessionSurface::chosen(args.output, DetachArgs::default(), settings.ui),
+        afterwards,
+        sweep: SweepScope::Session,
+    };
+    Ok(VerbOutcome::RunDemo(Box::new(DemoSession { start, folder })))
+}
+
+/// The folder of a demo. It is removed when this is dropped, unless the user keeps it.
+pub(crate) struct DemoDir {
+    path: PathBuf,
+    afterwards: FolderRetention,
+    kept: bool,
+}
+
+impl DemoDir {
+    fn make(scenario: &DemoScenario, afterwards: FolderRetention) -> CliResult<Self> {
+        let path = std::env::temp_dir().join(format!("creel-demo-{:x}-{:x}", now().0, std::process::id()));
+        let failed = |error| CliError::failed(format!("cannot make the demo's folder {}: {error}", path.display()));
+        fs::create_dir(&path).map_err(failed)?;
+        for (name, text) in scenario.files {
+            fs::write(path.join(name), text).map_err(failed)?;
+        }
+        let path = path.canonicalize().map_err(failed)?;
+        Ok(Self { path, afterwards, kept: false })
+    }
+
+    /// After the demo: removes the folder, or tells the user where it is.
+    pub(crate) fn close(mut self) {
+        if self.afterwards == FolderRetention::Stays {
+            self.kept = true;
+            say(&format!("creel: the folder is {}; look around with `creel show demo` there", self.path.display()));
+        }
+    }
+}
+
+impl Drop for DemoDir {
+    fn drop(&mut self) {
+        if !self.kept {
+            let _ = fs::remove_dir_all(&self.path);
+        }
+    }
+}

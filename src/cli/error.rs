@@ -1,0 +1,133 @@
+//! The result of a command: its exit code, or why it failed, with the message for the user.
+
+use std::fmt;
+
+use crate::{
+    config::{ConfigErrors, PlanError},
+    engine::refusal::Refusal,
+    journal::{JournalError, record::RecordError},
+    present::{refusals, text::counted},
+    runtime::RuntimeError,
+    socket::client::SessionRequestError,
+};
+
+/// Wrong usage or config.
+const USAGE: u8 = 2;
+const FAILED: u8 = 1;
+
+/// The exit code of a command, or why it failed.
+pub(crate) type CliResult<T = u8> = Result<T, CliError>;
+
+#[derive(Debug)]
+pub(crate) struct CliError {
+    pub(crate) code: u8,
+    message: String,
+    /// The code of the session's refusal, if it refused.
+    pub(crate) refusal: Option<String>,
+}
+
+impl CliError {
+    /// The user can fix it: the command line, the config, or the choice of the session.
+    pub(crate) fn usage(message: impl Into<String>) -> Self {
+        Self { code: USAGE, message: message.into(), refusal: None }
+    }
+
+    /// A failure that the user did not cause.
+    pub(crate) fn failed(message: impl Into<String>) -> Self {
+        Self { code: FAILED, message: message.into(), refusal: None }
+    }
+
+    /// A session that does not run would have refused it.
+    pub(crate) fn refused(refusal: impl Into<Refusal>) -> Self {
+        Self { code: FAILED, ..refusal.into().into() }
+    }
+
+    /// Replaces the message.
+    pub(crate) fn with(self, words: impl FnOnce(String) -> String) -> Self {
+        Self { message: words(self.message), ..self }
+    }
+
+    /// The message without the exit code.
+    pub(crate) fn message(&self) -> &str {
+        &self.message
+    }
+
+    pub(crate) fn into_message(self) -> String {
+        self.message
+    }
+}
+
+impl fmt::Display for CliError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "creel: {}", self.message)
+    }
+}
+
+impl From<ConfigErrors> for CliError {
+    fn from(errors: ConfigErrors) -> Self {
+        let mistakes = counted(errors.diagnostics.len(), "mistake");
+        Self::usage(format!("the config has {mistakes}; nothing has run\n\n{errors}"))
+    }
+}
+
+impl From<PlanError> for CliError {
+    fn from(error: PlanError) -> Self {
+        Self::usage(error.to_string())
+    }
+}
+
+impl From<JournalError> for CliError {
+    fn from(error: JournalError) -> Self {
+        let way_out = match &error {
+            JournalError::Held { name, .. } => {
+                &format!("`creel attach {name}` shows it, `creel stop --session {name}` ends it")
+            }
+            JournalError::Exists(_) => "choose another name with --session",
+            JournalError::Missing(_) => "`creel sessions` lists those that there are",
+            JournalError::Record { cause: RecordError::Newer { .. }, .. } => "it was left as it is",
+            JournalError::Record { .. } | JournalError::NotASession(_) => {
+                "if the file was damaged, cut it before that line; creel goes on from the records that are left"
+            }
+            JournalError::Disorder(_) => {
+                "creel does not resume such a session; `creel show` prints what is there, and if you cut the file before \
+                 that line, creel resumes from the records that are left"
+            }
+            JournalError::Io { .. } => {
+                "creel keeps each session's journal in the project's folder, under .creel/sessions: \
+                 the folder must be writable, with space left on its disk"
+            }
+        };
+        let usage = matches!(error, JournalError::Held { .. } | JournalError::Exists(_) | JournalError::Missing(_));
+        let message = format!("{error}\n  {way_out}");
+        if usage { Self::usage(message) } else { Self::failed(message) }
+    }
+}
+
+impl From<SessionRequestError> for CliError {
+    fn from(error: SessionRequestError) -> Self {
+        match &error {
+            SessionRequestError::Refused(why) => Self { refusal: why.code.clone(), ..Self::failed(&why.text) },
+            SessionRequestError::NotSent(_) => Self::failed(error.to_string()),
+            SessionRequestError::NotRunning(name) => Self::usage(format!(
+                "{error}\n  `creel show {name}` tells what happened, `creel resume {name}` goes on with it"
+            )),
+            SessionRequestError::Unreachable { .. } | SessionRequestError::Ended(_) => Self::usage(error.to_string()),
+        }
+    }
+}
+
+impl From<RuntimeError> for CliError {
+    fn from(error: RuntimeError) -> Self {
+        match error {
+            RuntimeError::Journal(error) => error.into(),
+            RuntimeError::Agent(error) => Self::usage(error.to_string()),
+            RuntimeError::Refused(why) => why.into(),
+        }
+    }
+}
+
+impl From<Refusal> for CliError {
+    fn from(refusal: Refusal) -> Self {
+        Self { refusal: Some(refusal.code().into()), ..Self::usage(refusals::text(&refusal)) }
+    }
+}

@@ -1,0 +1,106 @@
+//! `creel gate`: which gate waits, and an answer to it from another terminal.
+
+use clap::{Args, Subcommand};
+
+use crate::{
+    cli::{
+        arguments::{ArgumentError, SessionArgs, item},
+        error::CliResult,
+        output::{LINE, json, print, refusal_as_json, say},
+        target::session_request::{ask, given, other_answer, told},
+    },
+    engine::{
+        ids::{GateId, ItemId},
+        input::{GateAnswer, SessionCommand},
+        session::gate::GateChoice,
+    },
+    present::text::{plain, plain_line},
+    socket::{message::ReplyData, query::SessionQuery, view::GateView},
+};
+
+/// The gates.
+#[derive(Debug, Args)]
+pub struct GateArgs {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: GateCommand,
+}
+
+/// What to do at a gate.
+#[derive(Debug, Subcommand)]
+pub enum GateCommand {
+    /// List the gates that wait for a person.
+    List {
+        /// Print it as JSON.
+        #[arg(long)]
+        json: bool,
+        /// Which session.
+        #[command(flatten)]
+        session: SessionArgs,
+    },
+    /// Answer a gate. The first answer counts.
+    Answer {
+        /// The gate's number.
+        #[arg(value_parser = gate_number)]
+        gate: GateId,
+        /// One of the answers that `creel gate list` shows.
+        #[arg(value_parser = choice)]
+        choice: GateChoice,
+        /// The message to `send` (`-`: from standard input), or which of the agent's options to take.
+        text: Option<String>,
+        /// The items to approve, with commas between them; otherwise all.
+        #[arg(long, value_name = "ITEMS", value_delimiter = ',', value_parser = item)]
+        items: Option<Vec<ItemId>>,
+        /// Which session.
+        #[command(flatten)]
+        session: SessionArgs,
+    },
+}
+
+fn list(session: &SessionArgs, as_json: bool) -> CliResult {
+    let Some(ReplyData::Gates(gates)) = told(session, SessionQuery::GateList)? else {
+        return Err(other_answer());
+    };
+    if as_json {
+        return json(&gates);
+    }
+    if gates.is_empty() {
+        say("creel: no gate waits");
+    }
+    print(&gates.iter().map(|gate| line(gate) + "\n").collect::<String>())
+}
+
+pub(super) fn gate(command: GateCommand) -> CliResult {
+    match command {
+        GateCommand::List { json: as_json, session } => refusal_as_json(as_json, list(&session, as_json)),
+        GateCommand::Answer { gate, choice, text, items, session } => {
+            let text = text.as_deref().map(given).transpose()?;
+            ask(&session, SessionCommand::AnswerGate(GateAnswer { gate, choice, text, items }))
+        }
+    }
+}
+
+/// A gate, and under it the answers that it takes.
+pub(super) fn line(gate: &GateView) -> String {
+    let choices = gate.choices.iter().map(|choice| choice.name()).collect::<Vec<_>>().join(", ");
+    let about = gate.about.name().replace('_', " ");
+    let mut text = format!("{} {about}: {}\n  answers: {choices}", gate.gate, plain_line(&gate.reason, LINE));
+    if !gate.items.is_empty() {
+        let items = gate.items.iter().map(ToString::to_string).collect::<Vec<_>>().join(",");
+        text += &format!("\n  items: {items}");
+    }
+    for option in &gate.options {
+        let (id, name) = (plain(&option.id), plain_line(&option.name, LINE));
+        text += &format!("\n  {} {id}: {name}", option.choice.name());
+    }
+    text
+}
+
+fn gate_number(text: &str) -> Result<GateId, ArgumentError> {
+    text.parse().map(GateId).map_err(|_| ArgumentError::NotAGate)
+}
+
+fn choice(text: &str) -> Result<GateChoice, ArgumentError> {
+    let name = serde_json::Value::String(text.replace('-', "_"));
+    serde_json::from_value(name).map_err(|_| ArgumentError::NoSuchChoice)
+}

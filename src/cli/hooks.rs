@@ -1,0 +1,137 @@
+//! `creel hooks`: what there is, on and off, run one now, and how they did.
+
+mod stats;
+
+use clap::{Args, Subcommand};
+
+use crate::{
+    cli::{
+        arguments::{ArgumentError, SessionArgs},
+        error::CliResult,
+        output::{LINE, json, print, refusal_as_json, say},
+        target::{
+            choose_session,
+            project::{self, Project},
+            session_request::{ask, other_answer, told},
+        },
+    },
+    engine::{
+        hooks::{point::HookPoint, resolve::HookState},
+        input::SessionCommand,
+    },
+    present::text::plain_line,
+    socket::{
+        message::ReplyData,
+        query::SessionQuery,
+        view::{self, HookView},
+    },
+};
+
+/// The hooks.
+#[derive(Debug, Args)]
+pub struct HooksArgs {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: HooksCommand,
+}
+
+/// What to do with hooks.
+#[derive(Debug, Subcommand)]
+pub enum HooksCommand {
+    /// List the hooks of the session; those of the config, if none runs.
+    List {
+        /// Print it as JSON.
+        #[arg(long)]
+        json: bool,
+        /// Which session.
+        #[command(flatten)]
+        session: SessionArgs,
+    },
+    /// Run a hook again in this session.
+    Enable(HookTargetArgs),
+    /// Do not run a hook any more in this session.
+    Disable(HookTargetArgs),
+    /// Run a hook now, beside everything else; its verdict changes nothing.
+    Run(HookTargetArgs),
+    /// How often hooks ran and passed, and how long they took; of a past session with --session.
+    Stats {
+        /// Print it as JSON.
+        #[arg(long)]
+        json: bool,
+        /// Which session.
+        #[command(flatten)]
+        session: SessionArgs,
+    },
+}
+
+/// Which hook.
+#[derive(Debug, Args)]
+pub struct HookTargetArgs {
+    /// The hook's name.
+    pub name: String,
+    /// Only at this point; otherwise wherever there is one of that name.
+    #[arg(long, value_name = "POINT", value_parser = point)]
+    pub point: Option<HookPoint>,
+    /// Which session.
+    #[command(flatten)]
+    pub session: SessionArgs,
+}
+
+pub(super) fn hooks(command: HooksCommand) -> CliResult {
+    match command {
+        HooksCommand::List { json: as_json, session } => {
+            let listed = known(&session).and_then(|hooks| if as_json { json(&hooks) } else { list(&hooks) });
+            refusal_as_json(as_json, listed)
+        }
+        HooksCommand::Enable(HookTargetArgs { name, point, session }) => {
+            ask(&session, SessionCommand::EnableHook { hook: name, point })
+        }
+        HooksCommand::Disable(HookTargetArgs { name, point, session }) => {
+            ask(&session, SessionCommand::DisableHook { hook: name, point })
+        }
+        HooksCommand::Run(HookTargetArgs { name, point, session }) => {
+            ask(&session, SessionCommand::RunHook { hook: name, point })
+        }
+        HooksCommand::Stats { json: as_json, session } => stats::stats(&session, as_json),
+    }
+}
+
+/// The hooks of the session; with none running and none named, those of the config.
+fn known(session: &SessionArgs) -> CliResult<Vec<HookView>> {
+    let (_, sessions) = project::sessions_of(&session.config)?;
+    let here = session.nats.url.is_none();
+    if here
+        && choose_session::named(session, &sessions)?.is_none()
+        && choose_session::all_running(&sessions)?.is_empty()
+    {
+        let project = Project::load_existing(&session.config)?;
+        let draft = &project.settings.draft;
+        let lifecycle = view::hooks(&draft.hooks, &HookState::default()).into_iter();
+        let all = lifecycle.chain(view::automation_hooks(&draft.automation, &HookState::default()));
+        return Ok(all.chain(view::stop_hooks(&draft.stop, None)).collect());
+    }
+    let Some(ReplyData::Hooks(hooks)) = told(session, SessionQuery::HookList)? else { return Err(other_answer()) };
+    Ok(hooks)
+}
+
+fn list(hooks: &[HookView]) -> CliResult {
+    if hooks.is_empty() {
+        say("creel: there are no hooks");
+    }
+    let line = |hook: &HookView| {
+        let on = if hook.enabled { "on " } else { "off" };
+        let piped = if hook.pipe_output { ", piped" } else { "" };
+        let name = plain_line(&hook.hook, LINE);
+        let runs = plain_line(&hook.runs, LINE);
+        let runs = if runs == name { String::new() } else { format!(": {runs}") };
+        let timeout =
+            if hook.timeout_ms.is_zero() { String::new() } else { format!("  [timeout {}{piped}]", hook.timeout_ms) };
+        format!("{on}  {:16}  {name}{runs}{timeout}\n", hook.point.name())
+    };
+    print(&hooks.iter().map(line).collect::<String>())
+}
+
+fn point(text: &str) -> Result<HookPoint, ArgumentError> {
+    let stop_decision = (text == HookPoint::StopDecision.name()).then_some(HookPoint::StopDecision);
+    HookPoint::named(text).or(stop_decision).ok_or(ArgumentError::NoSuchPoint)
+}

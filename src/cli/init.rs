@@ -1,0 +1,140 @@
+//! `creel init`: writes a first config, based on the project, the machine and the user's answers.
+//!
+//! # Invariants
+//! - No existing config is changed.
+//! - Every program in the written config is installed, or was named by the user.
+
+mod config_text;
+mod questions;
+
+use std::{
+    fs,
+    io::{self, Write as _},
+    path::{Path, PathBuf},
+};
+
+use clap::Args;
+
+use crate::{
+    cli::{
+        error::{CliError, CliResult},
+        init::config_text::ConfigText,
+        output::say,
+        target::project,
+    },
+    config::{self, known_agents::KnownAgents, paths},
+    engine::policy::RetryLimitPolicy,
+};
+
+/// What to write.
+#[derive(Debug, Args)]
+pub struct InitArgs {
+    /// What decides when the work is complete: `tdd` (the tests pass), `security` (scans are clean, a person looks after ten
+    /// iterations), `checkpoint` (something is kept halfway).
+    #[arg(long, value_name = "NAME", value_enum)]
+    pub template: Option<InitTemplate>,
+    /// Ask nothing: take the default answer to every question.
+    #[arg(short, long)]
+    pub yes: bool,
+}
+
+/// What decides when the work is complete.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum InitTemplate {
+    /// When the tests pass.
+    Tdd,
+    /// When scans are clean; after ten iterations a person looks.
+    Security,
+    /// As without a template, with something kept halfway.
+    Checkpoint,
+}
+
+/// The file that identifies a toolchain, and the toolchain's test command.
+const TOOLCHAINS: [(&str, &str); 7] = [
+    ("Cargo.toml", "cargo test"),
+    ("go.mod", "go test ./..."),
+    ("package.json", "npm test"),
+    ("pyproject.toml", "pytest -q"),
+    ("setup.py", "pytest -q"),
+    ("mix.exs", "mix test"),
+    ("Makefile", "make test"),
+];
+/// Where the schema is written, relative to the project. The config names this file, so an editor needs neither creel
+/// nor a network, and the path is valid in every clone that has the file.
+const SCHEMA: &str = ".creel/config.schema.json";
+
+/// The values for the config.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct InitChoices {
+    /// A known agent. `None` if none is installed and the user named none.
+    agent: Option<String>,
+    /// The command that must pass after each turn.
+    check: Option<String>,
+    /// What happens at the retry limit when unattended.
+    on_limit: RetryLimitPolicy,
+}
+
+pub(super) fn init(args: &InitArgs) -> CliResult {
+    let here = project::here()?;
+    if let Some(existing) = paths::NAMES.iter().map(|name| here.join(name)).find(|path| path.exists()) {
+        return Err(CliError::usage(format!("{} exists already; creel did not change it", existing.display())));
+    }
+    project::refuse_links(&here)?;
+    let known = config::without_config(paths::agents_file().as_deref())?.known;
+    let search = std::env::var_os("PATH").unwrap_or_default();
+    let defaults = InitChoices {
+        agent: known.preferred(&search).map(|(agent, _)| agent.name.clone()),
+        check: test_command(&here, args.template),
+        on_limit: RetryLimitPolicy::Complete,
+    };
+    let installed: Vec<&str> =
+        known.iter().filter(|agent| agent.installed(&search).is_some()).map(|agent| agent.name.as_str()).collect();
+    let choices =
+        if args.yes || !questions::can_ask() { defaults } else { questions::ask(&known, &installed, defaults)? };
+    let schema = write_schema(&here)?;
+    let text =
+        ConfigText { known: &known, search: &search, choices: &choices, template: args.template, schema: SCHEMA };
+    let path = here.join("creel.yaml");
+    write_new(&path, &text.to_string())?;
+    say(&format!("creel: wrote {} and {}\n{}", path.display(), schema.display(), next_steps(&known, &installed)));
+    Ok(0)
+}
+
+fn next_steps(known: &KnownAgents, installed: &[&str]) -> String {
+    if installed.is_empty() {
+        let install = config_text::install_lines(known).into_iter().next().unwrap_or_default();
+        format!(
+            "  no known agent is installed. Install one, for example: {install}\n  `creel agents` lists all; then \
+             `creel check`, `creel run \"what to do\"`"
+        )
+    } else {
+        format!(
+            "  installed agents: {}\n  look at the config, then `creel check`, `creel run \"what to do\"`",
+            installed.join(", ")
+        )
+    }
+}
+
+/// The command that tests this project. The `tdd` template needs one even without a toolchain.
+fn test_command(project: &Path, template: Option<InitTemplate>) -> Option<String> {
+    let found = TOOLCHAINS.iter().find(|(file, _)| project.join(file).exists()).map(|(_, command)| *command);
+    let placeholder = (template == Some(InitTemplate::Tdd)).then_some("./test");
+    found.or(placeholder).map(str::to_owned)
+}
+
+/// Writes the schema for editors. Replaces a file of an earlier version, since users do not edit it.
+fn write_schema(project: &Path) -> CliResult<PathBuf> {
+    let path = project.join(SCHEMA);
+    let write = || {
+        fs::create_dir_all(paths::folder(&path))?;
+        fs::write(&path, format!("{:#}\n", config::json_schema()))
+    };
+    write().map_err(|error: io::Error| CliError::failed(format!("cannot write {}: {error}", path.display())))?;
+    Ok(path)
+}
+
+fn write_new(path: &Path, text: &str) -> CliResult<()> {
+    let file = fs::OpenOptions::new().write(true).create_new(true).open(path);
+    file.and_then(|mut file| file.write_all(text.as_bytes()))
+        .map_err(|error| CliError::failed(format!("cannot write {}: {error}", path.display())))
+}

@@ -1,0 +1,10 @@
+//! What the verbs share that start, resume or submit a session.
+
+pub mod detach;
+pub mod pipeline;
+pub mod readiness;
+pub mod session_end;
+pub mod session_name_lock;
+pub mod session_names;
+pub mod surface;
+pub mod trust_prompt;

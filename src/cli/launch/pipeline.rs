@@ -1,0 +1,119 @@
+//! What `creel submit` and `creel merge` share: they work for a session, or for the work tree as it is.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use crate::{
+    cli::{
+        arguments::{ConfigArgs, DetachArgs, OutputArgs, SessionArgs, session_name},
+        error::CliResult,
+        launch::{
+            session_end::ExitCodeSource,
+            session_name_lock::SessionNameLock,
+            session_names::{dated, first_free},
+            surface::SessionSurface,
+            trust_prompt::{self, TrustFlag},
+        },
+        target::{
+            choose_session,
+            project::{self, Project},
+            session_request,
+        },
+        verb_outcome::{FolderRetention, NewSession, ResumedSession, SweepScope, VerbOutcome},
+    },
+    config::{PlanRequest, Settings},
+    engine::{
+        input::{Input, SessionCommand},
+        submit::PipelineKind,
+        tasks::graph::TaskGraph,
+    },
+    journal::{self, Journal, SessionDir, SessionsDir},
+};
+
+/// What to submit or merge.
+#[derive(Debug, Args)]
+pub struct PipelineArgs {
+    /// The session; otherwise the one that runs, or none: then the folder as it is.
+    #[arg(value_parser = session_name)]
+    pub session: Option<String>,
+    /// Which config.
+    #[command(flatten)]
+    pub config: ConfigArgs,
+    /// Without a session: the type of the work, one of the config's `task_types`.
+    #[arg(short, long, value_name = "TYPE", conflicts_with = "session")]
+    pub task_type: Option<String>,
+    /// Without a session: the agent that repairs what a check says.
+    #[arg(short, long, value_name = "NAME", conflicts_with = "session")]
+    pub agent: Option<String>,
+    /// How to show it.
+    #[command(flatten)]
+    pub output: OutputArgs,
+    /// Trust what would run, and remember it.
+    #[arg(long)]
+    pub trust: bool,
+}
+
+/// Submits or merges the named or running session, otherwise the work tree.
+pub(in crate::cli) fn pipeline(pipeline: PipelineKind, args: &PipelineArgs) -> CliResult<VerbOutcome> {
+    let (_, sessions) = project::sessions_of(&args.config)?;
+    let session = SessionArgs { session: args.session.clone(), config: args.config.clone(), ..SessionArgs::default() };
+    let named = choose_session::named(&session, &sessions)?;
+    let folder = match named {
+        Some(folder) => Some(folder),
+        None if choose_session::all_running(&sessions)?.is_empty() => None,
+        None => Some(choose_session::running(&session)?),
+    };
+    match folder {
+        Some(folder) if journal::running(&folder).is_some() => {
+            session_request::ask_in(&folder, SessionCommand::Pipeline { pipeline }).map(VerbOutcome::Done)
+        }
+        Some(folder) => of_session(pipeline, args, folder),
+        None => of_work_tree(pipeline, args),
+    }
+}
+
+/// For a session that has ended.
+fn of_session(pipeline: PipelineKind, args: &PipelineArgs, folder: SessionDir) -> CliResult<VerbOutcome> {
+    let opened = Journal::open(&folder)?;
+    trust_prompt::require_session(folder.project(), &opened.state.began.plan, TrustFlag::given(args.trust))?;
+    let cwd = PathBuf::from(&opened.state.began.cwd);
+    let root = if cwd.is_dir() { cwd } else { folder.project().to_owned() };
+    let project = Project::load(&args.config).ok();
+    let ui = project.as_ref().map_or_else(|| Settings::default().ui, |project| project.settings.ui);
+    let nats = project.and_then(Project::trusted_nats);
+    let surface = SessionSurface::chosen(args.output, DetachArgs::default(), ui);
+    let input = Input::Pipeline { pipeline, presence: surface.presence() };
+    let (exit_code, sweep) = (ExitCodeSource::Pipeline(pipeline), SweepScope::Session);
+    let resumed = ResumedSession { root, folder, opened, input, exit_code, nats, surface, sweep };
+    Ok(VerbOutcome::ResumeSession(Box::new(resumed)))
+}
+
+/// For the work tree, whatever made the changes: starts a session only for this pipeline.
+fn of_work_tree(pipeline: PipelineKind, args: &PipelineArgs) -> CliResult<VerbOutcome> {
+    let project = Project::load_existing(&args.config)?;
+    let wanted =
+        PlanRequest { agent: args.agent.as_deref(), task_type: args.task_type.as_deref(), ..PlanRequest::default() };
+    let plan = project.settings.plan(wanted)?;
+    let would_run = trust_prompt::of_project(&project, &plan);
+    let (place, asked) = (project.config_place(), TrustFlag::given(args.trust));
+    trust_prompt::require(&place, &project.settings.documents, &would_run, asked)?;
+    let turn = SessionNameLock::wait();
+    let folder = first_free(&SessionsDir::of(&project.root), &dated(pipeline.name()));
+    trust_prompt::remember_plan(&project.root, &plan)?;
+    let Project { root, settings } = project;
+    Ok(VerbOutcome::BeginSession(Box::new(NewSession {
+        root,
+        folder,
+        turn,
+        plan,
+        prompt: settings.prompt.unwrap_or_default(),
+        tasks: TaskGraph::default(),
+        errand: Some(pipeline),
+        order: None,
+        nats: settings.nats,
+        surface: SessionSurface::chosen(args.output, DetachArgs::default(), settings.ui),
+        afterwards: FolderRetention::Stays,
+        sweep: SweepScope::Session,
+    })))
+}

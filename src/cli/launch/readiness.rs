@@ -1,0 +1,288 @@
+//! Whether a session can run here: checks the programs of all agents, hooks, rules and other commands that it can
+//! start, and what `nats:` needs.
+//!
+//! Owns what `creel check` reports beyond a valid config, and what `creel run` refuses before anything runs.
+//!
+//! # Invariants
+//! - creel runs nothing that a project's config names. It starts only the program of a known agent, to ask for its
+//!   version.
+
+use std::{borrow::Cow, ffi::OsString, fmt::Write as _, path::Path};
+
+use crate::{
+    cli::{
+        agents::{
+            question,
+            version::{self, VersionAnswer, VersionQuery},
+        },
+        error::{CliError, CliResult},
+        target::project::Project,
+    },
+    config::{
+        PlanError, Settings,
+        programs::{self, MissingProgram},
+    },
+    engine::{
+        policy::{
+            AgentSpec, HookAction, HookSpec, RuleCheck, SessionPlan, StepAction, StopHook, StopHookKind, WorkflowStep,
+        },
+        wording::shell_word,
+    },
+};
+
+struct PlannedCommand<'a> {
+    owner: String,
+    command: Cow<'a, str>,
+    /// The working directory, relative to the project's folder.
+    folder: Option<&'a str>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum AgentRole {
+    Main,
+    /// It works while the main agent has reached a usage limit.
+    Fallback,
+    /// It reviews before a submit or a merge.
+    Gatekeeper,
+}
+
+impl AgentRole {
+    const fn words(self) -> &'static str {
+        match self {
+            Self::Main => "the agent",
+            Self::Fallback => "the fallback agent",
+            Self::Gatekeeper => "the gatekeeper",
+        }
+    }
+}
+
+/// An agent that a session can start.
+#[derive(Debug, Clone, Copy)]
+struct PlannedAgent<'a> {
+    role: AgentRole,
+    name: &'a str,
+    spec: &'a AgentSpec,
+}
+
+/// Why a session of this plan would not work here, as texts of one or more lines. `None` if a signal arrived first.
+/// `asked` is the value of `--agent`.
+pub(crate) fn problems(
+    project: &Project,
+    plan: std::result::Result<&SessionPlan, &PlanError>,
+    asked: Option<&str>,
+) -> CliResult<Option<Vec<String>>> {
+    let Project { root, settings, .. } = project;
+    let outside;
+    let (mut problems, plan) = match plan {
+        Err(error) => {
+            outside = settings.plan_outside();
+            (vec![error.to_string()], &outside)
+        }
+        Ok(plan) => (Vec::new(), plan),
+    };
+    let Some(of_agents) = agent_problems(root, settings, &planned_agents(plan))? else { return Ok(None) };
+    problems.extend(of_agents);
+    problems.extend(missing_helpers(settings, plan, asked));
+    problems.extend(command_problems(root, plan));
+    problems.extend(nats_problems(settings));
+    Ok(Some(problems))
+}
+
+/// What the user can do instead of installing a missing agent.
+pub(crate) const ANOTHER_AGENT: &str =
+    "or choose another agent with `--agent NAME`; `creel agents` lists those that are installed";
+/// The same for a session that has started.
+pub(crate) const RESUME_LATER: &str = "then resume the session";
+
+/// Refuses to start or resume a session whose agent is not installed, before anything runs.
+pub(crate) fn require_agent(root: &Path, plan: &SessionPlan, way_out: &str) -> CliResult<()> {
+    let Some(problem) = agent_problem(root, plan) else { return Ok(()) };
+    Err(CliError::usage(format!("{problem}\n  {way_out}\n  Nothing has run.")))
+}
+
+fn search_path() -> OsString {
+    std::env::var_os("PATH").unwrap_or_default()
+}
+
+/// The agents that a session can start, each once.
+fn planned_agents(plan: &SessionPlan) -> Vec<PlannedAgent<'_>> {
+    let main = PlannedAgent { role: AgentRole::Main, name: &plan.agent, spec: &plan.agent_spec };
+    let fallbacks = plan.limits.fallback.iter();
+    let fallbacks =
+        fallbacks.map(|agent| PlannedAgent { role: AgentRole::Fallback, name: &agent.name, spec: &agent.spec });
+    let gatekeepers = gatekeepers(plan).filter_map(|name| {
+        let spec = &plan.gatekeepers.get(name)?.spec;
+        Some(PlannedAgent { role: AgentRole::Gatekeeper, name, spec })
+    });
+    let mut agents: Vec<PlannedAgent<'_>> = Vec::new();
+    for agent in std::iter::once(main).chain(fallbacks).chain(gatekeepers) {
+        if !agents.iter().any(|known| known.spec == agent.spec) {
+            agents.push(agent);
+        }
+    }
+    agents
+}
+
+/// The names under `gatekeeper:` in the enabled hooks.
+fn gatekeepers(plan: &SessionPlan) -> impl Iterator<Item = &str> {
+    let hooks = plan.hooks.values().flatten().filter(|hook| hook.enabled);
+    hooks.flat_map(|hook| match &hook.action {
+        HookAction::Gatekeeper(names) => names.iter().map(String::as_str).collect(),
+        HookAction::Command(_) | HookAction::Exec(_) | HookAction::Builtin(_) => Vec::new(),
+    })
+}
+
+/// The fallback agents and gatekeepers that are not installed, and therefore not part of the plan.
+fn missing_helpers(settings: &Settings, plan: &SessionPlan, asked: Option<&str>) -> Vec<String> {
+    // `--agent A,B` replaces the fallback agents of the config.
+    let replaced = asked.is_some_and(|names| names.contains(','));
+    let fallbacks = settings.draft.fallback.iter().filter(|name| !replaced && **name != plan.agent);
+    let fallbacks = fallbacks.map(|name| ("`limits.fallback`".to_owned(), name.as_str()));
+    let reviewers = gatekeepers(plan).filter(|name| !plan.gatekeepers.contains_key(*name));
+    let reviewers = reviewers.map(|name| (format!("{} `{name}`", AgentRole::Gatekeeper.words()), name));
+    let mut problems = Vec::new();
+    for (owner, name) in fallbacks.chain(reviewers) {
+        // A gatekeeper that is not an agent is a kind of review.
+        if let Err(error @ PlanError::NotInstalled { .. }) = settings.agent_named(name) {
+            problems.push(format!("{owner}: {error}"));
+        }
+    }
+    problems
+}
+
+/// What the session's own agent lacks, and how to get it.
+fn agent_problem(root: &Path, plan: &SessionPlan) -> Option<String> {
+    missing_program(root, PlannedAgent { role: AgentRole::Main, name: &plan.agent, spec: &plan.agent_spec })
+}
+
+fn missing_program(root: &Path, PlannedAgent { role, name, spec }: PlannedAgent<'_>) -> Option<String> {
+    let missing = programs::missing(spec.command_line()?, root, &search_path()).into_iter().next()?;
+    let mut text = format!("{} `{name}` cannot start: {missing}", role.words());
+    let install = spec.facts().and_then(|facts| facts.install.as_deref());
+    match (install, missing) {
+        (Some(install), _) => {
+            let _ = write!(text, "\n  to install it: {install}");
+        }
+        (None, MissingProgram::NotOnPath(_)) => {
+            text += "\n  install it, or correct the agent's command under `agents:`";
+        }
+        (None, MissingProgram::NoFile(_) | MissingProgram::NotExecutable(_) | MissingProgram::NoInterpreter { .. }) => {
+            text += "\n  correct it, or the agent's command under `agents:`";
+        }
+    }
+    Some(text)
+}
+
+/// What the agents lack. Starts the programs of known agents, all at the same time, to ask for their versions. `None`
+/// if a signal arrived first.
+fn agent_problems(root: &Path, settings: &Settings, agents: &[PlannedAgent<'_>]) -> CliResult<Option<Vec<String>>> {
+    let missing: Vec<Option<String>> = agents.iter().map(|agent| missing_program(root, *agent)).collect();
+    let present = agents.iter().zip(&missing).filter(|(_, missing)| missing.is_none());
+    let questions = present.filter_map(|(agent, _)| version_question(settings, agent.spec)).collect();
+    let Some(answers) = version::ask_all(questions, version::CHECKING)? else { return Ok(None) };
+    let problems = agents.iter().zip(missing).filter_map(|(agent, missing)| {
+        missing.or_else(|| {
+            let question = version_question(settings, agent.spec)?;
+            let problem = answers.get(&question).and_then(VersionAnswer::problem)?;
+            let (words, name, VersionQuery { program, arguments }) = (agent.role.words(), agent.name, question);
+            Some(format!("{words} `{name}` does not start: `{} {arguments}`: {problem}", program.display()))
+        })
+    });
+    Ok(Some(problems.collect()))
+}
+
+fn version_question(settings: &Settings, spec: &AgentSpec) -> Option<VersionQuery> {
+    let needed = programs::needed(spec.command_line()?);
+    let way = settings.known.by_program(needed.first()?)?;
+    question(way, &search_path())
+}
+
+fn command_problems(root: &Path, plan: &SessionPlan) -> Vec<String> {
+    let path = search_path();
+    let mut problems = Vec::new();
+    for PlannedCommand { owner, command, folder } in commands(plan) {
+        let folder = folder.map_or_else(|| root.to_owned(), |folder| root.join(folder));
+        for missing in programs::missing(&command, &folder, &path) {
+            let problem = format!("{owner}: {missing}");
+            if !problems.contains(&problem) {
+                problems.push(problem);
+            }
+        }
+    }
+    problems
+}
+
+fn in_project(owner: String, command: &str) -> PlannedCommand<'_> {
+    PlannedCommand { owner, command: command.into(), folder: None }
+}
+
+/// The commands that the session runs by itself.
+fn commands(plan: &SessionPlan) -> Vec<PlannedCommand<'_>> {
+    let named = |what: &str, name: &str, command: &str| {
+        if name == command { what.to_owned() } else { format!("{what} `{name}`") }
+    };
+    let hooks = plan.hooks.iter().flat_map(|(point, hooks)| hooks.iter().map(move |hook| (point.name(), hook)));
+    let automation = plan.automation.iter().map(|hook| ("automation", &hook.spec));
+    let hooks = hooks.chain(automation).filter(|(_, hook)| hook.enabled).filter_map(|(point, hook)| {
+        let command = match &hook.action {
+            HookAction::Command(command) => Cow::Borrowed(command.as_str()),
+            // Its arguments are no commands, whatever they say.
+            HookAction::Exec(arguments) => shell_word(arguments.first()?).into(),
+            HookAction::Builtin(call) => call.options.command.as_deref()?.into(),
+            HookAction::Gatekeeper(_) => return None,
+        };
+        let owner = named(&format!("the {point} hook"), &hook.name, &hook.action.describe());
+        Some(PlannedCommand { owner, command, folder: None })
+    });
+    let rules = plan.stop.rules.iter().filter(|rule| rule.enabled).filter_map(|rule| match &rule.check {
+        RuleCheck::Command { env, .. } if env.contains_key("PATH") => None,
+        RuleCheck::Command { command, folder, .. } => {
+            let owner = format!("the rule `{}`", rule.name);
+            Some(PlannedCommand { owner, command: command.into(), folder: folder.as_deref() })
+        }
+        RuleCheck::ContentPattern { .. } | RuleCheck::FileExistence { .. } | RuleCheck::Coverage { .. } => None,
+    });
+    let judges = plan.stop.hooks.iter().flat_map(judges);
+    let judges = judges.map(|command| in_project("a stop decision hook".to_owned(), command));
+    let submit =
+        [("`submit.pr_command`", &plan.submit.pr_command), ("`submit.test_command`", &plan.submit.test_command)];
+    let submit =
+        submit.into_iter().filter_map(|(owner, command)| Some(in_project(owner.to_owned(), command.as_ref()?)));
+    let steps = plan.workflows.iter().flat_map(|(workflow, plan)| {
+        let steps = plan.steps.iter().flat_map(step_commands);
+        steps.map(move |(step, command)| in_project(format!("the step `{step}` of the workflow `{workflow}`"), command))
+    });
+    hooks.chain(rules).chain(judges).chain(submit).chain(steps).collect()
+}
+
+/// The commands of a workflow's step and of its parts, each with the name of its step.
+fn step_commands(step: &WorkflowStep) -> Vec<(&str, &str)> {
+    match &step.action {
+        StepAction::Command(HookSpec { action: HookAction::Command(command), .. }) => vec![(&step.name, command)],
+        StepAction::Parallel(parts) => parts.iter().flat_map(step_commands).collect(),
+        StepAction::Command(_)
+        | StepAction::CreateTask(_)
+        | StepAction::UpdateTask(_)
+        | StepAction::Condition(_)
+        | StepAction::Noop => Vec::new(),
+    }
+}
+
+/// The commands of a stop hook and of its parts.
+fn judges(hook: &StopHook) -> Vec<&str> {
+    if !hook.enabled {
+        return Vec::new();
+    }
+    let own = if let StopHookKind::Command { command, .. } = &hook.judge { Some(command.as_str()) } else { None };
+    own.into_iter().chain(hook.parts().iter().flat_map(judges)).collect()
+}
+
+fn nats_problems(settings: &Settings) -> Vec<String> {
+    let Some(nats) = &settings.nats else { return Vec::new() };
+    let is_set = |name: &str| std::env::var_os(name).is_some();
+    let variables = nats.missing_variables(is_set).into_iter();
+    let variables = variables.map(|name| format!("`nats:` needs the environment variable `{name}`, which is not set"));
+    let files = nats.files().into_iter().filter(|file| !file.exists());
+    let files = files.map(|file| format!("`nats:` needs the file {}, which does not exist", file.display()));
+    variables.chain(files).collect()
+}

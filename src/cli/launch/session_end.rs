@@ -1,0 +1,157 @@
+//! The last words about a session that this process ran, and its exit code.
+
+use std::{io, path::Path};
+
+use crate::{
+    cli::{
+        arguments::ConfigArgs,
+        output::{put, say},
+        record_formatter::{HookOutputMode, RecordFormatter},
+        target::project,
+    },
+    engine::{
+        effect::ExitReason,
+        event::{Event, SessionEvent, SessionOutcome, StopTiming},
+        session::gate::GateKind,
+        submit::{PipelineKind, PipelineOutcome},
+    },
+    journal::{self, SessionDir},
+    present::{style::ColourMode, text::plain},
+    runtime::RuntimeExit,
+};
+
+/// Exit codes that other programs rely on.
+const NOBODY_THERE: u8 = 4;
+const INTERRUPTED: u8 = 130;
+
+/// What the exit code of a session reports.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ExitCodeSource {
+    /// How the session ended.
+    Session,
+    /// How the submit or merge went that the session was started or resumed for.
+    Pipeline(PipelineKind),
+}
+
+impl ExitCodeSource {
+    /// Tells the user how the session or its pipeline ended, and what to do next.
+    pub(crate) fn farewell(self, folder: &SessionDir, left: &RuntimeExit, elsewhere: &str) {
+        match self {
+            Self::Session => farewell(folder, left, elsewhere),
+            Self::Pipeline(pipeline) => farewell_to_pipeline(folder, left, pipeline),
+        }
+    }
+
+    pub(crate) fn exit_code(self, left: &RuntimeExit) -> u8 {
+        match self {
+            Self::Session => exit_code(left),
+            Self::Pipeline(_) => pipeline_code(left),
+        }
+    }
+}
+
+/// The same for a session whose folder is removed: it cannot be resumed.
+pub(crate) fn farewell_without_folder(left: &RuntimeExit) {
+    match left.leave {
+        ExitReason::NobodyThere => say(&format!(
+            "creel: the session waits for a person: {}\n  run it on a terminal, without --headless",
+            why(left)
+        )),
+        ExitReason::Ended => {}
+    }
+}
+
+/// Prints the last line of the session, so that it stays in the terminal after the screen has closed.
+pub(crate) fn print_last_record(folder: &SessionDir) {
+    let mut narrator = RecordFormatter::new(ColourMode::for_stream(&io::stdout()), HookOutputMode::Told);
+    let mut last = String::new();
+    let read = journal::read(&folder.journal(), |record| {
+        if matches!(record.event, Event::Session(SessionEvent::Ended { .. })) {
+            last = narrator.tell(&record);
+        } else {
+            narrator.follow(&record.event);
+        }
+    });
+    if read.is_ok() {
+        let _ = put(&last);
+    }
+}
+
+/// How to name the project in a hint. Empty if the current folder is in it.
+pub(crate) fn elsewhere(root: &Path) -> String {
+    let here = project::sessions_of(&ConfigArgs::default()).is_ok_and(|(here, _)| here == root);
+    if here { String::new() } else { format!(" in {}", root.display()) }
+}
+
+/// Why the session waits for the user.
+fn why(left: &RuntimeExit) -> String {
+    left.state.gates.open.as_ref().map_or_else(|| "a gate".into(), |gate| plain(&gate.reason))
+}
+
+fn farewell(folder: &SessionDir, left: &RuntimeExit, elsewhere: &str) {
+    let name = &folder.name;
+    if let Some(copy) = &left.rescued {
+        say(&format!("creel: the journal was deleted while the session ran; a copy is in {}", copy.display()));
+        return;
+    }
+    match left.leave {
+        ExitReason::NobodyThere => {
+            let why = why(left);
+            let advice = if left.state.gates.open.as_ref().is_some_and(|gate| gate.about == GateKind::Permission) {
+                "\n  or set in advance what the agent may do: `gates.permissions: allow` or `deny`, or rules in `permissions:`"
+            } else {
+                ""
+            };
+            say(&format!(
+                "creel: the session waits for a person: {why}\n  go on with `creel resume {name}`{elsewhere}{advice}"
+            ));
+        }
+        // The outcome alone is not enough: the user may have interrupted the end.
+        ExitReason::Ended if left.state.refuse_resume(None).is_none() => {
+            say(&format!(
+                "creel: see what happened with `creel show {name}`, go on with `creel resume {name}`{elsewhere}"
+            ));
+        }
+        ExitReason::Ended if left.state.outcome() == Some(SessionOutcome::Limit) => {
+            say(&format!("creel: go on with `creel resume {name} --max-iterations N`{elsewhere}"));
+        }
+        ExitReason::Ended => {}
+    }
+}
+
+/// Explains a submit or a merge that did not finish.
+fn farewell_to_pipeline(folder: &SessionDir, left: &RuntimeExit, pipeline: PipelineKind) {
+    let last = left.state.pipelines.last.as_deref();
+    if let Some(last) = last.filter(|last| last.outcome != PipelineOutcome::Done) {
+        let (why, name) = (plain(&last.reason), pipeline.name());
+        say(&format!("creel: {why}\n  nothing is lost; try again with `creel {name} {}`", folder.name));
+    }
+}
+
+fn pipeline_code(left: &RuntimeExit) -> u8 {
+    let Some(last) = left.state.pipelines.last.as_deref().filter(|_| left.leave == ExitReason::Ended) else {
+        return exit_code(left);
+    };
+    match last.outcome {
+        PipelineOutcome::Done => 0,
+        PipelineOutcome::Failed if last.waits_for_a_person() => NOBODY_THERE,
+        PipelineOutcome::Failed => 1,
+        PipelineOutcome::Cancelled => INTERRUPTED,
+    }
+}
+
+fn exit_code(left: &RuntimeExit) -> u8 {
+    if left.leave == ExitReason::NobodyThere {
+        return NOBODY_THERE;
+    }
+    let interrupted = left.state.steering.stop == Some(StopTiming::Now);
+    match left.state.outcome() {
+        Some(SessionOutcome::Forced | SessionOutcome::Cancelled) if interrupted => INTERRUPTED,
+        Some(SessionOutcome::Complete) => 0,
+        Some(SessionOutcome::Failed | SessionOutcome::Aborted) | None => 1,
+        Some(SessionOutcome::Limit) => 3,
+        Some(SessionOutcome::Escalated) => NOBODY_THERE,
+        Some(SessionOutcome::Forced) => 5,
+        Some(SessionOutcome::Cancelled) => INTERRUPTED,
+    }
+}

@@ -1,0 +1,194 @@
+//! The question before a new config or the plan of a session runs anything, and what they would run.
+
+use std::{
+    collections::BTreeSet,
+    io::{self, BufRead as _, IsTerminal as _, Write as _},
+    path::{Path, PathBuf},
+};
+
+use crate::{
+    agents,
+    cli::{
+        error::{CliError, CliResult},
+        output::say,
+        target::project::{self, Project},
+    },
+    config::{
+        ConfigDocument, NatsConfig, PlanRequest,
+        trust::{commands, plan_document},
+    },
+    engine::policy::{AgentSpec, PermissionPolicy, SessionPlan},
+    present::text::plain,
+    process::sweep,
+};
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum TrustFlag {
+    Trust,
+    Unsaid,
+}
+
+impl TrustFlag {
+    /// The value of `--trust`.
+    pub(crate) const fn given(flag: bool) -> Self {
+        if flag { Self::Trust } else { Self::Unsaid }
+    }
+}
+
+/// Whether the user has allowed these commands.
+pub(crate) fn is_allowed(place: &Path, documents: &[ConfigDocument], commands: &[String]) -> CliResult<bool> {
+    Ok(commands.is_empty() || project::trust_store()?.trusts(place, documents))
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum TrustSubject {
+    Config,
+    Session,
+}
+
+/// Makes sure that the user has allowed what a config would run.
+pub(crate) fn require(
+    place: &Path,
+    documents: &[ConfigDocument],
+    commands: &[String],
+    asked: TrustFlag,
+) -> CliResult<()> {
+    ensure(TrustSubject::Config, (place, documents), commands, asked)
+}
+
+/// Makes sure that the user has allowed what a resumed session of this project would run.
+pub(crate) fn require_session(root: &Path, plan: &SessionPlan, asked: TrustFlag) -> CliResult<()> {
+    let content = [plan_document(plan)];
+    ensure(TrustSubject::Session, (&place_of_plans(root), &content), &of_session(plan), asked)
+}
+
+fn ensure(
+    subject: TrustSubject,
+    (place, documents): (&Path, &[ConfigDocument]),
+    commands: &[String],
+    asked: TrustFlag,
+) -> CliResult<()> {
+    if is_allowed(place, documents, commands)? {
+        return Ok(());
+    }
+    refuse_own_session(place)?;
+    let store = project::trust_store()?;
+    if asked == TrustFlag::Unsaid && !a_person_agrees(subject, place, commands)? {
+        return Err(CliError::usage("not trusted; nothing has run"));
+    }
+    store.trust(place, documents).map_err(|error| cannot_remember(&error))
+}
+
+/// Agents and hooks cannot trust the config of their own project, since they could have changed it.
+pub(crate) fn refuse_own_session(place: &Path) -> CliResult<()> {
+    let variable = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
+    let (Some(_), Some(project)) = (variable(sweep::MARK), variable("CREEL_PROJECT")) else { return Ok(()) };
+    let own = PathBuf::from(project);
+    let own = own.canonicalize().unwrap_or(own);
+    if place != place_of_plans(&own) && crate::config::paths::project_root(place) != own {
+        return Ok(());
+    }
+    let way_out = "run `creel trust` in your own terminal";
+    Err(CliError::failed(format!(
+        "agents and hooks of this project's sessions may not decide what creel trusts; {way_out}"
+    )))
+}
+
+fn a_person_agrees(subject: TrustSubject, place: &Path, commands: &[String]) -> CliResult<bool> {
+    let (way_out, noun) = match subject {
+        TrustSubject::Config => ("run `creel trust`, or give --trust", "config"),
+        // `creel trust` is for the config, which can differ from the session's plan by now.
+        TrustSubject::Session => ("give --trust", "session"),
+    };
+    let list = listed(commands);
+    let what = format!("{} would run these commands, and nobody has allowed that yet:\n\n{list}", place.display());
+    if !io::stdin().is_terminal() || !io::stderr().is_terminal() {
+        return Err(CliError::usage(format!("{what}\nLook at them, then {way_out}. Nothing has run.")));
+    }
+    say(&format!("creel: {what}"));
+    let _ = write!(io::stderr(), "Allow this {noun}, as it is now, to run them? [y/N] ");
+    let mut answer = String::new();
+    io::stdin()
+        .lock()
+        .read_line(&mut answer)
+        .map_err(|error| CliError::failed(format!("cannot read the answer: {error}")))?;
+    Ok(matches!(answer.trim().to_lowercase().as_str(), "y" | "yes"))
+}
+
+pub(crate) fn listed(commands: &[String]) -> String {
+    commands.iter().map(|command| format!("  {}\n", plain(command).replace('\n', "\n    "))).collect()
+}
+
+pub(crate) fn cannot_remember(error: &io::Error) -> CliError {
+    CliError::failed(format!(
+        "cannot remember what is trusted: {error}\n  it is kept in creel's folder under XDG_STATE_HOME"
+    ))
+}
+
+/// The place under which the plans of a project's sessions are trusted.
+pub(crate) fn place_of_plans(root: &Path) -> PathBuf {
+    root.join(".creel").join("sessions")
+}
+
+/// Trusts the plan for a later resume, which also asks for trust since a journal can come with a clone. The user has
+/// just allowed it.
+pub(crate) fn remember_plan(root: &Path, plan: &SessionPlan) -> CliResult<()> {
+    project::trust_store()?
+        .trust(&place_of_plans(root), &[plan_document(plan)])
+        .map_err(|error| CliError::failed(format!("cannot remember what is trusted: {error}")))
+}
+
+/// What a resumed session would run. Never empty, since its journal says what happens next.
+fn of_session(plan: &SessionPlan) -> Vec<String> {
+    let next = "(session) whatever its journal says is to be done next".to_owned();
+    of_plan(plan).into_iter().chain([next]).collect()
+}
+
+/// What a session would run, including its agent's script.
+pub(crate) fn of_plan(plan: &SessionPlan) -> Vec<String> {
+    commands(plan, true).into_iter().chain(scripted(plan)).collect()
+}
+
+fn scripted(plan: &SessionPlan) -> Vec<String> {
+    let all = std::iter::once(&plan.agent_spec).chain(plan.gatekeepers.values().map(|gatekeeper| &gatekeeper.spec));
+    all.flat_map(|spec| match spec {
+        AgentSpec::Scripted { script } => agents::scripted::commands(script),
+        AgentSpec::Acp { .. } | AgentSpec::Command { .. } | AgentSpec::Outside => Vec::new(),
+    })
+    .collect()
+}
+
+/// What a project's config would run, with this plan and with every other that it allows, since the user trusts the
+/// whole text.
+pub(crate) fn of_project(project: &Project, plan: &SessionPlan) -> Vec<String> {
+    let settings = &project.settings;
+    let types = settings.task_types.keys().map(|kind| PlanRequest { task_type: Some(kind), ..PlanRequest::default() });
+    let agents = settings.agents.keys().map(|agent| PlanRequest { agent: Some(agent), ..PlanRequest::default() });
+    let others: Vec<SessionPlan> = types.chain(agents).filter_map(|wanted| settings.plan(wanted).ok()).collect();
+    let of = |plan: &SessionPlan| {
+        let described = settings.agents.contains_key(&plan.agent);
+        commands(plan, described).into_iter().chain(scripted(plan)).chain(allowed(plan))
+    };
+    // A server runs nothing by itself, but its owner can read everything and send commands to the agent.
+    let server = settings.nats.as_ref().map(NatsConfig::shown);
+    let server = server.map(|url| format!("(nats) records go to {url}, and commands come from there"));
+    let mut seen = BTreeSet::new();
+    let all = std::iter::once(plan).chain(&others).flat_map(of).chain(server);
+    all.filter(|line| seen.insert(line.clone())).collect()
+}
+
+/// What the config allows the agent without asking.
+fn allowed(plan: &SessionPlan) -> Vec<String> {
+    let everything = (plan.gates.permissions == PermissionPolicy::Allow)
+        .then(|| "(permissions) the agent may do whatever it asks for".to_owned());
+    let rules = plan.permissions.iter().filter(|rule| rule.action == PermissionPolicy::Allow).map(|rule| {
+        let kinds: Vec<&str> = rule.kinds.iter().map(|kind| kind.name()).collect();
+        let what = if kinds.is_empty() { "everything".to_owned() } else { kinds.join(", ") };
+        let place = if rule.paths.is_empty() { String::new() } else { format!(" in {}", rule.paths.join(", ")) };
+        format!("(permissions) the agent may do this without a question: {what}{place}")
+    });
+    let commands: Vec<&str> = plan.agent_may.iter().map(|command| command.name()).collect();
+    let acts = (!commands.is_empty())
+        .then(|| format!("(agent_may) the agent and hooks may use these commands of yours: {}", commands.join(", ")));
+    everything.into_iter().chain(rules).chain(acts).collect()
+}

@@ -1,0 +1,64 @@
+//! `creel mcp`: the session's tools for an agent.
+//!
+//! An agent that creel supervises has a session. One that the user starts by hand may have none: then the first call
+//! starts a self-driven session, which ends with the agent.
+
+use std::{io::IsTerminal as _, path::PathBuf};
+
+use crate::{
+    cli::{
+        arguments::{ConfigArgs, SessionArgs},
+        error::CliResult,
+        launch::trust_prompt,
+        output::say,
+        target::{choose_session, project::Project},
+        verb_outcome::VerbOutcome,
+    },
+    config::Settings,
+    engine::policy::SessionPlan,
+};
+
+/// The tools to serve on standard input and output.
+pub(crate) struct ToolServerRequest {
+    /// The session that the tools belong to.
+    pub(crate) session: SessionArgs,
+    /// A note for the agent.
+    pub(crate) note: Option<&'static str>,
+}
+
+pub(super) fn mcp(session: SessionArgs) -> VerbOutcome {
+    if std::io::stdin().is_terminal() {
+        say("creel: this is for an agent to start: it speaks the Model Context Protocol on standard input and output");
+    }
+    let has_none = choose_session::running_if_any(&session).is_ok_and(|found| found.is_none());
+    let note = if has_none { restriction(&session) } else { None };
+    VerbOutcome::ServeTools(ToolServerRequest { session, note })
+}
+
+/// A note for the agent if its self-driven session does not run the project's hooks and rules.
+fn restriction(args: &SessionArgs) -> Option<&'static str> {
+    let untrusted = SelfDrivenSpec::of(&args.config).is_ok_and(|spec| !spec.allowed);
+    untrusted.then_some(
+        "The project's config has hooks and rules that nobody has allowed to run, so they do not: `creel trust` allows them.",
+    )
+}
+
+/// The session to start for an agent that has none.
+pub(crate) struct SelfDrivenSpec {
+    pub(crate) root: PathBuf,
+    pub(crate) plan: SessionPlan,
+    /// Whether the config is trusted to run what it names.
+    allowed: bool,
+}
+
+impl SelfDrivenSpec {
+    /// Uses the config if the user has trusted it; otherwise the defaults, which run nothing.
+    pub(crate) fn of(config: &ConfigArgs) -> CliResult<Self> {
+        let project = Project::load(config)?;
+        let plan = project.settings.plan_outside();
+        let would_run = trust_prompt::of_plan(&plan);
+        let allowed = trust_prompt::is_allowed(&project.config_place(), &project.settings.documents, &would_run)?;
+        let plan = if allowed { plan } else { Settings::default().plan_outside() };
+        Ok(Self { root: project.root, plan, allowed })
+    }
+}

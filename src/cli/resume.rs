@@ -1,0 +1,107 @@
+//! `creel resume`: prepares a session that stopped or was killed for going on.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use crate::{
+    cli::{
+        arguments::{ConfigArgs, DetachArgs, OutputArgs, session_name},
+        error::{CliError, CliResult},
+        launch::{
+            detach, readiness,
+            session_end::ExitCodeSource,
+            surface::SessionSurface,
+            trust_prompt::{self, TrustFlag},
+        },
+        target::{
+            project::{self, Project},
+            remote_sessions::on_command_line,
+        },
+        verb_outcome::{ResumedSession, SweepScope, VerbOutcome},
+    },
+    config::Settings,
+    engine::input::Input,
+    journal::{self, Journal, SessionDir, SessionsDir},
+};
+
+/// Which session to go on with.
+#[derive(Debug, Args)]
+pub struct ResumeArgs {
+    /// The session; otherwise the one that was changed last.
+    #[arg(value_parser = session_name)]
+    pub session: Option<String>,
+    /// A new limit for its iterations.
+    #[arg(short = 'n', long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub max_iterations: Option<u32>,
+    /// Tell the agent of this checkpoint; `creel checkpoint list` shows them.
+    #[arg(long, value_name = "N")]
+    pub checkpoint: Option<u32>,
+    /// Whose sessions.
+    #[command(flatten)]
+    pub config: ConfigArgs,
+    /// Tell it to this NATS server, and let it be steered from there; otherwise as `nats:` of the config says.
+    #[arg(long = "nats", value_name = "URL")]
+    pub nats: Option<String>,
+    /// How to show it.
+    #[command(flatten)]
+    pub output: OutputArgs,
+    /// Whether to show it.
+    #[command(flatten)]
+    pub detach: DetachArgs,
+    /// Trust the session's hooks and agent, and remember it.
+    #[arg(long)]
+    pub trust: bool,
+}
+
+pub(super) fn resume(args: &ResumeArgs) -> CliResult<VerbOutcome> {
+    let (root, sessions) = project::sessions_of(&args.config)?;
+    let folder = match &args.session {
+        Some(name) => sessions.folder(name),
+        None => latest_unfinished(&sessions, args.max_iterations)?,
+    };
+    let opened = Journal::open(&folder)?;
+    let began = &opened.state.began;
+    trust_prompt::require_session(&root, &began.plan, TrustFlag::given(args.trust))?;
+    if args.detach.detach && !args.detach.background {
+        // Unlocks the journal for the process in the background.
+        drop(opened);
+        let named: &[&str] = if args.session.is_some() { &[] } else { &[&folder.name] };
+        return detach::start(&folder, named, "").map(VerbOutcome::Done);
+    }
+    let cwd = PathBuf::from(&began.cwd);
+    let root = if cwd.is_dir() { cwd } else { root };
+    let project = Project::load(&args.config).ok();
+    let ui = project.as_ref().map_or_else(|| Settings::default().ui, |project| project.settings.ui);
+    let nats = on_command_line(args.nats.as_deref(), project.and_then(Project::trusted_nats))?;
+    let surface = SessionSurface::chosen(args.output, args.detach, ui);
+    let input = Input::Resume {
+        presence: surface.presence(),
+        max_iterations: args.max_iterations,
+        checkpoint: args.checkpoint,
+    };
+    if began.errand.is_none() {
+        readiness::require_agent(&root, &began.plan, readiness::RESUME_LATER)?;
+    }
+    let exit_code = began.errand.map_or(ExitCodeSource::Session, ExitCodeSource::Pipeline);
+    let sweep = SweepScope::Project;
+    let resumed = ResumedSession { root, folder, opened, input, exit_code, nats, surface, sweep };
+    Ok(VerbOutcome::ResumeSession(Box::new(resumed)))
+}
+
+/// The latest session that can be resumed. Self-driven ones come last, since they only wait for their agent.
+fn latest_unfinished(sessions: &SessionsDir, max_iterations: Option<u32>) -> CliResult<SessionDir> {
+    let all = sessions.list().map_err(|error| CliError::failed(format!("cannot list the sessions: {error}")))?;
+    let mut waits = None;
+    for folder in all.into_iter().filter(|folder| journal::running(folder).is_none()) {
+        let Ok(state) = journal::fold(&folder.journal()) else { continue };
+        if state.refuse_resume(max_iterations).is_some() {
+            continue;
+        }
+        if !state.is_led_from_outside() {
+            return Ok(folder);
+        }
+        waits = waits.or(Some(folder));
+    }
+    waits.ok_or_else(|| CliError::usage("there is no session to go on with; `creel sessions` lists all"))
+}

@@ -1,0 +1,187 @@
+//! `creel run`: prepares a new session, from the config to its name.
+
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+
+use crate::{
+    cli::{
+        arguments::{ConfigArgs, DetachArgs, OutputArgs, session_name},
+        error::{CliError, CliResult},
+        launch::{
+            detach, readiness,
+            session_name_lock::SessionNameLock,
+            session_names::{dated_name, first_free},
+            surface::SessionSurface,
+            trust_prompt::{self, TrustFlag},
+        },
+        target::{
+            project::{self, Project},
+            remote_sessions::on_command_line,
+        },
+        task,
+        verb_outcome::{FolderRetention, NewSession, SweepScope, VerbOutcome},
+    },
+    config::{PlanRequest, paths},
+    engine::{policy::SessionPlan, tasks::graph::TaskGraph},
+    journal::{self, JournalError, SessionDir, SessionsDir},
+};
+
+/// How to run a session.
+#[derive(Debug, Default, Args)]
+pub struct RunArgs {
+    /// What the agent is asked to do.
+    pub prompt: Option<String>,
+    /// Read the prompt from a file.
+    #[arg(short = 'f', long, value_name = "FILE", conflicts_with = "prompt")]
+    pub prompt_file: Option<PathBuf>,
+    /// Which config.
+    #[command(flatten)]
+    pub config: ConfigArgs,
+    /// The agent: one of the config's `agents`, or a known name. `A,B`: B takes over while A has reached its usage limit.
+    #[arg(short, long, value_name = "NAME")]
+    pub agent: Option<String>,
+    /// The session's name: letters, digits, `-` and `_`.
+    #[arg(short, long, value_name = "NAME", value_parser = session_name)]
+    pub session: Option<String>,
+    /// How many iterations there may be.
+    #[arg(short = 'n', long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub max_iterations: Option<u32>,
+    /// The type of the task, one of the config's `task_types`.
+    #[arg(short, long, value_name = "TYPE")]
+    pub task_type: Option<String>,
+    /// Take over the tasks that another session of this project has not completed.
+    #[arg(long, value_name = "SESSION", value_parser = session_name)]
+    pub tasks_from: Option<String>,
+    /// Tell it to this NATS server, and let it be steered from there; otherwise as `nats:` of the config says.
+    #[arg(long = "nats", value_name = "URL")]
+    pub nats: Option<String>,
+    /// The task of a queue that it works on.
+    #[arg(long, hide = true)]
+    pub order: Option<String>,
+    /// How to show it.
+    #[command(flatten)]
+    pub output: OutputArgs,
+    /// Whether to show it.
+    #[command(flatten)]
+    pub detach: DetachArgs,
+    /// Trust this config's hooks and agents, and remember it.
+    #[arg(long)]
+    pub trust: bool,
+}
+
+/// `creel` without a verb.
+pub(super) fn without_verb() -> CliResult<VerbOutcome> {
+    let here = project::here()?;
+    if paths::find(&here).is_some() {
+        return run(&RunArgs::default());
+    }
+    Err(CliError::usage(
+        "there is no config here (creel.yaml, creel.yml, creel.json or .creel/config.yaml)\n\n  \
+         creel demo    watch a session, with nothing to install\n  \
+         creel init    write a creel.yaml for this project\n  \
+         creel --help  all commands",
+    ))
+}
+
+pub(super) fn run(args: &RunArgs) -> CliResult<VerbOutcome> {
+    let project = Project::load(&args.config)?;
+    let plan = plan(&project, args)?;
+    readiness::require_agent(&project.root, &plan, readiness::ANOTHER_AGENT)?;
+    let prompt = prompt(&project, args)?;
+    let would_run = trust_prompt::of_project(&project, &plan);
+    let (place, asked) = (project.config_place(), TrustFlag::given(args.trust));
+    trust_prompt::require(&place, &project.settings.documents, &would_run, asked)?;
+    let sessions = SessionsDir::of(&project.root);
+    let tasks = args.tasks_from.as_deref().map(|name| tasks_of(&sessions, name)).transpose()?;
+    let (folder, turn) = choose_folder(&sessions, &project, args.session.as_deref())?;
+    trust_prompt::remember_plan(&project.root, &plan)?;
+    if args.detach.detach && !args.detach.background {
+        let named: &[&str] = if args.session.is_some() { &[] } else { &["--session", &folder.name] };
+        return detach::start(&folder, named, args.prompt_file.as_ref().map_or("", |_| &prompt)).map(VerbOutcome::Done);
+    }
+    let surface = SessionSurface::chosen(args.output, args.detach, project.settings.ui);
+    let Project { root, settings } = project;
+    Ok(VerbOutcome::BeginSession(Box::new(NewSession {
+        root,
+        folder,
+        turn,
+        plan,
+        prompt,
+        tasks: tasks.unwrap_or_default(),
+        errand: None,
+        order: args.order.clone(),
+        nats: on_command_line(args.nats.as_deref(), settings.nats)?,
+        surface,
+        afterwards: FolderRetention::Stays,
+        sweep: SweepScope::Project,
+    })))
+}
+
+/// The tasks of another session, running or not.
+fn tasks_of(sessions: &SessionsDir, name: &str) -> CliResult<TaskGraph> {
+    let folder = sessions.folder(name);
+    if folder.exists() { task::on_record(&folder) } else { Err(JournalError::Missing(name.to_owned()).into()) }
+}
+
+fn plan(project: &Project, args: &RunArgs) -> CliResult<SessionPlan> {
+    let wanted = PlanRequest {
+        agent: args.agent.as_deref(),
+        task_type: args.task_type.as_deref(),
+        max_iterations: args.max_iterations,
+    };
+    Ok(project.settings.plan(wanted)?)
+}
+
+fn prompt(project: &Project, args: &RunArgs) -> CliResult<String> {
+    let from_file = args.prompt_file.as_deref().map(|path| {
+        // The process that started this one has read the file, which may be readable only once, and passes it on.
+        let path = if args.detach.background { Path::new("/dev/stdin") } else { path };
+        std::fs::read_to_string(path)
+            .map_err(|error| CliError::usage(format!("cannot read the prompt from {}: {error}", path.display())))
+    });
+    let prompt = match (&args.prompt, from_file) {
+        (Some(prompt), _) => Some(prompt.clone()),
+        (None, Some(read)) => Some(read?),
+        (None, None) => project.settings.prompt.clone(),
+    };
+    prompt.filter(|text| !text.trim().is_empty()).ok_or_else(|| {
+        CliError::usage(
+            "there is nothing to ask the agent: give a prompt (`creel run \"Make the tests pass.\"`), \
+             a file (--prompt-file), or `prompt:` in the config",
+        )
+    })
+}
+
+/// A new name, or the requested one if it is free. A name in the config is for all sessions of the project: later ones
+/// get a number.
+fn choose_folder(
+    sessions: &SessionsDir,
+    project: &Project,
+    asked: Option<&str>,
+) -> CliResult<(SessionDir, Option<SessionNameLock>)> {
+    if let Some(name) = asked {
+        let folder = sessions.folder(name);
+        return if folder.exists() { Err(taken(&folder)) } else { Ok((folder, None)) };
+    }
+    let turn = SessionNameLock::wait();
+    let Some(name) = &project.settings.session else {
+        return Ok((first_free(sessions, &dated_name(&project.root)), turn));
+    };
+    let folder = sessions.folder(name);
+    let over = || journal::fold(&folder.journal()).is_ok_and(|state| state.outcome().is_some());
+    if folder.exists() && (journal::running(&folder).is_some() || !over()) {
+        return Err(taken(&folder));
+    }
+    Ok((first_free(sessions, name), turn))
+}
+
+fn taken(folder: &SessionDir) -> CliError {
+    let name = &folder.name;
+    match journal::running(folder) {
+        Some(holder) => JournalError::Held { name: name.clone(), pid: holder.pid }.into(),
+        None => CliError::usage(format!(
+            "there is a session `{name}` already\n  go on with it by `creel resume {name}`, or choose another name with --session"
+        )),
+    }
+}

@@ -1,0 +1,10 @@
+//! `creel schema`: the JSON Schema of the config.
+
+use crate::{
+    cli::{error::CliResult, output::print},
+    config,
+};
+
+pub(super) fn schema() -> CliResult {
+    print(&format!("{:#}\n", config::json_schema()))
+}

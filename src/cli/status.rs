@@ -1,0 +1,73 @@
+//! `creel status`: the state of a running session.
+
+use clap::Args;
+
+use crate::{
+    cli::{
+        arguments::SessionArgs,
+        error::CliResult,
+        gate,
+        output::{LINE, json, print, refusal_as_json},
+        target::session_request::{other_answer, told},
+    },
+    present::{
+        text::{counted, plain, plain_line},
+        usage_limits,
+    },
+    runtime::clock,
+    socket::{message::ReplyData, query::SessionQuery, view::StatusView},
+};
+
+/// How a session is.
+#[derive(Debug, Args)]
+pub struct StatusArgs {
+    /// Which session.
+    #[command(flatten)]
+    pub session: SessionArgs,
+    /// Print it as JSON.
+    #[arg(long)]
+    pub json: bool,
+}
+
+pub(super) fn status(args: &StatusArgs) -> CliResult {
+    refusal_as_json(args.json, show_status(args))
+}
+
+fn show_status(args: &StatusArgs) -> CliResult {
+    let Some(ReplyData::Status(status)) = told(&args.session, SessionQuery::Status)? else {
+        return Err(other_answer());
+    };
+    if args.json { json(&status) } else { print(&lines(&status)) }
+}
+
+fn lines(status: &StatusView) -> String {
+    let mut text = format!(
+        "session    {} ({})\ndoing      {}\niteration  {} of at most {}\nagent      {}\n",
+        status.session,
+        status.state,
+        plain_line(&status.doing, LINE),
+        status.iteration,
+        status.max_iterations,
+        plain(&status.agent),
+    );
+    if let Some(limit) = &status.usage_limit {
+        text += &format!("resumes    {}\n", usage_limits::resumes(limit.until, clock::wall_clock()));
+    }
+    if status.retries > 0 {
+        text += &format!("retries    {} of at most {}\n", status.retries, status.max_retries);
+    }
+    if status.errors > 0 {
+        text += &format!("errors     {} in a row\n", status.errors);
+    }
+    text += &format!("pending    {}\n", counted(status.pending, "item"));
+    if status.messages > 0 {
+        text += &format!("messages   {} for the agent\n", status.messages);
+    }
+    if let Some(gate) = &status.gate {
+        text += &format!("gate       {}\n", gate::line(gate).replace('\n', "\n           "));
+    }
+    if let Some(link) = &status.nats {
+        text += &format!("nats       {}\n", plain(&link.to_string()));
+    }
+    text + &format!("since      {} (process {})\n", status.started, status.pid)
+}

@@ -1,0 +1,91 @@
+//! Which session a command is about: the one that is named, the one whose agent or hook asks, or the only one that runs.
+
+use std::path::Path;
+
+use crate::{
+    cli::{
+        arguments::{ConfigArgs, SessionArgs},
+        error::{CliError, CliResult},
+        target::project,
+    },
+    journal::{self, JournalError, SessionDir, SessionsDir},
+};
+
+/// A session that appears to run. Connecting to it shows whether it does.
+pub(crate) fn running(args: &SessionArgs) -> CliResult<SessionDir> {
+    let (root, _) = project::sessions_of(&args.config)?;
+    running_if_any(args)?.ok_or_else(|| none_running(&root))
+}
+
+/// The same; nothing, if none is named and none runs.
+pub(crate) fn running_if_any(args: &SessionArgs) -> CliResult<Option<SessionDir>> {
+    let (_, sessions) = project::sessions_of(&args.config)?;
+    match named(args, &sessions)? {
+        Some(folder) => Ok(Some(folder)),
+        None => the_only(&sessions),
+    }
+}
+
+/// The session that is named, running or not; otherwise the only one that runs.
+pub(crate) fn named_or_running(args: &SessionArgs) -> CliResult<SessionDir> {
+    let (_, sessions) = project::sessions_of(&args.config)?;
+    match named(args, &sessions)? {
+        Some(folder) => Ok(folder),
+        None => running(args),
+    }
+}
+
+/// The session that is named, running or not.
+pub(crate) fn named(args: &SessionArgs, sessions: &SessionsDir) -> CliResult<Option<SessionDir>> {
+    match &args.session {
+        Some(name) => called(name, &args.config, sessions).map(Some),
+        None => own(&args.config, sessions).map(existing).transpose(),
+    }
+}
+
+/// The session of this name: one of these, or else the one whose agent or hook asks.
+pub(crate) fn called(name: &str, config: &ConfigArgs, sessions: &SessionsDir) -> CliResult<SessionDir> {
+    let here = sessions.folder(name);
+    let own = own(config, sessions).filter(|own| own.name == name && !here.exists());
+    existing(own.unwrap_or(here))
+}
+
+/// The session whose agent or hook asks. It may have gone to another folder: what tells it the session tells the project,
+/// too. A project that does not have it, such as one that was moved, hides none that is here.
+fn own(config: &ConfigArgs, here: &SessionsDir) -> Option<SessionDir> {
+    let name = std::env::var("CREEL_SESSION").ok().filter(|name| !name.is_empty())?;
+    let project = std::env::var_os("CREEL_PROJECT").filter(|root| !root.is_empty() && config.config.is_none());
+    let there = project.map(|root| SessionsDir::of(Path::new(&root)).folder(&name)).filter(SessionDir::exists);
+    Some(there.unwrap_or_else(|| here.folder(&name)))
+}
+
+fn existing(folder: SessionDir) -> CliResult<SessionDir> {
+    if folder.exists() { Ok(folder) } else { Err(JournalError::Missing(folder.name).into()) }
+}
+
+/// All that run.
+pub(crate) fn all_running(sessions: &SessionsDir) -> CliResult<Vec<SessionDir>> {
+    let all = sessions.list().map_err(|error| CliError::failed(format!("cannot list the sessions: {error}")))?;
+    Ok(all.into_iter().filter(|folder| journal::running(folder).is_some()).collect())
+}
+
+fn the_only(sessions: &SessionsDir) -> CliResult<Option<SessionDir>> {
+    let mut running = all_running(sessions)?;
+    match (running.pop(), running.len()) {
+        (only, 0) => Ok(only),
+        (last, _) => {
+            let names = running.iter().chain(&last).map(|folder| format!("\n  {}", folder.name));
+            Err(CliError::usage(format!(
+                "several sessions are running; name one with --session:{}",
+                names.collect::<String>()
+            )))
+        }
+    }
+}
+
+fn none_running(root: &Path) -> CliError {
+    CliError::usage(format!(
+        "no session is running in {}; `creel sessions` lists those that there were",
+        root.display()
+    ))
+}

@@ -1,0 +1,197 @@
+//! Sessions on other machines, reached through a NATS server.
+
+use async_nats::{Client, jetstream};
+use tokio::sync::mpsc;
+
+use crate::{
+    cli::{
+        arguments::{ConfigArgs, NatsArgs, SessionArgs},
+        error::{CliError, CliResult},
+        output::say,
+        target::{
+            choose_session,
+            project::{self, Project},
+        },
+        tokio_runtime,
+    },
+    config::NatsConfig,
+    journal::{file::JournalError, session_dir::SessionDir},
+    nats::{
+        connection::{NatsConnectionEvent as Event, NatsError, ReconnectPolicy, connect},
+        heartbeat::{self, SessionHeartbeat},
+        remote_journal::RemoteJournal,
+        session_client::NatsSessionClient,
+    },
+    present::text::plain,
+    runtime::now,
+    socket::message::{ClientKind, ReplyData, SessionRequest},
+};
+
+pub(crate) struct NatsServerConnection {
+    pub(crate) tokio: tokio::runtime::Runtime,
+    pub(crate) nats: NatsConfig,
+    pub(crate) client: Client,
+    /// The events of the connection.
+    pub(crate) told: mpsc::UnboundedReceiver<Event>,
+}
+
+struct ChosenSession {
+    name: String,
+    /// Which of the sessions of that name, if known.
+    id: Option<String>,
+}
+
+impl From<NatsError> for CliError {
+    fn from(trouble: NatsError) -> Self {
+        Self::failed(format!("NATS: {trouble}"))
+    }
+}
+
+impl NatsServerConnection {
+    /// The server on the command line, if there is one. Other settings come from the config.
+    pub(crate) fn named(args: &NatsArgs, config: &ConfigArgs) -> CliResult<Option<Self>> {
+        let Some(url) = &args.url else { return Ok(None) };
+        let config = Project::load(config).ok().and_then(|project| project.settings.nats);
+        let nats = NatsConfig::named(url, config).map_err(|error| CliError::usage(error.to_string()))?;
+        Self::reach(nats).map(Some)
+    }
+
+    /// The server on the command line, otherwise the one in the config.
+    pub(crate) fn meant(args: &NatsArgs, config: &ConfigArgs) -> CliResult<Self> {
+        if let Some(server) = Self::named(args, config)? {
+            return Ok(server);
+        }
+        let project = Project::load(config)?;
+        let (place, is_trusted) = (project.config_place(), project.is_trusted());
+        let Some(nats) = project.settings.nats else {
+            return Err(CliError::usage("no server is named: give --nats URL, or `nats:` in the config"));
+        };
+        // Logging in sends the server what the config names, such as a token from the environment.
+        if !is_trusted {
+            let (place, server) = (place.display(), nats.shown());
+            let why = format!("{place} names the server {server}, and nobody has trusted it yet");
+            return Err(CliError::usage(format!(
+                "{why}\n  look at it, then run `creel trust`, or name a server with --nats"
+            )));
+        }
+        Self::reach(nats)
+    }
+
+    fn reach(nats: NatsConfig) -> CliResult<Self> {
+        let tokio = tokio_runtime::start()?;
+        let (client, told) = tokio.block_on(connect(&nats, ReconnectPolicy::ByItself))?;
+        Ok(Self { tokio, nats, client, told })
+    }
+
+    /// The last heartbeats of all sessions.
+    pub(crate) fn signs(&self) -> CliResult<Vec<SessionHeartbeat>> {
+        Ok(self.tokio.block_on(async {
+            let jetstream = jetstream::new(self.client.clone());
+            heartbeat::signs(&jetstream, &self.nats.prefix).await
+        })?)
+    }
+
+    /// A copy of a session with all records so far: of the session with that name or id, otherwise of the only running
+    /// one.
+    pub(crate) fn mirror(&self, session: Option<&str>) -> CliResult<RemoteJournal> {
+        let ChosenSession { name, id } = self.choose(session)?;
+        let mirror = self.tokio.block_on(async {
+            let mut mirror = RemoteJournal::open(&self.client, &self.nats, &name, id.as_deref()).await?;
+            mirror.catch_up().await?;
+            Ok::<_, NatsError>(mirror)
+        })?;
+        if let Some(seq) = mirror.gap() {
+            let stream = &self.nats.stream.name;
+            say(&format!(
+                "creel: the stream {stream} has no record {seq} of `{name}`; what comes after it is not shown"
+            ));
+        }
+        Ok(mirror)
+    }
+
+    /// The named session, otherwise the only running one.
+    fn choose(&self, session: Option<&str>) -> CliResult<ChosenSession> {
+        // A user that is not allowed to read the list can still name a session.
+        let signs = self.signs().unwrap_or_default();
+        if let Some(sign) = signs.iter().find(|sign| session == Some(&sign.id)) {
+            return Ok(ChosenSession::of(sign));
+        }
+        let is_running = |sign: &&SessionHeartbeat| sign.status.outcome.is_none() && !sign.is_overdue(now());
+        let is_meant = |sign: &&SessionHeartbeat| session.is_none_or(|name| sign.status.session == name);
+        let running: Vec<&SessionHeartbeat> = signs.iter().filter(is_running).filter(is_meant).collect();
+        let list = || running.iter().map(|sign| plain(&format!("\n  {} on {}", called(sign, session), sign.host)));
+        match (running.as_slice(), session) {
+            ([only], _) => Ok(ChosenSession::of(only)),
+            ([], Some(name)) => Ok(ChosenSession { name: name.to_owned(), id: None }),
+            ([], None) => Err(CliError::usage("no session is running there; `creel sessions --nats URL` lists all")),
+            (_, None) => {
+                let list = list().collect::<String>();
+                Err(CliError::usage(format!("several sessions are running; name one with --session:{list}")))
+            }
+            (_, Some(name)) => {
+                let list = list().collect::<String>();
+                Err(CliError::usage(format!(
+                    "several sessions `{name}` are running; give the id of one instead:{list}"
+                )))
+            }
+        }
+    }
+
+    /// Sends a request to a session and returns its answer.
+    pub(crate) fn told(&self, session: &SessionArgs, request: &SessionRequest) -> CliResult<Option<ReplyData>> {
+        let ChosenSession { name, id } = self.choose(session.session.as_deref())?;
+        let asking = NatsSessionClient::new(self.client.clone(), &self.nats.prefix, &name, id);
+        Ok(self.tokio.block_on(asking.ask(ClientKind::Cli, request))?)
+    }
+}
+
+/// The server on the command line, otherwise the one in the config.
+pub(crate) fn on_command_line(url: Option<&str>, config: Option<NatsConfig>) -> CliResult<Option<NatsConfig>> {
+    match url {
+        Some(url) => NatsConfig::named(url, config).map(Some).map_err(|error| CliError::usage(error.to_string())),
+        None => Ok(config),
+    }
+}
+
+/// A copy of a session on another machine, if the command line names a server.
+pub(crate) fn copy(session: &SessionArgs) -> CliResult<Option<RemoteJournal>> {
+    let Some(server) = NatsServerConnection::named(&session.nats, &session.config)? else { return Ok(None) };
+    server.mirror(session.session.as_deref()).map(Some)
+}
+
+impl ChosenSession {
+    fn of(sign: &SessionHeartbeat) -> Self {
+        Self { name: sign.status.session.clone(), id: Some(sign.id.clone()) }
+    }
+}
+
+/// The id if all sessions have the same name, otherwise the name.
+fn called<'a>(sign: &'a SessionHeartbeat, name: Option<&str>) -> &'a str {
+    if name.is_some() { &sign.id } else { &sign.status.session }
+}
+
+/// A session whose records can be read: one of this project, or the copy of a remote one.
+pub(crate) struct RecordedSession {
+    folder: SessionDir,
+    /// The copy is removed when this is dropped.
+    _copy: Option<RemoteJournal>,
+    /// The copy needs the connection as long as it exists.
+    _server: Option<NatsServerConnection>,
+}
+
+impl RecordedSession {
+    pub(crate) fn find(session: &str, config: &ConfigArgs, nats: &NatsArgs) -> CliResult<Self> {
+        let server = NatsServerConnection::named(nats, config)?;
+        let copy = server.as_ref().map(|server| server.mirror(Some(session))).transpose()?;
+        let folder = match &copy {
+            None => choose_session::called(session, config, &project::sessions_of(config)?.1)?,
+            Some(copy) if copy.folder().exists() => copy.folder().clone(),
+            Some(_) => return Err(JournalError::Missing(session.to_owned()).into()),
+        };
+        Ok(Self { folder, _copy: copy, _server: server })
+    }
+
+    pub(crate) const fn folder(&self) -> &SessionDir {
+        &self.folder
+    }
+}

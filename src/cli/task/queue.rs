@@ -1,0 +1,165 @@
+//! `creel task … --queue`: the tasks that workers on many machines take.
+
+use std::collections::BTreeSet;
+
+use async_nats::jetstream;
+
+use crate::{
+    cli::{
+        arguments::SessionArgs,
+        error::{CliError, CliResult},
+        output::{json, print, say},
+        target::{
+            project::Project,
+            remote_sessions::NatsServerConnection,
+            session_request::{given, other_answer, told},
+        },
+        task::{TaskAddArgs, TaskListArgs, TaskShowArgs},
+    },
+    engine::{
+        input::SessionCommand,
+        queue::{QueueRequest, QueuedTask, task_spec::TaskSpec},
+        tasks::{
+            command::{NewTask, TaskCommand},
+            task::PRIORITY,
+        },
+    },
+    present::queue_table,
+    queue::{LEASE, QueueError, TaskQueue, task_bucket::QueueTaskKey},
+    runtime::now,
+    socket::message::ReplyData,
+};
+
+impl From<QueueError> for CliError {
+    fn from(error: QueueError) -> Self {
+        Self::failed(error.to_string())
+    }
+}
+
+/// The queue of the server that is meant.
+struct QueueConnection {
+    server: NatsServerConnection,
+    queue: TaskQueue,
+}
+
+impl QueueConnection {
+    fn open(args: &SessionArgs) -> CliResult<Self> {
+        let server = NatsServerConnection::meant(&args.nats, &args.config)?;
+        let queue = server.tokio.block_on(async {
+            let jetstream = jetstream::new(server.client.clone());
+            TaskQueue::open(&jetstream, &server.nats, LEASE).await
+        })?;
+        if let Some(why) = queue.missing_replicas() {
+            say(&format!("creel: a lost NATS server can take the queue with it: {why}"));
+        }
+        Ok(Self { server, queue })
+    }
+
+    fn all(&self) -> CliResult<Vec<QueuedTask>> {
+        let mut all = self.server.tokio.block_on(self.queue.board.all())?;
+        all.retain(|task| task.standing.state().is_some());
+        all.sort_by(|one, other| one.created_at.cmp(&other.created_at));
+        Ok(all)
+    }
+
+    /// The key of a task that is named `ID`, or `SESSION/ID`; of several sessions of that name, the last.
+    fn key(&self, name: &str) -> CliResult<QueueTaskKey> {
+        let Some((session, id)) = name.split_once('/') else { return Ok(QueueTaskKey::own(name)) };
+        let is_it =
+            |order: &TaskSpec| order.id == id && order.session.as_ref().is_some_and(|owner| owner.name == session);
+        let found = self.all()?.into_iter().rev().find(|task| is_it(&task.order));
+        found.map(|task| QueueTaskKey::of(&task.order)).ok_or_else(|| none(name))
+    }
+}
+
+fn none(name: &str) -> CliError {
+    CliError::failed(format!("there is no task {name} in the queue"))
+}
+
+/// A task of the queue alone, or of the session that is named or that this is called from.
+pub(super) fn add(args: TaskAddArgs) -> CliResult {
+    let within = std::env::var_os("CREEL_SESSION").is_some_and(|name| !name.is_empty());
+    if args.session.session.is_some() || within { add_to_session(args) } else { add_alone(args) }
+}
+
+fn add_to_session(args: TaskAddArgs) -> CliResult {
+    let TaskAddArgs { goal, id, deliverables, labels, priority, kind, parent, dependencies, agents, session, queue: _ } =
+        args;
+    let (goal, queue) = (given(&goal)?, Some(agents.into_iter().collect()));
+    let new = NewTask { id, goal, deliverables, labels, priority, kind, parent, dependencies, queue };
+    let Some(ReplyData::Added(id)) = told(&session, SessionCommand::Task { task: TaskCommand::Add(new) })? else {
+        return Err(other_answer());
+    };
+    print(&(id + "\n"))
+}
+
+fn add_alone(args: TaskAddArgs) -> CliResult {
+    let TaskAddArgs { goal, id, deliverables, labels, priority, kind, parent, dependencies, agents, session, queue: _ } =
+        args;
+    if parent.is_some() {
+        return Err(CliError::usage("a task in the queue comes from no other; --parent is for tasks of a session"));
+    }
+    if id.as_deref() == Some("") {
+        return Err(CliError::usage("a task needs a name of letters, digits, `-` or `_`, or none at all"));
+    }
+    let agents = who_may(agents, &session, kind.as_deref());
+    let order = TaskSpec {
+        id: id.unwrap_or_default(),
+        goal: given(&goal)?,
+        deliverables,
+        labels,
+        priority: priority.unwrap_or(PRIORITY),
+        kind,
+        dependencies: dependencies.into_iter().collect(),
+        agents,
+        session: None,
+    };
+    let QueueConnection { server, mut queue } = QueueConnection::open(&session)?;
+    let added = server.tokio.block_on(queue.add(order, now()))?;
+    print(&(added.task.order.id + "\n"))
+}
+
+/// The agents that were named, otherwise those that the local config allows for the type.
+fn who_may(named: Vec<String>, session: &SessionArgs, kind: Option<&str>) -> BTreeSet<String> {
+    if !named.is_empty() {
+        return named.into_iter().collect();
+    }
+    let settings = Project::load(&session.config).ok().map(|project| project.settings);
+    let of_type = settings.as_ref().zip(kind).and_then(|(settings, kind)| settings.task_types.get(kind));
+    of_type.and_then(|of_type| of_type.implementers()).unwrap_or_default().iter().cloned().collect()
+}
+
+pub(super) fn list(args: &TaskListArgs) -> CliResult {
+    let TaskListArgs { states, labels, kind, json: as_json, session, .. } = args;
+    let mut tasks = QueueConnection::open(session)?.all()?;
+    tasks.retain(|QueuedTask { order, standing, .. }| {
+        (states.is_empty() || standing.state().is_some_and(|state| states.contains(&state)))
+            && labels.iter().all(|label| order.labels.contains(label))
+            && kind.as_ref().is_none_or(|kind| order.kind.as_ref() == Some(kind))
+    });
+    if *as_json {
+        return json(&tasks);
+    }
+    if tasks.is_empty() {
+        say("creel: there are no such tasks in the queue");
+        return Ok(0);
+    }
+    print(&queue_table::table(&tasks))
+}
+
+pub(super) fn show(args: &TaskShowArgs) -> CliResult {
+    let reached = QueueConnection::open(&args.session)?;
+    let key = reached.key(&args.id)?;
+    let seen = reached.server.tokio.block_on(reached.queue.board.get(&key))?;
+    let task = seen.map(|seen| seen.task).filter(|task| task.standing.state().is_some());
+    let task = task.ok_or_else(|| none(&args.id))?;
+    if args.json { json(&task) } else { print(&queue_table::whole(&task)) }
+}
+
+/// Does what a person asks for.
+pub(super) fn ask(session: &SessionArgs, id: &str, ask: &QueueRequest) -> CliResult {
+    let mut reached = QueueConnection::open(session)?;
+    let key = reached.key(id)?;
+    reached.server.tokio.block_on(reached.queue.ask(&key, ask, now()))?;
+    Ok(0)
+}

@@ -1,0 +1,25 @@
+//! `creel trust`: allows this project's hooks and agents to run.
+
+use crate::{
+    cli::{
+        arguments::ConfigArgs,
+        error::CliResult,
+        launch::trust_prompt::{cannot_remember, listed, of_project, refuse_own_session},
+        output::say,
+        target::project::{self, Project},
+    },
+    config::PlanRequest,
+};
+
+pub(super) fn trust(args: &ConfigArgs) -> CliResult {
+    let project = Project::load_existing(args)?;
+    let place = project.config_place();
+    refuse_own_session(&place)?;
+    project::trust_store()?.trust(&place, &project.settings.documents).map_err(|error| cannot_remember(&error))?;
+    // A config with a mistake can be trusted, too; `creel check` reports the mistake.
+    let may_run =
+        project.settings.plan(PlanRequest::default()).map(|plan| of_project(&project, &plan)).unwrap_or_default();
+    let may_run = if may_run.is_empty() { String::new() } else { format!(", and may run:\n\n{}", listed(&may_run)) };
+    say(&format!("creel: {} is trusted as it is now{may_run}", place.display()));
+    Ok(0)
+}

@@ -1,0 +1,10 @@
+//! `creel unpause`: a paused session continues.
+
+use crate::{
+    cli::{arguments::SessionArgs, error::CliResult, target::session_request::ask},
+    engine::input::SessionCommand,
+};
+
+pub(super) fn unpause(args: &SessionArgs) -> CliResult {
+    ask(args, SessionCommand::Unpause)
+}

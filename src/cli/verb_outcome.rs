@@ -1,0 +1,82 @@
+//! What is left to do after a verb: nothing, or something that needs a session's host or the screen.
+
+use std::path::PathBuf;
+
+use crate::{
+    cli::{
+        attach::AttachedScreen,
+        check::CheckReport,
+        demo::DemoSession,
+        launch::{session_end::ExitCodeSource, session_name_lock::SessionNameLock, surface::SessionSurface},
+        mcp::ToolServerRequest,
+        replay::ReplayScreen,
+    },
+    config::NatsConfig,
+    engine::{input::Input, policy::SessionPlan, submit::PipelineKind, tasks::graph::TaskGraph},
+    journal::{OpenedJournal, SessionDir},
+};
+
+pub(crate) enum VerbOutcome {
+    /// The command is done, and this is its exit code.
+    Done(u8),
+    BeginSession(Box<NewSession>),
+    ResumeSession(Box<ResumedSession>),
+    RunDemo(Box<DemoSession>),
+    Attach(AttachedScreen),
+    Replay(Box<ReplayScreen>),
+    ServeTools(ToolServerRequest),
+    PrintCheck(Box<CheckReport>),
+}
+
+/// A session to start. The user has trusted its plan.
+pub(crate) struct NewSession {
+    /// The project's folder.
+    pub(crate) root: PathBuf,
+    /// The session's folder.
+    pub(crate) folder: SessionDir,
+    /// Reserves the session's name until it has started.
+    pub(crate) turn: Option<SessionNameLock>,
+    pub(crate) plan: SessionPlan,
+    pub(crate) prompt: String,
+    /// The session copies the open ones of these tasks.
+    pub(crate) tasks: TaskGraph,
+    /// Set if the session only runs this pipeline and has no goal.
+    pub(crate) errand: Option<PipelineKind>,
+    /// The task of a queue that it works on.
+    pub(crate) order: Option<String>,
+    pub(crate) nats: Option<NatsConfig>,
+    pub(crate) surface: SessionSurface,
+    pub(crate) afterwards: FolderRetention,
+    pub(crate) sweep: SweepScope,
+}
+
+/// A session to resume. The user has trusted its plan.
+pub(crate) struct ResumedSession {
+    /// The project's folder.
+    pub(crate) root: PathBuf,
+    /// The session's folder.
+    pub(crate) folder: SessionDir,
+    pub(crate) opened: OpenedJournal,
+    /// Why the session is resumed.
+    pub(crate) input: Input,
+    pub(crate) exit_code: ExitCodeSource,
+    pub(crate) nats: Option<NatsConfig>,
+    pub(crate) surface: SessionSurface,
+    pub(crate) sweep: SweepScope,
+}
+
+/// Whether the session can be viewed and resumed afterwards.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum FolderRetention {
+    Stays,
+    GoesAway,
+}
+
+/// Which dead sessions are checked for processes that they left running.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum SweepScope {
+    /// All sessions of the project.
+    Project,
+    /// Only the session itself, if it is resumed.
+    Session,
+}

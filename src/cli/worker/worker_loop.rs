@@ -1,0 +1,396 @@
+//! The loop of a worker, from its first task to its last.
+
+mod task_end;
+
+use std::{path::Path, time::Duration};
+
+use async_nats::{Client, Subscriber, jetstream};
+use tokio::{
+    sync::mpsc,
+    time::{Instant, MissedTickBehavior},
+};
+
+use crate::{
+    cli::{
+        error::{CliError, CliResult},
+        output::{print, say},
+        worker::{
+            WorkerArgs,
+            child_session::{ChildSession, ChildSessionEnd, ChildSessionSpec, PriorSession},
+            eligibility::Eligibility,
+            worker_loop::task_end::WorkerTaskEnd,
+        },
+    },
+    config::NatsConfig,
+    engine::queue::{ClaimOutcome, QueuedTask, QueuedTaskState, TaskAssignee, worker_rules::FailureStreak},
+    journal::SessionsDir,
+    nats::{
+        command_listener::next,
+        connection::{NatsConnectionEvent, NatsError},
+    },
+    present::text::plain_line,
+    process::signals::ShutdownSignals,
+    queue::{
+        TaskQueue, WatchedQueue,
+        ready_tasks::{DispatchGroup, LeasedTask, subjects},
+        task_bucket::{QueueTaskKey, TaskBucket, TaskRevision},
+    },
+    runtime::now,
+};
+
+/// How often an idle worker checks whether it missed a task.
+const LOOK: Duration = Duration::from_secs(2);
+/// How long to wait before asking a failing server again.
+const AGAIN: Duration = Duration::from_secs(1);
+/// The longest goal or reason in a line, in characters.
+const LINE: usize = 100;
+/// The exit code of a worker that a signal ended.
+const INTERRUPTED: u8 = 130;
+
+pub(super) struct WorkerIdentity {
+    /// Unique among all workers.
+    pub(super) worker: String,
+    pub(super) host: String,
+}
+
+pub(super) struct WorkerLoop<'a> {
+    args: &'a WorkerArgs,
+    sessions: SessionsDir,
+    me: WorkerIdentity,
+    callings: Eligibility<'a>,
+    nats: NatsConfig,
+    client: Client,
+    told: mpsc::UnboundedReceiver<NatsConnectionEvent>,
+    news: Subscriber,
+    queue: WatchedQueue,
+    signals: ShutdownSignals,
+    /// When the worker last checked for missed tasks.
+    looked: Instant,
+    /// The sessions that failed in a row.
+    failures: FailureStreak,
+    /// The last error of the server. The same error is reported once.
+    trouble: Option<NatsError>,
+}
+
+enum NextWorkerAction {
+    Take(Box<LeasedTask>),
+    Wait,
+    Leave(u8),
+}
+
+impl<'a> WorkerLoop<'a> {
+    pub(super) async fn new(
+        args: &'a WorkerArgs,
+        root: &Path,
+        me: WorkerIdentity,
+        callings: Eligibility<'a>,
+        nats: NatsConfig,
+        client: Client,
+        told: mpsc::UnboundedReceiver<NatsConnectionEvent>,
+    ) -> CliResult<Self> {
+        let signals = ShutdownSignals::listen()
+            .map_err(|error| CliError::failed(format!("cannot listen for signals: {error}")))?;
+        let news = client.subscribe(subjects(&nats.prefix)).await;
+        let news = news.map_err(|error| NatsError(format!("cannot subscribe: {error}")))?;
+        let queue = watch(&client, &nats, args).await?;
+        let sessions = SessionsDir::of(root);
+        Ok(Self {
+            args,
+            sessions,
+            me,
+            callings,
+            nats,
+            client,
+            told,
+            news,
+            queue,
+            signals,
+            looked: Instant::now(),
+            failures: FailureStreak::default(),
+            trouble: None,
+        })
+    }
+
+    /// Works until there are no more tasks, or a signal arrives.
+    pub(super) async fn work(mut self) -> CliResult {
+        loop {
+            let did = match self.next().await {
+                Ok(NextWorkerAction::Leave(code)) => return Ok(code),
+                Ok(NextWorkerAction::Wait) => Ok(None),
+                Ok(NextWorkerAction::Take(lot)) => self.take(*lot).await,
+                Err(trouble) => Err(WorkerError::Trouble(trouble)),
+            };
+            match did {
+                Ok(Some(code)) => return Ok(code),
+                Ok(None) => {}
+                Err(WorkerError::Failure(failure)) => return Err(failure),
+                Err(WorkerError::Trouble(trouble)) => {
+                    if self.trouble.as_ref() != Some(&trouble) {
+                        say(&format!("creel: NATS: {trouble}; trying again"));
+                    }
+                    self.trouble = Some(trouble);
+                    if let Some(code) = self.recover().await {
+                        return Ok(code);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Opens the queue again, as soon as the server allows it.
+    async fn recover(&mut self) -> Option<u8> {
+        loop {
+            tokio::select! {
+                _ = self.signals.next() => return Some(INTERRUPTED),
+                () = tokio::time::sleep(AGAIN) => {}
+            }
+            let watched = tokio::select! {
+                _ = self.signals.next() => return Some(INTERRUPTED),
+                watched = watch(&self.client, &self.nats, self.args) => watched,
+            };
+            match watched {
+                Ok(queue) => {
+                    self.queue = queue;
+                    return None;
+                }
+                Err(trouble) => tracing::info!("nats: {trouble}"),
+            }
+        }
+    }
+
+    async fn next(&mut self) -> std::result::Result<NextWorkerAction, NatsError> {
+        tokio::select! {
+            biased;
+            _ = self.signals.next() => return Ok(NextWorkerAction::Leave(INTERRUPTED)),
+            readied = self.queue.ready_all() => readied?,
+        }
+        let Self { queue, callings, signals, .. } = self;
+        // If this is cancelled, a task that was just received is handed out again when its lease expires.
+        let taken = tokio::select! {
+            biased;
+            _ = signals.next() => return Ok(NextWorkerAction::Leave(INTERRUPTED)),
+            taken = queue.queue.line.take(|row| callings.agent_for(row).is_some()) => taken?,
+        };
+        if let Some(lot) = taken {
+            return Ok(NextWorkerAction::Take(Box::new(lot)));
+        }
+        if self.args.drain && !self.has_more() {
+            return Ok(NextWorkerAction::Leave(0));
+        }
+        tokio::select! {
+            _ = self.signals.next() => return Ok(NextWorkerAction::Leave(INTERRUPTED)),
+            changed = self.queue.changed() => changed?,
+            told = self.told.recv() => hear(told)?,
+            Some(message) = next(&mut self.news) => self.queue.queue.line.heard(&message.subject),
+            () = tokio::time::sleep_until(self.looked + LOOK) => {
+                self.looked = Instant::now();
+                let Self { queue, callings, signals, .. } = self;
+                tokio::select! {
+                    biased;
+                    _ = signals.next() => return Ok(NextWorkerAction::Leave(INTERRUPTED)),
+                    mended = queue.mend(|order| callings.agent_for(&DispatchGroup::of(order)).is_some()) => mended?,
+                }
+            }
+        }
+        Ok(NextWorkerAction::Wait)
+    }
+
+    /// Whether there is a task for this worker now, or can be when other workers are done.
+    fn has_more(&mut self) -> bool {
+        let Self { queue, callings, .. } = self;
+        queue.tasks().any(|task| queue.is_ahead(task) && callings.agent_for(&DispatchGroup::of(&task.order)).is_some())
+    }
+
+    /// Has a task done. Returns an exit code if the worker is to exit.
+    async fn take(&mut self, lot: LeasedTask) -> std::result::Result<Option<u8>, WorkerError> {
+        let (board, key) = (self.queue.queue.board.clone(), QueueTaskKey::of(&lot.order));
+        let ready = || QueuedTask { standing: QueuedTaskState::Ready, ..QueuedTask::new(lot.order.clone(), now()) };
+        // Another program may have put the task into the stream without the bucket.
+        let TaskRevision { task, revision } =
+            board.get(&key).await?.unwrap_or_else(|| TaskRevision { task: ready(), revision: 0 });
+        let agent = self.callings.agent_for(&DispatchGroup::of(&task.order));
+        let Some(agent) = agent.filter(|_| self.queue.queue.line.subject(&task.order) == lot.subject()) else {
+            // The message has the name of another task, whose own message is elsewhere or will be.
+            lot.done().await?;
+            return Ok(None);
+        };
+        let prompt = task.order.prompt(&self.before(&task).await?);
+        let before = PriorSession::of(&self.sessions, &task);
+        let Some(folder) = before.folder() else {
+            // Its worker is dead or disconnected, and the session is about to end.
+            lot.back(AGAIN).await?;
+            return Ok(None);
+        };
+        let WorkerIdentity { worker, host } = &self.me;
+        let hand = TaskAssignee { worker: worker.clone(), host: host.clone(), session: folder.name.clone() };
+        let task = match task.claimed(hand, now()) {
+            ClaimOutcome::Begin(task) => task,
+            ClaimOutcome::GivenUp(task) => {
+                if let Some(revision) = board.write(&task, revision).await? {
+                    self.tell(TaskRevision { task, revision })?;
+                }
+                lot.done().await?;
+                return Ok(None);
+            }
+            ClaimOutcome::Nothing => {
+                lot.done().await?;
+                return Ok(None);
+            }
+        };
+        let Some(revision) = board.write(&task, revision).await? else {
+            // Another worker may have taken the task. Then it stays in the stream until that worker is silent for too
+            // long.
+            if board.get(&key).await?.is_none_or(|seen| !matches!(seen.task.standing, QueuedTaskState::Active { .. })) {
+                lot.back(Duration::ZERO).await?;
+            }
+            return Ok(None);
+        };
+        self.tell(TaskRevision { task: task.clone(), revision })?;
+        self.trouble = None;
+        let kind = task.order.kind.as_deref().and_then(|kind| self.callings.described(kind));
+        let job = ChildSessionSpec { args: self.args, prompt: &prompt, mark: task.mark(), kind, agent: &agent };
+        let parting = self.have_done(before, &job, &lot).await;
+        self.part(&task, &lot, parting).await
+    }
+
+    /// The dependencies of the task, read again: the known state may be old, and lack their results.
+    async fn before(&self, task: &QueuedTask) -> std::result::Result<Vec<QueuedTask>, NatsError> {
+        let mut before = Vec::new();
+        for on in &task.order.dependencies {
+            let seen = self.queue.queue.board.get(&QueueTaskKey::of(&task.order).sibling(on)).await?;
+            before.extend(seen.map(|seen| seen.task));
+        }
+        Ok(before)
+    }
+
+    /// Runs the session of a task to its end.
+    async fn have_done(&mut self, before: PriorSession, job: &ChildSessionSpec<'_>, lot: &LeasedTask) -> WorkerTaskEnd {
+        let started = match before {
+            PriorSession::Ended(_, upshot) => return WorkerTaskEnd::Ended(ChildSessionEnd::Upshot(upshot, None)),
+            PriorSession::Nothing(folder) => ChildSession::begin(folder, job),
+            PriorSession::Begun(folder) => ChildSession::resume(folder, job),
+            PriorSession::Running => return WorkerTaskEnd::Ended(ChildSessionEnd::Died),
+        };
+        match started {
+            Ok(hired) => self.stay(hired, lot).await,
+            Err(error) => {
+                say(&format!("creel: no session can be started: {error}"));
+                WorkerTaskEnd::Ended(ChildSessionEnd::NeverBegan)
+            }
+        }
+    }
+
+    /// Waits for a session and keeps renewing the lease. Reacts at once to the end of the session and to signals,
+    /// whatever the server does.
+    async fn stay(&mut self, mut hired: ChildSession, lot: &LeasedTask) -> WorkerTaskEnd {
+        let board = self.queue.queue.board.clone();
+        let mut kept = std::pin::pin!(kept(lot, &board, &self.me.worker));
+        let mut is_kept = true;
+        let mut stopped: Option<WorkerTaskEnd> = None;
+        loop {
+            tokio::select! {
+                biased;
+                end = hired.ended() => return match (stopped, end) {
+                    (Some(WorkerTaskEnd::Leaves(_)), ChildSessionEnd::Upshot(upshot, Some(outcome))) if outcome.is_by_itself() => {
+                        WorkerTaskEnd::Leaves(Some(upshot))
+                    }
+                    (stopped, end) => stopped.unwrap_or(WorkerTaskEnd::Ended(end)),
+                },
+                _ = self.signals.next() => {
+                    hired.stop();
+                    stopped = Some(WorkerTaskEnd::Leaves(None));
+                }
+                () = &mut kept, if is_kept => {
+                    is_kept = false;
+                    if stopped.is_none() {
+                        hired.stop();
+                        stopped = Some(WorkerTaskEnd::TakenAway);
+                    }
+                }
+                Some(message) = next(&mut self.news) => self.queue.queue.line.heard(&message.subject),
+                () = self.queue.follow() => {}
+            }
+        }
+    }
+
+    /// Reports the result of a task.
+    fn tell(&mut self, seen: TaskRevision) -> CliResult<()> {
+        if self.args.json {
+            let line = serde_json::to_string(&seen.task).map_err(|error| CliError::failed(error.to_string()))?;
+            print(&(line + "\n"))?;
+        } else {
+            say(&format!("creel: {}", line(&seen.task)));
+        }
+        self.queue.note(seen);
+        Ok(())
+    }
+}
+
+/// Keeps renewing the lease of a task. Returns when another worker has the task.
+async fn kept(lot: &LeasedTask, board: &TaskBucket, worker: &str) {
+    let often = lot.lease / 3;
+    let mut beat = tokio::time::interval(often);
+    beat.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        beat.tick().await;
+        // An unreachable server may be back before the lease expires.
+        let _ = lot.keep().await;
+        // If the server has lost the task, no other worker has it, and the result may still be useful.
+        if let Ok(Ok(Some(seen))) = tokio::time::timeout(often, board.get(&QueueTaskKey::of(&lot.order))).await
+            && !seen.task.is_in_hands_of(worker)
+        {
+            return;
+        }
+    }
+}
+
+async fn watch(client: &Client, nats: &NatsConfig, args: &WorkerArgs) -> std::result::Result<WatchedQueue, NatsError> {
+    let jetstream = jetstream::new(client.clone());
+    let queue = TaskQueue::open(&jetstream, nats, args.lease.into()).await?;
+    let mut watched = queue.watched().await?;
+    watched.queue.line.look().await?;
+    Ok(watched)
+}
+
+fn hear(told: Option<NatsConnectionEvent>) -> std::result::Result<(), NatsError> {
+    match told {
+        Some(NatsConnectionEvent::Connected) => Ok(()),
+        Some(NatsConnectionEvent::Lost) | None => Err(NatsError("the connection was lost".to_owned())),
+        Some(NatsConnectionEvent::Refused(why)) => Err(NatsError(format!("the server refuses: {why}"))),
+    }
+}
+
+fn line(task: &QueuedTask) -> String {
+    let short = |text: &str| plain_line(text, LINE);
+    let QueuedTask { order, standing, attempt, .. } = task;
+    let id = &order.id;
+    match standing {
+        QueuedTaskState::Created => format!("task {id} waits"),
+        QueuedTaskState::Ready => format!("task {id} is back in the queue"),
+        QueuedTaskState::Active { by, .. } => {
+            let again = if *attempt > 1 { format!(" (attempt {attempt})") } else { String::new() };
+            format!("task {id}{again}: {}\n  in session {}", short(&order.goal), by.session)
+        }
+        QueuedTaskState::Blocked { reason, .. } => format!("task {id} is blocked: {}", short(reason)),
+        QueuedTaskState::Completed { .. } => format!("task {id} is completed"),
+        QueuedTaskState::Removed => format!("task {id} is removed"),
+    }
+}
+
+/// An error that can pass, or one that ends the worker.
+enum WorkerError {
+    Trouble(NatsError),
+    Failure(CliError),
+}
+
+impl From<NatsError> for WorkerError {
+    fn from(trouble: NatsError) -> Self {
+        Self::Trouble(trouble)
+    }
+}
+
+impl From<CliError> for WorkerError {
+    fn from(failure: CliError) -> Self {
+        Self::Failure(failure)
+    }
+}

@@ -1,0 +1,170 @@
+//! The end of the work on a task: reports the result, or returns the task to the queue.
+//!
+//! # Invariants
+//! - A task that another worker has stays in the stream, since that worker can die.
+
+use std::time::Duration;
+
+use crate::{
+    cli::{
+        error::CliError,
+        output::say,
+        worker::worker_loop::{
+            AGAIN, ChildSessionEnd, INTERRUPTED, LeasedTask, NatsError, QueueTaskKey, QueuedTask, TaskRevision,
+            WorkerError, WorkerLoop, watch,
+        },
+    },
+    engine::queue::{TaskOutcome, worker_rules::FAILURES},
+    runtime::now,
+};
+
+/// How long a worker that exits waits for the server.
+const PARTING: Duration = Duration::from_secs(2);
+/// How long to wait for the server to store the result of a task.
+const ANSWER: Duration = Duration::from_secs(10);
+
+pub(super) enum WorkerTaskEnd {
+    Ended(ChildSessionEnd),
+    /// Another worker has the task.
+    TakenAway,
+    /// A signal ended the worker. Carries the result if the session ended by itself.
+    Leaves(Option<TaskOutcome>),
+}
+
+impl WorkerLoop<'_> {
+    pub(super) async fn part(
+        &mut self,
+        task: &QueuedTask,
+        lot: &LeasedTask,
+        parting: WorkerTaskEnd,
+    ) -> std::result::Result<Option<u8>, WorkerError> {
+        let id = &task.order.id;
+        match parting {
+            WorkerTaskEnd::TakenAway => {
+                self.let_go(task, lot).await?;
+                Ok(None)
+            }
+            WorkerTaskEnd::Leaves(None) => {
+                self.give_back(task, lot).await;
+                Ok(Some(INTERRUPTED))
+            }
+            WorkerTaskEnd::Leaves(Some(upshot)) => {
+                self.settle(task, lot, &upshot).await?;
+                Ok(Some(INTERRUPTED))
+            }
+            WorkerTaskEnd::Ended(ChildSessionEnd::NeverBegan) => {
+                self.give_back(task, lot).await;
+                let why = format!(
+                    "the session of task {id} did not begin, so this worker is of no use; the task is back in the queue"
+                );
+                Err(WorkerError::Failure(CliError::failed(why)))
+            }
+            WorkerTaskEnd::Ended(ChildSessionEnd::Died) => {
+                say(&format!("creel: the session of task {id} died; somebody will go on with it"));
+                let seen = self.queue.queue.board.get(&QueueTaskKey::of(&task.order)).await?;
+                // A worker must not return a task that another one has.
+                if self.is_ours(seen.as_ref()) {
+                    lot.back(AGAIN).await?;
+                }
+                Ok(None)
+            }
+            WorkerTaskEnd::Ended(ChildSessionEnd::Upshot(upshot, outcome)) => {
+                let leaves = self.settle(task, lot, &upshot).await?;
+                self.failures = self.failures.after(outcome);
+                if self.failures.is_too_long() {
+                    let why = format!("{FAILURES} sessions in a row failed; is the agent of this machine in order?");
+                    return Err(WorkerError::Failure(CliError::failed(why)));
+                }
+                Ok(leaves)
+            }
+        }
+    }
+
+    /// Stores the result of a task, and tries until the server is back.
+    async fn settle(
+        &mut self,
+        task: &QueuedTask,
+        lot: &LeasedTask,
+        upshot: &TaskOutcome,
+    ) -> std::result::Result<Option<u8>, WorkerError> {
+        let key = QueueTaskKey::of(&task.order);
+        let mut said = false;
+        loop {
+            let ended = |task: &QueuedTask| task.ended(&self.me.worker, upshot.clone(), now());
+            // A client that is not connected may only buffer the request, so the wait needs a limit.
+            let changed = tokio::time::timeout(ANSWER, self.queue.queue.board.change(&key, ended)).await;
+            let silent = |_| Err(NatsError("the server does not answer".to_owned()));
+            let NatsError(why) = match changed.unwrap_or_else(silent) {
+                Ok(Some(seen)) => {
+                    self.tell(seen)?;
+                    break;
+                }
+                Ok(None) => {
+                    self.let_go(task, lot).await?;
+                    return Ok(None);
+                }
+                Err(trouble) => trouble,
+            };
+            if !std::mem::replace(&mut said, true) {
+                say(&format!("creel: NATS: {why}; what came of task {} is told when the server is back", key.id()));
+            }
+            let _ = tokio::time::timeout(AGAIN, lot.keep()).await;
+            // A server that lost its data has no bucket either, until a client creates one.
+            let watched = async {
+                tokio::time::sleep(AGAIN).await;
+                Box::pin(watch(&self.client, &self.nats, self.args)).await
+            };
+            tokio::select! {
+                _ = self.signals.next() => return Ok(Some(INTERRUPTED)),
+                watched = watched => {
+                    if let Ok(queue) = watched {
+                        self.queue = queue;
+                    }
+                }
+            }
+        }
+        // If this is lost, the task is handed out again, and that worker sees that it is done.
+        let _ = lot.done().await;
+        Ok(None)
+    }
+
+    /// This worker does not have the task any more. The message stays in the stream for the worker that has it:
+    /// otherwise the task would not be handed out again if that worker died.
+    async fn let_go(&mut self, task: &QueuedTask, lot: &LeasedTask) -> std::result::Result<(), WorkerError> {
+        let seen = self.queue.queue.board.get(&QueueTaskKey::of(&task.order)).await?;
+        let (id, session) = (&task.order.id, task.standing.by().map_or("", |by| by.session.as_str()));
+        let Some(seen) = seen else {
+            say(&format!("creel: the queue does not know task {id} any more; what was done is in session {session}"));
+            return Ok(());
+        };
+        let is_settled = seen.task.is_settled();
+        if seen.task.standing.by().is_none_or(|by| by.worker == self.me.worker) {
+            // The user decided, or the server stored this worker's report although the answer was lost.
+            self.tell(seen)?;
+        } else {
+            say(&format!("creel: task {id} is in other hands now; what was done here does not count"));
+        }
+        if is_settled {
+            lot.done().await?;
+        }
+        Ok(())
+    }
+
+    fn is_ours(&self, seen: Option<&TaskRevision>) -> bool {
+        seen.is_some_and(|seen| seen.task.is_in_hands_of(&self.me.worker))
+    }
+
+    /// Returns the task to the queue for another worker.
+    async fn give_back(&mut self, task: &QueuedTask, lot: &LeasedTask) {
+        let (board, key) = (self.queue.queue.board.clone(), QueueTaskKey::of(&task.order));
+        let giving = async {
+            if let Ok(Some(seen)) = board.change(&key, |task| task.given_back(&self.me.worker)).await {
+                let _ = self.tell(seen);
+                let _ = lot.back(Duration::ZERO).await;
+                let _ = self.client.flush().await;
+            }
+        };
+        // If the server is unreachable, the task is handed out again when its lease expires.
+        let _ = tokio::time::timeout(PARTING, giving).await;
+    }
+}
