@@ -282,7 +282,7 @@ impl Stage {
             Ok::<_, Box<dyn Error>>(runtime.run().await?)
         })?;
         let took = started.elapsed();
-        check(left.state.outcome() == Some(SessionOutcome::Limit), "the session did not end as it should")?;
+        check(left.state.phase.outcome() == Some(SessionOutcome::Limit), "the session did not end as it should")?;
         fs::remove_dir_all(&folder.path)?;
         Ok((took, left.state))
     }

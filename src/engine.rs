@@ -49,10 +49,12 @@ use hooks::{
 use ids::RunId;
 use input::Input;
 use refusal::Refusal;
-pub use session::{Phase, SessionState};
-use session::{turn::CUT_OFF, warning};
+use session::turn::CUT_OFF;
 use tasks::record::HookErrorData;
 use time::UnixTime;
+
+pub use crate::engine::session::phase::Phase;
+pub use session::SessionState;
 
 #[derive(Debug, Clone, Default, PartialEq)]
 #[must_use]
@@ -99,43 +101,43 @@ pub fn decide(state: &SessionState, now: UnixTime, input: Input) -> EngineOutput
     match input {
         Input::Proceed => state.proceed(now),
         Input::HookFinished { run, result } => on_hook_finished(state, run, *result),
-        Input::RuleChecked { run, result } => state.on_rule_checked(run, *result),
-        Input::Agent { turn, update } => state.on_agent(turn, update),
-        Input::PermissionAsked { turn, ask } => state.on_permission_asked(turn, ask),
-        Input::TurnEnded { turn, end } => state.on_turn_ended(turn, end),
-        Input::TurnFailed { turn, failure } => state.on_turn_failed(turn, failure, now),
+        Input::RuleChecked { run, result } => state.stop_rules().on_rule_checked(run, *result),
+        Input::Agent { turn, update } => state.turn_rules().on_agent(turn, update),
+        Input::PermissionAsked { turn, ask } => state.permissions().on_permission_asked(turn, ask),
+        Input::TurnEnded { turn, end } => state.turn_rules().on_turn_ended(turn, end),
+        Input::TurnFailed { turn, failure } => state.turn_rules().on_turn_failed(turn, failure, now),
         Input::ProcessStarted { pid, started } => {
             EngineOutput::record(Event::Session(SessionEvent::ProcessStarted { pid, started }))
         }
-        Input::Warned(text) => EngineOutput::record(warning(text)),
+        Input::Warned(text) => EngineOutput::record(Event::warning(text)),
         Input::Doomed(reason) => on_doomed(state, reason),
-        Input::Command { by, command } => state.on_command(&by, command, now),
+        Input::Command { by, command } => state.commands().on_command(&by, command, now),
         Input::Resume { presence, max_iterations, checkpoint } => state.on_resume(presence, max_iterations, checkpoint),
-        Input::Pipeline { pipeline, presence } => state.take_up_pipeline(pipeline, presence),
+        Input::Pipeline { pipeline, presence } => state.pipeline().take_up_pipeline(pipeline, presence),
     }
 }
 
 fn on_hook_finished(state: &SessionState, run: RunId, result: RunResult) -> EngineOutput {
     if state.tasks.automation.awaits(run) {
-        return state.on_automation_finished(run, result);
+        return state.tasks.automation.on_automation_finished(run, result);
     }
     if state.tasks.flows.awaits(run) {
-        return state.on_step_finished(run, result);
+        return state.tasks.flows.on_step_finished(run, result);
     }
-    if state.awaits_stop_hook(run) {
-        return state.on_stop_hook_finished(run, result);
+    if state.stop_rules().awaits_stop_hook(run) {
+        return state.stop_rules().on_stop_hook_finished(run, result);
     }
-    if let Some(step) = state.review_read(run, &result) {
+    if let Some(step) = state.pipeline().review_read(run, &result) {
         return step;
     }
-    let dispatches = state.dispatch().into_iter().chain(state.dispatches_beside());
+    let dispatches = state.phase.dispatch().into_iter().chain(state.beside().dispatches_beside());
     let awaited = |dispatch: &&HookDispatch| dispatch.running.as_ref().is_some_and(|running| running.run == run);
     let Some((dispatch, running)) = dispatches.into_iter().find(awaited).and_then(|d| Some((d, d.running.as_ref()?)))
     else {
         return EngineOutput::stale(run);
     };
     let Some(spec) = state.plan().hook(dispatch.point, &running.hook) else { return EngineOutput::stale(run) };
-    let again = state.runs_again(dispatch, &result.end);
+    let again = state.beside().runs_again(dispatch, &result.end);
     let mut finished = HookFinished {
         run,
         point: dispatch.point,
@@ -159,7 +161,7 @@ fn on_hook_finished(state: &SessionState, run: RunId, result: RunResult) -> Engi
     let by_hand = dispatch.cause == dispatch::DispatchCause::ByHand;
     finished.piped = !by_hand && dispatch::is_piped(spec, dispatch.point, dispatch::view(&finished), judged.verdict);
     let trouble = trouble(dispatch, &finished, judged.escalates);
-    let told = state.only_told(dispatch, &finished.hook, &judged);
+    let told = state.beside().only_told(dispatch, &finished.hook, &judged);
     let step = EngineOutput::record(Event::Hook(HookEvent::Finished(Box::new(finished))));
     trouble.into_iter().chain(told).fold(step, EngineOutput::and)
 }
@@ -188,18 +190,19 @@ fn trouble(dispatch: &HookDispatch, finished: &HookFinished, escalates: bool) ->
             _,
         ) => {
             let counts = if *point == HookPoint::Stop && !escalates { "; it counts as passed" } else { "" };
-            Some(warning(format!("hook `{hook}` at {point}: {what}{counts}")))
+            Some(Event::warning(format!("hook `{hook}` at {point}: {what}{counts}")))
         }
     }
 }
 
 /// The project's folder or the disk is gone: the agent cannot work any more.
 fn on_doomed(state: &SessionState, reason: String) -> EngineOutput {
-    if state.ending.is_some() || state.outcome().is_some() {
-        return EngineOutput::record(warning(reason));
+    if state.ending.is_some() || state.phase.outcome().is_some() {
+        return EngineOutput::record(Event::warning(reason));
     }
-    let cancel = state.turn_in_flight().map(|prompt| Effect::CancelTurn(prompt.turn));
-    let closed = state.close_calls(ToolStatus::Failed, CUT_OFF).fold(EngineOutput::default(), EngineOutput::and);
+    let cancel = state.phase.turn_in_flight().map(|prompt| Effect::CancelTurn(prompt.turn));
+    let closed =
+        state.turn_rules().close_calls(ToolStatus::Failed, CUT_OFF).fold(EngineOutput::default(), EngineOutput::and);
     let step = closed.and(Event::Session(SessionEvent::LoopEnded {
         outcome: SessionOutcome::Failed,
         reason,

@@ -242,7 +242,7 @@ impl Tui {
     /// Whether there is nothing more to show. If the session died without an end record, the screen closes so that the
     /// caller can print why.
     fn is_done(&self) -> bool {
-        let ended = || self.model.session.as_ref().is_some_and(|state| state.outcome().is_some());
+        let ended = || self.model.session.as_ref().is_some_and(|state| state.phase.outcome().is_some());
         match self.stay {
             ExitCondition::AsLongAsWanted => self.over && !ended(),
             ExitCondition::UntilTheEnd => self.over,
@@ -268,7 +268,7 @@ impl Tui {
     }
 
     fn open_gate(&self) -> Option<&crate::engine::session::gate::Gate> {
-        self.model.session.as_ref().and_then(crate::engine::SessionState::gate_for_a_person)
+        self.model.session.as_ref().and_then(|session| session.permissions().gate_for_a_person())
     }
 
     fn call_for_the_gate(&mut self) -> io::Result<()> {
@@ -433,7 +433,7 @@ impl Tui {
 
     /// Shows the rest of a very long answer, which is in a file until the turn ends and only then in the journal.
     fn follow_answer(&mut self) {
-        let turn = self.model.session.as_ref().and_then(|state| state.turn_in_flight()).map(|prompt| prompt.turn);
+        let turn = self.model.session.as_ref().and_then(|state| state.phase.turn_in_flight()).map(|prompt| prompt.turn);
         let Some(turn) = turn.filter(|_| matches!(self.model.mode, ScreenMode::Live)) else { return };
         let folder = self.source.journal.parent().unwrap_or(Path::new("."));
         let (printed, end) = end(&folder.join(format!("outputs/turn-{turn}.log")));

@@ -88,8 +88,9 @@ impl SelfDrivenSession {
             tracing::warn!("cannot listen for signals: {error}");
         }
         let state = journal::fold(&self.folder.journal());
-        let in_a_loop =
-            state.is_ok_and(|state| !state.is_being_completed() && state.stop.loops.iter().any(|known| !known.is_over));
+        let in_a_loop = state.is_ok_and(|state| {
+            !state.commands().is_being_completed() && state.stop.loops.iter().any(|known| !known.is_over)
+        });
         let last = if in_a_loop {
             SessionCommand::Stop { how: StopTiming::Now }
         } else {

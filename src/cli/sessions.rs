@@ -107,8 +107,8 @@ fn look_at(folder: SessionDir) -> ListedSession {
 /// The outcome of a session, or whether a process runs it, in one word.
 fn status(listed: &ListedSession) -> &'static str {
     match (&listed.state, listed.running) {
-        (Ok(state), _) if state.outcome().is_some() => {
-            state.outcome().map_or("", crate::engine::event::SessionOutcome::name)
+        (Ok(state), _) if state.phase.outcome().is_some() => {
+            state.phase.outcome().map_or("", crate::engine::event::SessionOutcome::name)
         }
         (_, Some(_)) => "running",
         (Ok(state), None) if state.gates.open.is_some() => "waiting",
@@ -154,9 +154,9 @@ fn as_json(listed: &ListedSession) -> serde_json::Value {
         Ok(state) => json!({
             "iteration": state.iterations.current,
             "max_iterations": state.max_iterations(),
-            "agent": state.agent(),
+            "agent": state.agent_choice().agent(),
             "started": rfc3339(state.started),
-            "outcome": state.outcome(),
+            "outcome": state.phase.outcome(),
             "gate": state.gates.open.as_ref().map(|gate| gate.about),
             "pending": state.pending.waiting().count(),
         }),

@@ -156,3 +156,6 @@ impl SessionCommand {
         }
     }
 }
+
+/// The rules of the config, as the actor of an answer.
+pub(crate) const POLICY: Actor = Actor::of(ActorKind::Policy);

@@ -156,6 +156,10 @@ impl Event {
         }
     }
 
+    pub(crate) fn warning(text: impl Into<String>) -> Self {
+        Self::Session(SessionEvent::Warning { text: text.into() })
+    }
+
     /// Whether creel itself writes records of that kind.
     pub fn is_own_kind(kind: &str) -> bool {
         !kind.starts_with(CUSTOM) && !matches!(Self::read(kind, "{}"), Ok(Self::Unknown))

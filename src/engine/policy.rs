@@ -476,3 +476,10 @@ pub enum OutputFormat {
     /// The JSON lines of opencode.
     Opencode,
 }
+
+impl SessionPlan {
+    /// Whether creel runs no agent here: the user runs one by hand.
+    pub fn is_led_from_outside(&self) -> bool {
+        self.agent_spec == AgentSpec::Outside
+    }
+}

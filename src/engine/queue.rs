@@ -281,7 +281,7 @@ impl TaskOutcome {
     /// The result of a session that is over, or that waits for a person. The reason names the check that failed,
     /// because a reader of the queue does not have the session at hand.
     pub fn of(session: &SessionState) -> Self {
-        let Some(outcome) = session.outcome() else {
+        let Some(outcome) = session.phase.outcome() else {
             let gate = session.gates.open.as_ref().map_or("a gate", |gate| gate.reason.as_str());
             return Self::Stuck(format!("it waits for a person: {gate}"));
         };

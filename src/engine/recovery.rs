@@ -19,14 +19,20 @@ use super::{
         point::HookPoint,
     },
     session::{
-        Phase, SessionState,
-        delivery::LoopEnd,
+        SessionState,
         pending::ItemState,
         turn::{CUT_OFF, DuePrompt},
-        warning,
     },
 };
-use crate::engine::{refusal::Refusal, session::control::QueuedMessage};
+use crate::engine::{
+    refusal::Refusal,
+    session::{
+        phase::{LoopEnd, Phase},
+        steering::QueuedMessage,
+    },
+    stop::apply::{cut_judgements, looked_at},
+    submit::apply::pipeline_resumed,
+};
 
 impl SessionState {
     pub(crate) fn on_resume(
@@ -35,52 +41,53 @@ impl SessionState {
         max_iterations: Option<u32>,
         checkpoint: Option<u32>,
     ) -> EngineOutput {
-        if let Some(refusal) = self.refuse_resume(max_iterations).or_else(|| self.refuse_checkpoint(checkpoint)) {
+        if let Some(refusal) = self.refuse_resume(max_iterations).or_else(|| self.stop.refuse_checkpoint(checkpoint)) {
             return EngineOutput::refuse(refusal);
         }
-        let dispatches = self.dispatch().into_iter().chain(self.dispatches_beside());
-        let runs = dispatches.filter_map(|dispatch| self.cut_run(dispatch));
-        let runs: Vec<HookFinished> = runs.chain(self.cut_automation_run()).chain(self.cut_stop_hooks()).collect();
-        let turn = self.turn_in_flight().map(|prompt| format!("turn {}", prompt.turn));
-        let steps: Vec<_> = self.cut_steps().collect();
+        let dispatches = self.phase.dispatch().into_iter().chain(self.beside().dispatches_beside());
+        let runs = dispatches.filter_map(|dispatch| self.pipeline().cut_run(dispatch));
+        let runs: Vec<HookFinished> =
+            runs.chain(self.tasks.automation.cut_automation_run()).chain(self.stop_rules().cut_stop_hooks()).collect();
+        let turn = self.phase.turn_in_flight().map(|prompt| format!("turn {}", prompt.turn));
+        let steps: Vec<_> = self.tasks.flows.cut_steps().collect();
         let cut_runs = runs.iter().map(|run| format!("run {} of {}", run.run, run.hook));
         let cut_steps = steps.iter().map(|(run, ended)| format!("run {run} of {}", ended.step));
-        let checked = self.judgements().flat_map(|(_, judging)| &judging.checking);
+        let checked = self.stop_rules().judgements().flat_map(|(_, judging)| &judging.checking);
         let cut_rules = checked.map(|rule| format!("run {} of {}", rule.run, rule.hook));
         let cut = cut_runs.chain(cut_steps).chain(cut_rules).chain(turn).collect();
         let runs = runs.into_iter().map(|run| Event::Hook(HookEvent::Finished(Box::new(run))));
         let steps = steps.into_iter().map(|(_, ended)| Event::Workflow(WorkflowEvent::StepEnded(Box::new(ended))));
         // Resuming an escalated session means that the user has looked: the tasks that it blocked continue.
-        let blocked = self.stop.blocked.iter().filter(|_| self.outcome() == Some(SessionOutcome::Escalated));
-        let started = self.unblock(blocked, &ActorKind::Cli.into()).events;
+        let blocked = self.stop.blocked.iter().filter(|_| self.phase.outcome() == Some(SessionOutcome::Escalated));
+        let started = self.task_rules().unblock(blocked, &ActorKind::Cli.into()).events;
         // The agent's requests are gone, and it will repeat them.
-        let calls = self.close_calls(ToolStatus::Failed, CUT_OFF);
+        let calls = self.turn_rules().close_calls(ToolStatus::Failed, CUT_OFF);
         let before = runs
             .chain(steps)
             .chain(calls)
             .chain(started)
-            .fold(self.unasked(&ActorKind::Policy.into()), EngineOutput::and);
+            .fold(self.gates.unasked(&ActorKind::Policy.into()), EngineOutput::and);
         // Resuming a session that has ended continues it. A kill is no reason to end a pause, unless no user is there to end it.
         let attended = presence == UserPresence::Attended;
-        let paused = self.steering.paused && self.outcome().is_none() && attended;
+        let paused = self.steering.paused && self.phase.outcome().is_none() && attended;
         let resumed =
             before.and(Event::Session(SessionEvent::Resumed { cut, presence, max_iterations, checkpoint, paused }));
-        let granted = self.ended_by_its_budget().map(|why| warning(format!("{why}; as much again is granted")));
-        granted.into_iter().chain(self.offer_checkpoint(checkpoint)).fold(resumed, EngineOutput::and)
+        let granted = self.ended_by_its_budget().map(|why| Event::warning(format!("{why}; as much again is granted")));
+        granted.into_iter().chain(self.stop.offer_checkpoint(checkpoint)).fold(resumed, EngineOutput::and)
     }
 
     /// Which limit was used up, if that ended the session: in its loop, or during a submit.
     fn ended_by_its_budget(&self) -> Option<String> {
         let had_iterations_left = self.iterations.used() < self.max_iterations();
-        let ended = self.outcome();
+        let ended = self.phase.outcome();
         let by_budget =
             ended == Some(SessionOutcome::Escalated) || (ended == Some(SessionOutcome::Limit) && had_iterations_left);
-        self.used_up().filter(|_| by_budget)
+        self.budget().used_up().filter(|_| by_budget)
     }
 
     /// Why the session cannot be resumed with that iteration limit. None if it can.
     pub fn refuse_resume(&self, max_iterations: Option<u32>) -> Option<Refusal> {
-        self.outcome()?;
+        self.phase.outcome()?;
         let ending = self.ending.as_ref().filter(|ending| !ending.interrupted)?;
         match ending.outcome {
             SessionOutcome::Complete | SessionOutcome::Forced => Some(Refusal::SessionComplete),
@@ -94,86 +101,85 @@ impl SessionState {
             | SessionOutcome::Cancelled => None,
         }
     }
+}
 
-    fn cut_run(&self, dispatch: &HookDispatch) -> Option<HookFinished> {
-        let running = dispatch.running.as_ref().filter(|_| !self.is_under_review(dispatch))?;
-        Some(HookFinished::cut(dispatch.point, running))
-    }
-
-    pub(crate) fn resumed(&mut self, presence: UserPresence, max_iterations: Option<u32>, checkpoint: Option<u32>) {
-        if let Some(kept) = checkpoint.and_then(|number| self.checkpoint(number)) {
-            let told = kept.checkpoint.for_agent();
-            if self.iterations.open {
-                // An open iteration continues with its old prompt, and its stop decision replaces `next_prompt`. So the
-                // checkpoint is sent as a message.
-                self.steering.messages.push(QueuedMessage { by: ActorKind::Cli, text: told });
-            } else {
-                let told = [Some(told), self.turns.next_prompt.take()];
-                self.turns.next_prompt = Some(told.into_iter().flatten().collect::<Vec<_>>().join("\n\n"));
-            }
-        }
-        if self.ended_by_its_budget().is_some() {
-            self.account.grant(&self.began.plan.budget);
-        }
-        self.presence = presence;
-        self.iterations.raised_limit = max_iterations.or(self.iterations.raised_limit);
-        self.steering.stop = None;
-        self.processes.clear();
-        self.asks.waiting.clear();
-        self.cut_judgements();
-        let cut = self.turn_in_flight().cloned();
-        if let Some(prompt) = &cut {
-            self.pending.set_state(&prompt.items, ItemState::Pending);
-        }
-        self.go_on(cut, max_iterations);
-        // A turn that is sent again is unchanged, so its items cannot be edited any more.
-        if let Phase::Due(DuePrompt::Again(prompt) | DuePrompt::Cancelled(prompt)) = &self.phase {
-            self.pending.set_state(&prompt.items, ItemState::InFlight);
+pub(crate) fn resumed(
+    session: &mut SessionState,
+    presence: UserPresence,
+    max_iterations: Option<u32>,
+    checkpoint: Option<u32>,
+) {
+    if let Some(kept) = checkpoint.and_then(|number| session.stop.checkpoint(number)) {
+        let told = kept.checkpoint.for_agent();
+        if session.iterations.open {
+            // An open iteration continues with its old prompt, and its stop decision replaces `next_prompt`. So the
+            // checkpoint is sent as a message.
+            session.steering.messages.push(QueuedMessage { by: ActorKind::Cli, text: told });
+        } else {
+            let told = [Some(told), session.turns.next_prompt.take()];
+            session.turns.next_prompt = Some(told.into_iter().flatten().collect::<Vec<_>>().join("\n\n"));
         }
     }
+    if session.ended_by_its_budget().is_some() {
+        session.account.grant(&session.began.plan.budget);
+    }
+    session.presence = presence;
+    session.iterations.raised_limit = max_iterations.or(session.iterations.raised_limit);
+    session.steering.stop = None;
+    session.processes.clear();
+    session.asks.waiting.clear();
+    cut_judgements(session);
+    let cut = session.phase.turn_in_flight().cloned();
+    if let Some(prompt) = &cut {
+        session.pending.set_state(&prompt.items, ItemState::Pending);
+    }
+    go_on(session, cut, max_iterations);
+    // A turn that is sent again is unchanged, so its items cannot be edited any more.
+    if let Phase::Due(DuePrompt::Again(prompt) | DuePrompt::Cancelled(prompt)) = &session.phase {
+        session.pending.set_state(&prompt.items, ItemState::InFlight);
+    }
+}
 
-    /// Sets the phase in which the session continues, with the interrupted turn if it is still wanted.
-    fn go_on(&mut self, cut: Option<PromptSent>, max_iterations: Option<u32>) {
-        if self.pipeline_resumed() {
-            if let Some(prompt) = cut {
-                self.phase = Phase::Due(DuePrompt::Again(Box::new(prompt)));
-            }
-            return;
-        }
-        if let Some(ending) = self.ending.as_mut().filter(|ending| ending.interrupted) {
-            // The loop had already ended: only the end was interrupted.
-            let before = ending.before.take();
-            *ending = LoopEnd { before, ..LoopEnd::offering(ending.outcome, &ending.reason) };
-            self.phase = Phase::Delivering;
-            return;
-        }
-        let stopped = self.ending.as_ref().is_some_and(|ending| ending.outcome == SessionOutcome::Cancelled);
-        if stopped || matches!(self.phase, Phase::Ended(_)) {
-            let (before, stopped_at) =
-                self.ending.take().map_or((None, None), |ending| (ending.before, ending.stopped_at));
-            self.retry.errors = 0;
-            if self.outcome() == Some(SessionOutcome::Escalated) {
-                self.looked_at();
-            }
-            // The loop had ended before the user was needed, unless the user raises its limit.
-            if let Some(before) = before.filter(|end| end.outcome != SessionOutcome::Limit || max_iterations.is_none())
-            {
-                self.ending = Some(*before);
-                self.phase = Phase::Delivering;
-                return;
-            }
-            // A session that never reached its first iteration sets up again.
-            let set_up = self.iterations.current > 0;
-            let start = Phase::Hooks(HookDispatch::reached(HookPoint::SessionStart, DispatchCause::Lifecycle));
-            self.phase = match stopped_at {
-                Some(phase) => *phase,
-                None if set_up => Phase::Between,
-                None => start,
-            };
-            return;
-        }
+/// Sets the phase in which the session continues, with the interrupted turn if it is still wanted.
+fn go_on(session: &mut SessionState, cut: Option<PromptSent>, max_iterations: Option<u32>) {
+    if pipeline_resumed(session) {
         if let Some(prompt) = cut {
-            self.phase = Phase::Due(DuePrompt::Again(Box::new(prompt)));
+            session.phase = Phase::Due(DuePrompt::Again(Box::new(prompt)));
         }
+        return;
+    }
+    if let Some(ending) = session.ending.as_mut().filter(|ending| ending.interrupted) {
+        // The loop had already ended: only the end was interrupted.
+        let before = ending.before.take();
+        *ending = LoopEnd { before, ..LoopEnd::offering(ending.outcome, &ending.reason) };
+        session.phase = Phase::Delivering;
+        return;
+    }
+    let stopped = session.ending.as_ref().is_some_and(|ending| ending.outcome == SessionOutcome::Cancelled);
+    if stopped || matches!(session.phase, Phase::Ended(_)) {
+        let (before, stopped_at) =
+            session.ending.take().map_or((None, None), |ending| (ending.before, ending.stopped_at));
+        session.retry.errors = 0;
+        if session.phase.outcome() == Some(SessionOutcome::Escalated) {
+            looked_at(session);
+        }
+        // The loop had ended before the user was needed, unless the user raises its limit.
+        if let Some(before) = before.filter(|end| end.outcome != SessionOutcome::Limit || max_iterations.is_none()) {
+            session.ending = Some(*before);
+            session.phase = Phase::Delivering;
+            return;
+        }
+        // A session that never reached its first iteration sets up again.
+        let set_up = session.iterations.current > 0;
+        let start = Phase::Hooks(HookDispatch::reached(HookPoint::SessionStart, DispatchCause::Lifecycle));
+        session.phase = match stopped_at {
+            Some(phase) => *phase,
+            None if set_up => Phase::Between,
+            None => start,
+        };
+        return;
+    }
+    if let Some(prompt) = cut {
+        session.phase = Phase::Due(DuePrompt::Again(Box::new(prompt)));
     }
 }

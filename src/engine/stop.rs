@@ -26,17 +26,25 @@ pub mod registry;
 pub mod rule;
 pub mod settled;
 
-mod apply;
+pub(crate) mod apply;
 
-use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
-
-use super::time::UnixTime;
-use crate::engine::stop::agent_loop::AgentLoop;
 use checkpoint::TimedCheckpoint;
 use context::RuleOutcome;
 use guard::GuardState;
 use registry::RegisteredStopHook;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use super::time::UnixTime;
+use crate::engine::{
+    EngineOutput,
+    event::{Actor, Event, StopEvent},
+    refusal::Refusal,
+    stop::{
+        agent_loop::{AgentLoop, EvaluationRequest},
+        loop_refusal::LoopRefusal,
+    },
+};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -129,4 +137,72 @@ fn base36(mut number: u32) -> String {
         number /= 36;
     }
     digits.iter().rev().collect()
+}
+
+impl StopState {
+    /// Removes the hooks of a task. An agent or hook removes only those that agents and hooks registered.
+    pub(crate) fn clear_stop_hooks(&self, by: &Actor, task: String) -> EngineOutput {
+        let may = |known: &&RegisteredStopHook| !by.by.is_supervised() || known.by.is_supervised();
+        let hooks = self.registered.iter().filter(|known| known.task == task).filter(may);
+        let hooks = hooks.map(|known| known.id.clone());
+        EngineOutput::record(Event::Stop(StopEvent::HooksCleared { hooks: hooks.collect(), task, by: by.clone() }))
+    }
+
+    pub fn agent_loop(&self, id: &str) -> Option<&AgentLoop> {
+        self.loops.iter().find(|known| known.id == id)
+    }
+
+    pub(crate) fn open_loop(&self, id: &str) -> Result<&AgentLoop, LoopRefusal> {
+        let Some(known) = self.agent_loop(id) else {
+            return Err(LoopRefusal::NoSuchLoop(id.to_owned()));
+        };
+        if known.is_over {
+            return Err(LoopRefusal::LoopOver { loop_id: id.to_owned(), task: known.task.clone() });
+        }
+        if known.judging.is_some() {
+            return Err(LoopRefusal::BeingJudged(id.to_owned()));
+        }
+        Ok(known)
+    }
+
+    pub(crate) fn ask_judgement(&self, by: &Actor, asked: EvaluationRequest) -> Result<EngineOutput, Refusal> {
+        let iteration = self.open_loop(&asked.id)?.iteration;
+        Ok(EngineOutput::record(Event::Stop(StopEvent::JudgementAsked {
+            iteration,
+            asked: Box::new(asked),
+            by: by.clone(),
+        })))
+    }
+
+    /// Whether a loop has escalated and the user has not decided yet.
+    pub(crate) fn waits_for_a_person(&self, known: &AgentLoop) -> bool {
+        let decided = known.decided.as_ref().is_some_and(|decided| decided.action == StopAction::Escalate);
+        let to_be_taken_up = self.escalated.as_ref().is_some_and(|(_, task, _)| *task == known.task);
+        decided || to_be_taken_up
+    }
+
+    /// Why the session cannot resume from that checkpoint. None if it can.
+    pub(crate) fn refuse_checkpoint(&self, number: Option<u32>) -> Option<Refusal> {
+        let number = number.filter(|number| self.checkpoint(*number).is_none())?;
+        let last = self.checkpoints.last().map(|kept| kept.checkpoint.checkpoint);
+        Some(Refusal::NoSuchCheckpoint { number, last })
+    }
+
+    /// A hint for a user that resumes a session without choosing a checkpoint.
+    pub(crate) fn offer_checkpoint(&self, chosen: Option<u32>) -> Option<Event> {
+        let last = &self.checkpoints.last().filter(|_| chosen.is_none())?.checkpoint;
+        let (number, iteration) = (last.checkpoint, last.iteration);
+        Some(Event::warning(format!(
+            "there is checkpoint {number}, made in iteration {iteration}; the agent is told of it if the session is resumed with \
+             `--checkpoint {number}`"
+        )))
+    }
+
+    pub fn checkpoint(&self, number: u32) -> Option<&TimedCheckpoint> {
+        self.checkpoints.iter().find(|kept| kept.checkpoint.checkpoint == number)
+    }
+
+    pub(crate) fn loop_mut(&mut self, id: &str) -> Option<&mut AgentLoop> {
+        self.loops.iter_mut().find(|known| known.id == id)
+    }
 }

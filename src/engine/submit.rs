@@ -13,30 +13,44 @@
 
 pub mod review;
 
-mod apply;
+pub(crate) mod apply;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use review::ReviewRun;
 use serde::{Deserialize, Serialize};
 
 use super::{
     EngineOutput,
-    effect::{Effect, ExitReason, SubmissionFacts, TaskFacts},
-    event::{
-        Actor, ActorKind, Event, HookEvent, IterationOutcome, PipelineEvent, SessionEvent, SessionOutcome, UserPresence,
-    },
+    effect::{Effect, ExitReason},
+    event::{Actor, ActorKind, Event, HookEvent, PipelineEvent, SessionEvent, SessionOutcome, UserPresence},
     hooks::{
         dispatch::{FinishedRun, HookDispatch},
         point::HookPoint,
         resolve,
         verdict::Verdict,
     },
-    session::{GateDetails, Phase, SessionState, gate::GateKind},
-    tasks::task::Task,
+    session::gate::GateKind,
     wording::shortened,
 };
-use crate::engine::refusal::Refusal;
-use review::ReviewRun;
+use crate::engine::{
+    event::{HookFinished, SessionStarted},
+    hooks::resolve::HookState,
+    ids::RunId,
+    policy::SessionPlan,
+    refusal::Refusal,
+    session::{
+        gate::{GateDetails, SessionGates},
+        iteration::IterationState,
+        phase::{LoopEnd, Phase},
+        prompt::PromptRules,
+        side_jobs::BesideWork,
+        steering::ControlState,
+        turn::TurnState,
+    },
+    submit::review::GatekeeperReview,
+    time::UnixTime,
+};
 
 /// The longest title of a pull request, in characters.
 const TITLE: usize = 72;
@@ -205,223 +219,8 @@ impl FinishedPipeline {
     }
 }
 
-impl SessionState {
-    /// An actor requests a submit or a merge of a running session.
-    pub(super) fn want_pipeline(&self, pipeline: PipelineKind, by: &Actor) -> EngineOutput {
-        match &self.pipelines {
-            PipelineState { course: Some(course), .. } => {
-                EngineOutput::refuse(Refusal::PipelineRunning(course.pipeline))
-            }
-            PipelineState { wanted: Some(wanted), .. } => EngineOutput::refuse(Refusal::PipelineRequested(*wanted)),
-            PipelineState { .. } if self.ending.is_some() => {
-                EngineOutput::refuse(Refusal::PipelineWhileEnding(pipeline))
-            }
-            PipelineState { .. } => {
-                EngineOutput::record(Event::Pipeline(PipelineEvent::Requested { pipeline, by: by.clone() }))
-            }
-        }
-    }
-
-    /// Starts a submit or a merge in a session that has ended.
-    pub(super) fn take_up_pipeline(&self, pipeline: PipelineKind, presence: UserPresence) -> EngineOutput {
-        if self.outcome().is_none() {
-            return EngineOutput::refuse(Refusal::SessionNotEnded);
-        }
-        EngineOutput::record(Event::Pipeline(PipelineEvent::Started { pipeline, presence }))
-    }
-
-    pub(super) fn begin_pipeline(&self, pipeline: PipelineKind) -> EngineOutput {
-        EngineOutput::record(Event::Pipeline(PipelineEvent::Started { pipeline, presence: self.presence }))
-    }
-
-    /// A requested pipeline begins between two iterations.
-    pub(super) fn begin_between(&self) -> Option<EngineOutput> {
-        self.pipelines.wanted.map(|pipeline| self.begin_pipeline(pipeline))
-    }
-
-    /// The pipeline after the loop, before the final delivery: a requested one, or the automatic submit of a complete
-    /// session. A forced session is not complete.
-    pub(super) fn begin_after_the_loop(&self) -> Option<EngineOutput> {
-        let ending = self.ending.as_ref().filter(|ending| !ending.interrupted)?;
-        let complete =
-            ending.outcome == SessionOutcome::Complete && self.iterations.last != Some(IterationOutcome::Forced);
-        let asked = self
-            .pipelines
-            .wanted
-            .filter(|_| matches!(ending.outcome, SessionOutcome::Complete | SessionOutcome::Limit));
-        let by_itself = complete && self.plan().submit.on_complete && !self.pipelines.followed;
-        let pipeline = asked.or(by_itself.then_some(PipelineKind::Submit))?;
-        Some(if self.is_busy_beside() { EngineOutput::default() } else { self.begin_pipeline(pipeline) })
-    }
-
-    /// Starts or restarts the pipeline's checks.
-    pub(super) fn proceed_pipeline(&self) -> EngineOutput {
-        let Some(course) = &self.pipelines.course else { return EngineOutput::default() };
-        let announced = self.announce_steps(course, course.pipeline.before());
-        if announced.is_empty() { self.all_passed(course) } else { announced }
-    }
-
-    fn announce_steps(&self, course: &PipelineRun, point: HookPoint) -> EngineOutput {
-        let mut hooks = resolve::due(self.plan(), &self.hooks, point);
-        hooks.retain(|hook| !course.skipped.contains(hook));
-        if hooks.is_empty() {
-            return EngineOutput::default();
-        }
-        let iteration = (self.iterations.current > 0).then_some(self.iterations.current);
-        EngineOutput::record(Event::Hook(HookEvent::Due { point, iteration, hooks, task: None, by_hand: false }))
-    }
-
-    fn all_passed(&self, course: &PipelineRun) -> EngineOutput {
-        let announced = self.announce_steps(course, course.pipeline.after());
-        if announced.is_empty() { self.end_pipeline(course, PipelineOutcome::Done) } else { announced }
-    }
-
-    /// The hooks of one of a pipeline's points have run.
-    pub(super) fn conclude_pipeline(&self, dispatch: &HookDispatch) -> EngineOutput {
-        let Some(course) = &self.pipelines.course else { return EngineOutput::default() };
-        if dispatch.point == course.pipeline.after() {
-            return self.end_pipeline(course, PipelineOutcome::Done);
-        }
-        let Some(failed) = self.failed_check(dispatch) else { return self.all_passed(course) };
-        let limit = self.plan().submit.remediation_attempts;
-        let reason = why(failed);
-        // The agent cannot repair a check that does not run at all.
-        let is_for_the_agent = failed.remediation.is_some() && !failed.judgement.broken;
-        if is_for_the_agent && !failed.judgement.escalates && course.used < limit {
-            let (pipeline, hook, used) = (course.pipeline, failed.hook.clone(), course.used + 1);
-            return EngineOutput::record(Event::Pipeline(PipelineEvent::RemediationCounted {
-                pipeline,
-                used,
-                limit,
-                hook,
-                reason,
-            }));
-        }
-        let reason = format!("the {} is held by `{}`: {reason}", course.pipeline.name(), failed.hook);
-        self.open_gate(course.pipeline.about(), reason, GateDetails::hook(&failed.hook))
-    }
-
-    /// The check that failed. A check that was disabled since does not count.
-    fn failed_check<'a>(&self, dispatch: &'a HookDispatch) -> Option<&'a FinishedRun> {
-        dispatch.held_by(&|hook| self.is_off(hook))
-    }
-
-    /// The instructions for the agent about the failed check, if the agent can repair it.
-    pub fn remediation(&self) -> Option<String> {
-        let course = self.pipelines.course.as_ref()?;
-        let failed = self.failed_check(self.dispatch()?)?;
-        let text = failed.remediation.as_deref()?;
-        let name = course.pipeline.name();
-        Some(format!(
-            "[Check failed]: the work is to be {}, and `{}` holds it. Repair what it says and commit what belongs to the \
-             task; then every check before the {name} runs again.\n\n{text}",
-            match course.pipeline {
-                PipelineKind::Submit => "submitted",
-                PipelineKind::Merge => "merged",
-            },
-            failed.hook
-        ))
-    }
-
-    /// An actor stopped the session or left the pipeline, or the session ends for another reason: the pipeline ends
-    /// with everything in progress.
-    pub(super) fn abandon_pipeline(&self) -> Option<EngineOutput> {
-        let course = self.pipelines.course.as_ref()?;
-        let leaves = matches!(self.phase, Phase::Exit(_)) || course.left.is_some();
-        if !leaves && !self.interrupted() {
-            return None;
-        }
-        if self.turn_in_flight().is_some() {
-            return None;
-        }
-        if let Some(cut) = self.cut_review(course) {
-            return Some(cut);
-        }
-        if self.dispatch().is_some_and(|dispatch| dispatch.running.is_some()) {
-            return None;
-        }
-        let outcome = match (course.passed, &course.left) {
-            (true, _) => PipelineOutcome::Done,
-            (false, Some(_)) => PipelineOutcome::Failed,
-            (false, None) => PipelineOutcome::Cancelled,
-        };
-        Some(self.end_pipeline(course, outcome))
-    }
-
-    fn end_pipeline(&self, course: &PipelineRun, outcome: PipelineOutcome) -> EngineOutput {
-        if self.end_waits() && matches!(course.back, ReturnTo::Ended(_) | ReturnTo::Errand) {
-            return EngineOutput::default();
-        }
-        let reason = match outcome {
-            PipelineOutcome::Done => course.said.clone().unwrap_or_else(|| "every check has passed".into()),
-            PipelineOutcome::Failed => course.left.as_ref().map(|(_, why)| why.clone()).unwrap_or_default(),
-            PipelineOutcome::Cancelled => "stopped by a person".into(),
-        };
-        let step = EngineOutput::record(Event::Pipeline(PipelineEvent::Ended {
-            pipeline: course.pipeline,
-            outcome,
-            reason: reason.clone(),
-            by: course.left_by().cloned(),
-            pull_request: course.pull_request.clone(),
-            merged: course.merged.clone(),
-        }));
-        let (ended, reason) = match course.back {
-            ReturnTo::Loop | ReturnTo::End => return step,
-            ReturnTo::Ended(before) => (before, self.ending.as_ref().map_or(reason, |ending| ending.reason.clone())),
-            ReturnTo::Errand => (errand_outcome(outcome, course.left_by().map(|actor| actor.by)), reason),
-        };
-        // The pipeline's own record ends the session; this one is for its observers.
-        let iterations = self.iterations.current;
-        step.and(Event::Session(SessionEvent::Ended { outcome: ended, iterations, reason }))
-            .then(Effect::Leave(ExitReason::Ended))
-    }
-}
-
-/// The input of a pipeline's hooks.
-impl SessionState {
-    /// How many times the agent repaired something, at the points of a pipeline.
-    pub(super) fn repairs_at(&self, point: HookPoint) -> Option<u32> {
-        PipelineKind::of(point).map(|_| self.pipelines.course.as_ref().map_or(0, |course| course.used))
-    }
-
-    /// The task that the work is about: the one in progress, or else the one that was completed last.
-    pub(super) fn task_at(&self, point: HookPoint) -> Option<TaskFacts> {
-        PipelineKind::of(point)?;
-        self.task_of_the_work().map(|task| TaskFacts { id: task.id.clone(), content: task.goal.clone() })
-    }
-
-    fn task_of_the_work(&self) -> Option<&Task> {
-        let tasks = self.tasks.graph.tasks();
-        let mut active = tasks.iter().filter(|task| task.is_worked_on_here());
-        let only = active.next().filter(|_| active.next().is_none());
-        only.or_else(|| tasks.iter().max_by_key(|task| task.completed).filter(|task| task.completed.is_some())).copied()
-    }
-
-    pub(super) fn submission_at(&self, point: HookPoint) -> Option<Box<SubmissionFacts>> {
-        PipelineKind::of(point)?;
-        let task = self.task_of_the_work();
-        let goal = task.map_or(&self.began.prompt, |task| &task.goal);
-        let deliverables = task.map_or(&[][..], |task| task.deliverables.as_slice());
-        let list: String = deliverables.iter().map(|deliverable| format!("\n- {deliverable}")).collect();
-        let submit = &self.plan().submit;
-        Some(Box::new(SubmissionFacts {
-            task: self.task_at(point),
-            task_type: task.and_then(|task| task.kind.clone()).or_else(|| self.plan().task_type.clone()),
-            title: title(goal),
-            body: if list.is_empty() { goal.clone() } else { format!("{goal}\n{list}") },
-            base_branch: submit.base_branch.clone(),
-            pr_command: submit.pr_command.clone(),
-            test_command: submit.test_command.clone(),
-            remote: submit.remote.clone(),
-            reviews: self.pipelines.course.iter().flat_map(|course| course.reviews.values().cloned()).collect(),
-            reviewed: self.pipelines.course.as_ref().and_then(|course| course.reviewed.clone()),
-            repaired: self.pipelines.course.as_ref().is_some_and(|course| course.repaired),
-        }))
-    }
-}
-
 /// The first line of a goal, truncated.
-fn title(goal: &str) -> String {
+pub(crate) fn title(goal: &str) -> String {
     let line = goal.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or_default();
     let line = line.trim_start_matches('#').trim_start();
     if line.chars().count() <= TITLE {
@@ -451,4 +250,237 @@ fn why(failed: &FinishedRun) -> String {
     let said = failed.message.as_deref().and_then(|message| message.lines().find(|line| !line.trim().is_empty()));
     let line = said.or(failed.judgement.headline.as_deref()).unwrap_or("it failed");
     shortened(line.trim(), 300)
+}
+
+/// The next step of a submit or a merge.
+#[derive(Debug, Clone, Copy)]
+pub struct PipelineRules<'a> {
+    pub(crate) began: &'a SessionStarted,
+    pub(crate) plan: &'a SessionPlan,
+    pub(crate) presence: UserPresence,
+    pub(crate) phase: &'a Phase,
+    pub(crate) iterations: &'a IterationState,
+    pub(crate) turns: &'a TurnState,
+    pub(crate) gates: &'a SessionGates,
+    pub(crate) hooks: &'a HookState,
+    pub(crate) pipelines: &'a PipelineState,
+    pub(crate) steering: &'a ControlState,
+    pub(crate) ending: &'a Option<LoopEnd>,
+    pub(crate) prompts: PromptRules<'a>,
+    pub(crate) beside: BesideWork<'a>,
+}
+
+impl<'a> PipelineRules<'a> {
+    /// An actor requests a submit or a merge of a running session.
+    pub(crate) fn want_pipeline(self, pipeline: PipelineKind, by: &Actor) -> EngineOutput {
+        match &self.pipelines {
+            PipelineState { course: Some(course), .. } => {
+                EngineOutput::refuse(Refusal::PipelineRunning(course.pipeline))
+            }
+            PipelineState { wanted: Some(wanted), .. } => EngineOutput::refuse(Refusal::PipelineRequested(*wanted)),
+            PipelineState { .. } if self.ending.is_some() => {
+                EngineOutput::refuse(Refusal::PipelineWhileEnding(pipeline))
+            }
+            PipelineState { .. } => {
+                EngineOutput::record(Event::Pipeline(PipelineEvent::Requested { pipeline, by: by.clone() }))
+            }
+        }
+    }
+
+    /// Starts a submit or a merge in a session that has ended.
+    pub(crate) fn take_up_pipeline(self, pipeline: PipelineKind, presence: UserPresence) -> EngineOutput {
+        if self.phase.outcome().is_none() {
+            return EngineOutput::refuse(Refusal::SessionNotEnded);
+        }
+        EngineOutput::record(Event::Pipeline(PipelineEvent::Started { pipeline, presence }))
+    }
+
+    pub(crate) fn begin_pipeline(self, pipeline: PipelineKind) -> EngineOutput {
+        EngineOutput::record(Event::Pipeline(PipelineEvent::Started { pipeline, presence: self.presence }))
+    }
+
+    /// A requested pipeline begins between two iterations.
+    pub(crate) fn begin_between(self) -> Option<EngineOutput> {
+        self.pipelines.wanted.map(|pipeline| self.begin_pipeline(pipeline))
+    }
+
+    /// Starts or restarts the pipeline's checks.
+    pub(crate) fn proceed_pipeline(self) -> EngineOutput {
+        let Some(course) = &self.pipelines.course else { return EngineOutput::default() };
+        let announced = self.announce_steps(course, course.pipeline.before());
+        if announced.is_empty() { self.all_passed(course) } else { announced }
+    }
+
+    pub(crate) fn announce_steps(self, course: &PipelineRun, point: HookPoint) -> EngineOutput {
+        let mut hooks = resolve::due(self.plan, self.hooks, point);
+        hooks.retain(|hook| !course.skipped.contains(hook));
+        if hooks.is_empty() {
+            return EngineOutput::default();
+        }
+        let iteration = (self.iterations.current > 0).then_some(self.iterations.current);
+        EngineOutput::record(Event::Hook(HookEvent::Due { point, iteration, hooks, task: None, by_hand: false }))
+    }
+
+    pub(crate) fn all_passed(self, course: &PipelineRun) -> EngineOutput {
+        let announced = self.announce_steps(course, course.pipeline.after());
+        if announced.is_empty() { self.end_pipeline(course, PipelineOutcome::Done) } else { announced }
+    }
+
+    /// The hooks of one of a pipeline's points have run.
+    pub(crate) fn conclude_pipeline(self, dispatch: &HookDispatch) -> EngineOutput {
+        let Some(course) = &self.pipelines.course else { return EngineOutput::default() };
+        if dispatch.point == course.pipeline.after() {
+            return self.end_pipeline(course, PipelineOutcome::Done);
+        }
+        let Some(failed) = self.failed_check(dispatch) else { return self.all_passed(course) };
+        let limit = self.plan.submit.remediation_attempts;
+        let reason = why(failed);
+        // The agent cannot repair a check that does not run at all.
+        let is_for_the_agent = failed.remediation.is_some() && !failed.judgement.broken;
+        if is_for_the_agent && !failed.judgement.escalates && course.used < limit {
+            let (pipeline, hook, used) = (course.pipeline, failed.hook.clone(), course.used + 1);
+            return EngineOutput::record(Event::Pipeline(PipelineEvent::RemediationCounted {
+                pipeline,
+                used,
+                limit,
+                hook,
+                reason,
+            }));
+        }
+        let reason = format!("the {} is held by `{}`: {reason}", course.pipeline.name(), failed.hook);
+        self.gates.open_gate(course.pipeline.about(), reason, GateDetails::hook(&failed.hook))
+    }
+
+    /// The check that failed. A check that was disabled since does not count.
+    pub(crate) fn failed_check(self, dispatch: &'a HookDispatch) -> Option<&'a FinishedRun> {
+        dispatch.held_by(&|hook| self.hooks.is_off(hook))
+    }
+
+    /// The instructions for the agent about the failed check, if the agent can repair it.
+    pub fn remediation(self) -> Option<String> {
+        let course = self.pipelines.course.as_ref()?;
+        let failed = self.failed_check(self.phase.dispatch()?)?;
+        let text = failed.remediation.as_deref()?;
+        let name = course.pipeline.name();
+        Some(format!(
+            "[Check failed]: the work is to be {}, and `{}` holds it. Repair what it says and commit what belongs to the \
+             task; then every check before the {name} runs again.\n\n{text}",
+            match course.pipeline {
+                PipelineKind::Submit => "submitted",
+                PipelineKind::Merge => "merged",
+            },
+            failed.hook
+        ))
+    }
+
+    /// An actor stopped the session or left the pipeline, or the session ends for another reason: the pipeline ends
+    /// with everything in progress.
+    pub(crate) fn abandon_pipeline(self) -> Option<EngineOutput> {
+        let course = self.pipelines.course.as_ref()?;
+        let leaves = matches!(self.phase, Phase::Exit(_)) || course.left.is_some();
+        if !leaves && !self.steering.interrupted() {
+            return None;
+        }
+        if self.phase.turn_in_flight().is_some() {
+            return None;
+        }
+        if let Some(cut) = self.cut_review(course) {
+            return Some(cut);
+        }
+        if self.phase.dispatch().is_some_and(|dispatch| dispatch.running.is_some()) {
+            return None;
+        }
+        let outcome = match (course.passed, &course.left) {
+            (true, _) => PipelineOutcome::Done,
+            (false, Some(_)) => PipelineOutcome::Failed,
+            (false, None) => PipelineOutcome::Cancelled,
+        };
+        Some(self.end_pipeline(course, outcome))
+    }
+
+    pub(crate) fn end_pipeline(self, course: &PipelineRun, outcome: PipelineOutcome) -> EngineOutput {
+        if self.beside.end_waits() && matches!(course.back, ReturnTo::Ended(_) | ReturnTo::Errand) {
+            return EngineOutput::default();
+        }
+        let reason = match outcome {
+            PipelineOutcome::Done => course.said.clone().unwrap_or_else(|| "every check has passed".into()),
+            PipelineOutcome::Failed => course.left.as_ref().map(|(_, why)| why.clone()).unwrap_or_default(),
+            PipelineOutcome::Cancelled => "stopped by a person".into(),
+        };
+        let step = EngineOutput::record(Event::Pipeline(PipelineEvent::Ended {
+            pipeline: course.pipeline,
+            outcome,
+            reason: reason.clone(),
+            by: course.left_by().cloned(),
+            pull_request: course.pull_request.clone(),
+            merged: course.merged.clone(),
+        }));
+        let (ended, reason) = match course.back {
+            ReturnTo::Loop | ReturnTo::End => return step,
+            ReturnTo::Ended(before) => (before, self.ending.as_ref().map_or(reason, |ending| ending.reason.clone())),
+            ReturnTo::Errand => (errand_outcome(outcome, course.left_by().map(|actor| actor.by)), reason),
+        };
+        // The pipeline's own record ends the session; this one is for its observers.
+        let iterations = self.iterations.current;
+        step.and(Event::Session(SessionEvent::Ended { outcome: ended, iterations, reason }))
+            .then(Effect::Leave(ExitReason::Ended))
+    }
+
+    pub(crate) fn cut_run(self, dispatch: &HookDispatch) -> Option<HookFinished> {
+        let running = dispatch.running.as_ref().filter(|_| !self.pipelines.is_under_review(dispatch))?;
+        Some(HookFinished::cut(dispatch.point, running))
+    }
+}
+
+impl PipelineState {
+    /// The review of this dispatch's run.
+    pub(crate) fn review_of(&self, dispatch: &HookDispatch) -> Option<&ReviewRun> {
+        let running = dispatch.running.as_ref()?;
+        self.course.as_ref()?.review.as_deref().filter(|review| review.run == running.run)
+    }
+
+    /// Whether a run is a review: it has no process that a killed creel could have left behind.
+    pub(crate) fn is_under_review(&self, dispatch: &HookDispatch) -> bool {
+        self.review_of(dispatch).is_some()
+    }
+
+    pub(crate) fn review_started(&mut self, at: UnixTime, run: RunId, change: &str, commit: Option<&str>) {
+        if let Some(course) = &mut self.course {
+            // A second review may see another commit. The first one is kept, so that the difference is noticed.
+            course.reviewed = course.reviewed.take().or(commit.map(str::to_owned));
+            let change = change.to_owned();
+            let review = ReviewRun { run, change, began: at, said: Vec::new(), heard: None, dispatch: None };
+            course.review = Some(Box::new(review));
+        }
+    }
+
+    pub(crate) fn reviewed(&mut self, said: &GatekeeperReview) {
+        let Some(course) = &mut self.course else { return };
+        let told = format!("{} by {}: {}", said.verdict.name(), said.gatekeeper, said.reason);
+        course.reviews.insert(said.gatekeeper.clone(), told);
+        if let Some(review) = &mut course.review {
+            review.heard = None;
+            review.said.push(said.clone());
+        }
+    }
+
+    /// Lists the hooks of a pipeline for display.
+    pub(crate) fn steps_due(&mut self, point: HookPoint, hooks: &[String]) {
+        let Some(course) = self.course.as_mut().filter(|course| PipelineKind::of(point) == Some(course.pipeline))
+        else {
+            return;
+        };
+        course.passed = point == course.pipeline.after();
+        course.reviewed = None;
+        let skipped: Vec<PipelineStep> = course
+            .steps
+            .iter()
+            .filter(|step| step.point == point && step.state == PipelineStepState::Skipped)
+            .cloned()
+            .collect();
+        course.steps.retain(|step| course.passed && step.point != point);
+        let waiting =
+            hooks.iter().map(|hook| PipelineStep { point, hook: hook.clone(), state: PipelineStepState::Waiting });
+        course.steps.extend(skipped.into_iter().chain(waiting));
+    }
 }

@@ -3,8 +3,9 @@
 use super::{
     event::{PromptReason, SessionOutcome, StopTiming},
     hooks::{dispatch::HookDispatch, point::HookPoint},
-    session::{Phase, SessionState},
+    session::SessionState,
 };
+use crate::engine::session::phase::Phase;
 
 impl SessionOutcome {
     /// The name in records.
@@ -24,13 +25,13 @@ impl SessionOutcome {
 impl SessionState {
     /// What the session is doing, in words.
     pub fn doing(&self) -> String {
-        if let Some(outcome) = self.outcome() {
+        if let Some(outcome) = self.phase.outcome() {
             return outcome.name().into();
         }
         if let Some(gate) = &self.gates.open {
             return format!("waits for a person: {}", gate.about.name().replace('_', " "));
         }
-        if self.steering.paused && self.turn_in_flight().is_none() {
+        if self.steering.paused && self.phase.turn_in_flight().is_none() {
             return "paused".into();
         }
         let then = match (self.steering.paused, self.steering.stop) {
@@ -52,7 +53,7 @@ impl SessionState {
         match &self.phase {
             // creel has nothing to do until the agent that the user runs calls a tool.
             Phase::Hooks(HookDispatch { point: HookPoint::SessionStart, running: None, .. }) | Phase::Between
-                if self.is_led_from_outside() =>
+                if self.plan().is_led_from_outside() =>
             {
                 "is led by the agent".into()
             }
@@ -78,7 +79,7 @@ impl SessionState {
                 (some, None) => format!("checks {} rules", some.len()),
             },
             Phase::Due(_) if self.limits.hold.is_some() => {
-                format!("waits for the usage limit of `{}` to reset", self.agent())
+                format!("waits for the usage limit of `{}` to reset", self.agent_choice().agent())
             }
             Phase::Due(_) | Phase::Settled(_) | Phase::Between | Phase::Escalated(_) | Phase::Exit(_) => {
                 "goes on".into()

@@ -22,15 +22,23 @@ pub mod refusal;
 pub mod task;
 pub mod workflow;
 
-mod apply;
+pub(crate) mod apply;
 
 use automation::AutomationState;
 use graph::TaskGraph;
 use workflow::WorkflowState;
+
+use crate::engine::tasks::task::TaskState;
 
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct SessionTasks {
     pub graph: TaskGraph,
     pub automation: AutomationState,
     pub flows: WorkflowState,
+}
+
+impl SessionTasks {
+    pub(crate) fn is_blocked(&self, task: &str) -> bool {
+        self.graph.get(task).is_some_and(|task| task.state == TaskState::Blocked)
+    }
 }

@@ -166,7 +166,7 @@ impl SessionMirror {
             }
             SessionQuery::StopHookList { task } => ReplyData::StopHooks(stop_view::hooks(state, task.as_deref())),
             SessionQuery::CheckpointList => ReplyData::Checkpoints(stop_view::checkpoints(state)),
-            SessionQuery::LoopShow { id } => match state.agent_loop(&id) {
+            SessionQuery::LoopShow { id } => match state.stop.agent_loop(&id) {
                 Some(known) => ReplyData::AgentLoop(Box::new(stop_view::agent_loop(known))),
                 None => return SessionReply::refused(&RequestRefusal::NoSuchLoop(id)),
             },

@@ -80,7 +80,7 @@ pub fn hooks(state: &SessionState, task: Option<&str>) -> Vec<StopHookView> {
             id: known.id.clone(),
             task: known.task.clone(),
             preset: known.preset().to_owned(),
-            enabled: state.stop_hook_is_on(&known.hook),
+            enabled: state.hooks.stop_hook_is_on(&known.hook),
             metadata: known.metadata.clone(),
         })
         .collect()

@@ -158,22 +158,22 @@ impl StatusView {
             doing: state.doing(),
             iteration: state.iterations.current,
             max_iterations: state.max_iterations(),
-            turn: state.turn_in_flight().map(|prompt| prompt.turn),
+            turn: state.phase.turn_in_flight().map(|prompt| prompt.turn),
             retries: state.retry.used,
-            max_retries: state.retry_limit(),
+            max_retries: state.retries().retry_limit(),
             errors: state.retry.errors,
             pending: state.pending.waiting().count(),
             messages: state.steering.messages.len(),
             paused: state.steering.paused,
             stopping: state.steering.stop,
             gate: gates(state).into_iter().next(),
-            running: state.running().collect(),
-            agent: state.agent().to_owned(),
-            led_from_outside: state.is_led_from_outside(),
+            running: state.commands().running().collect(),
+            agent: state.agent_choice().agent().to_owned(),
+            led_from_outside: state.plan().is_led_from_outside(),
             cwd: state.began.cwd.clone(),
             started: rfc3339(state.started),
             pid: std::process::id(),
-            outcome: state.outcome(),
+            outcome: state.phase.outcome(),
             seq,
             usage_limit: state.limits.hold.as_ref().map(|hold| LimitView {
                 agent: hold.agent.clone(),
@@ -186,7 +186,7 @@ impl StatusView {
 }
 
 fn word(state: &SessionState) -> &'static str {
-    match state.outcome() {
+    match state.phase.outcome() {
         Some(outcome) => outcome.name(),
         None if state.gates.open.is_some() => "waiting",
         None if state.steering.paused => "paused",
@@ -200,7 +200,7 @@ pub fn gates(state: &SessionState) -> Vec<GateView> {
 }
 
 fn gate_view(state: &SessionState, gate: &Gate) -> GateView {
-    let offered = state.asked_at(gate).map(AgentPermissionRequest::offers).unwrap_or_default();
+    let offered = state.permissions().asked_at(gate).map(AgentPermissionRequest::offers).unwrap_or_default();
     let options = offered.into_iter().map(|OfferedAnswer { id, name, choice }| OptionView { id, name, choice });
     GateView {
         gate: gate.id,
@@ -271,7 +271,7 @@ fn is_as_always(spec: &HookSpec, enabled: bool) -> bool {
 /// The stop decision hooks: those of the config, then those that were registered.
 pub fn stop_hooks(plan: &StopPlan, state: Option<&SessionState>) -> Vec<HookView> {
     let registered = state.into_iter().flat_map(|state| &state.stop.registered).map(|known| &known.hook);
-    let is_on = |hook: &StopHook| state.map_or(hook.enabled, |state| state.stop_hook_is_on(hook));
+    let is_on = |hook: &StopHook| state.map_or(hook.enabled, |state| state.hooks.stop_hook_is_on(hook));
     plan.said().iter().chain(registered).map(|hook| HookView::stop(hook, is_on(hook))).collect()
 }
 

@@ -302,7 +302,7 @@ impl ScreenModel {
 
     /// Whether the session accepts commands.
     pub fn is_steered(&self) -> bool {
-        let over = self.session.as_ref().is_none_or(|state| state.outcome().is_some());
+        let over = self.session.as_ref().is_none_or(|state| state.phase.outcome().is_some());
         matches!(self.mode, ScreenMode::Live) && !over
     }
 
@@ -315,7 +315,7 @@ impl ScreenModel {
     /// Opens the gate that waits for the user, and closes a gate that was answered.
     pub fn look_after_the_gate(&mut self) {
         let open = self.session.as_ref().and_then(|state| state.gates.open.clone());
-        let waiting = self.session.as_ref().and_then(SessionState::gate_for_a_person).cloned();
+        let waiting = self.session.as_ref().and_then(|session| session.permissions().gate_for_a_person()).cloned();
         let live = matches!(self.mode, ScreenMode::Live);
         self.modals.retain(|modal| {
             let Modal::Gate(shown) = modal else { return true };
@@ -380,9 +380,9 @@ impl ScreenModel {
             return arming;
         }
         let state = self.session.as_ref()?;
-        let waits_for_a_person = state.gates.open.is_some() || state.outcome().is_some() || state.steering.paused;
+        let waits_for_a_person = state.gates.open.is_some() || state.phase.outcome().is_some() || state.steering.paused;
         let asks = state.gates.open.is_some();
-        let works = (state.turn_in_flight().is_some() && !asks) || state.running().next().is_some();
+        let works = (state.phase.turn_in_flight().is_some() && !asks) || state.commands().running().next().is_some();
         // No time runs at a gate, so a session that waits for the user draws nothing.
         let counts = works || (!waits_for_a_person && state.next_wake().is_some());
         counts.then(|| UnixTime(self.now.0 - self.now.0.rem_euclid(1_000) + 1_000))

@@ -31,7 +31,7 @@ pub fn title(model: &ScreenModel, pane: Pane) -> String {
             }
         }
         Pane::Retries => {
-            state.map_or_else(String::new, |state| format!(" · {}/{}", state.retry.used, state.retry_limit()))
+            state.map_or_else(String::new, |state| format!(" · {}/{}", state.retry.used, state.retries().retry_limit()))
         }
         Pane::Tasks => state.map_or_else(String::new, |state| tasks::title(model, state)),
     };

@@ -222,7 +222,7 @@ fn is_interrupt(model: &ScreenModel, key: KeyEvent) -> bool {
 fn interrupt(model: &mut ScreenModel) -> Vec<ScreenRequest> {
     let asked = model.modals.iter().any(|modal| matches!(modal, Modal::Quit(_)));
     let is_stopping = || model.session.as_ref().is_some_and(|state| state.steering.stop == Some(StopTiming::Now));
-    let is_over = || model.session.as_ref().is_some_and(|state| state.outcome().is_some());
+    let is_over = || model.session.as_ref().is_some_and(|state| state.phase.outcome().is_some());
     if asked || is_stopping() && !is_over() { vec![ScreenRequest::LeaveAtOnce] } else { quit(model) }
 }
 

@@ -165,7 +165,7 @@ impl ChildSession {
             // A session that a signal ended this early says nothing about this machine.
             return if status.signal().is_some() { ChildSessionEnd::Died } else { ChildSessionEnd::NeverBegan };
         };
-        match state.outcome() {
+        match state.phase.outcome() {
             None if status.code() != Some(NOBODY_THERE) => ChildSessionEnd::Died,
             outcome => ChildSessionEnd::Upshot(TaskOutcome::of(&state), outcome),
         }

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::point::HookPoint;
 use crate::engine::{
     ids::RunId,
-    policy::{HookSpec, SessionPlan},
+    policy::{HookSpec, SessionPlan, StopHook},
 };
 
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -96,4 +96,16 @@ pub(crate) fn due(plan: &SessionPlan, book: &HookState, point: HookPoint) -> Vec
 fn same(one: &HookSpec, other: &HookSpec) -> bool {
     let settings = |spec: &HookSpec| (spec.timeout, spec.pipe_output, spec.on_failure);
     one.action == other.action && settings(one) == settings(other) && one.retry == other.retry
+}
+
+impl HookState {
+    pub fn stop_hook_is_on(&self, hook: &StopHook) -> bool {
+        let name = HookRef::new(HookPoint::StopDecision, &hook.name);
+        !self.disabled.contains(&name) && (hook.enabled || self.enabled.contains(&name))
+    }
+
+    /// Whether an actor disabled a hook: its result no longer counts.
+    pub(crate) fn is_off(&self, hook: &HookRef) -> bool {
+        self.disabled.contains(hook)
+    }
 }

@@ -66,7 +66,7 @@ impl ExistingSession {
         if session.began.order.as_ref() != Some(&task.mark()) {
             return Self::Foreign;
         }
-        match session.outcome() {
+        match session.phase.outcome() {
             Some(outcome) if outcome.is_by_itself() => Self::Over(TaskOutcome::of(session)),
             Some(_) | None => Self::Unfinished,
         }

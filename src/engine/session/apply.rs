@@ -1,10 +1,14 @@
 //! Applies events to the state. It decides nothing: an event contains the decision.
 
-mod gates;
-mod hooks;
-mod turns;
+pub(crate) mod gate_hooks;
+pub(crate) mod gates;
+pub(crate) mod hooks;
+pub(crate) mod protect;
+pub(crate) mod steering;
+pub(crate) mod turns;
+pub(crate) mod usage_limits;
 
-use super::{Phase, SessionState, delivery::LoopEnd, retry::RetryWait};
+use super::{SessionState, retry::RetryWait};
 use crate::engine::{
     effect::TaskFacts,
     event::{Event, FinalDeliveryMode, IterationOutcome, SessionEvent, SessionOutcome, StopTiming},
@@ -14,148 +18,178 @@ use crate::engine::{
         resolve,
     },
     ids::RunId,
-    session::side_jobs::SideJob,
-    stop::settled::StopHookSigns,
-    submit::{FinishedPipeline, PipelineOutcome, ReturnTo},
+    recovery::resumed,
+    session::{
+        apply::{
+            gate_hooks::note_gate_change,
+            gates::{apply_gate, apply_retry},
+            hooks::{apply_hook, hold_what_stop_hooks_piped},
+            steering::apply_steering,
+            turns::{apply_turn, set_turn_aside},
+            usage_limits::apply_usage_limit,
+        },
+        iteration::StopHookSigns,
+        phase::{LoopEnd, Phase},
+        side_jobs::SideJob,
+    },
+    stop::apply::apply_stop,
+    submit::{FinishedPipeline, PipelineOutcome, ReturnTo, apply::apply_pipeline},
+    tasks::apply::{apply_task, apply_workflow, drop_automation_commands},
     time::{TimeSpan, UnixTime},
 };
 
 impl SessionState {
     pub fn apply(&mut self, at: UnixTime, event: &Event) {
-        self.store(at, event);
-        self.note_gate_change(event);
+        store(self, at, event);
+        note_gate_change(self, event);
     }
+}
 
-    fn store(&mut self, at: UnixTime, event: &Event) {
-        match event {
-            Event::Session(event) => self.apply_session(at, event),
-            Event::Hook(event) => self.apply_hook(event),
-            Event::Pending(event) => self.pending.apply(event),
-            Event::Turn(event) => self.apply_turn(at, event),
-            Event::UsageLimit(event) => self.apply_usage_limit(at, event),
-            Event::Retry(event) => self.apply_retry(event),
-            Event::Gate(event) => self.apply_gate(at, event),
-            Event::Stop(event) => self.apply_stop(at, event),
-            Event::Task(event) => self.apply_task(at, event),
-            Event::Automation(event) => self.tasks.automation.apply(event),
-            Event::Workflow(event) => self.apply_workflow(event),
-            Event::Pipeline(event) => self.apply_pipeline(at, event),
-            Event::Steering(event) => self.apply_steering(event),
-            Event::Unknown => {}
-        }
+fn store(session: &mut SessionState, at: UnixTime, event: &Event) {
+    match event {
+        Event::Session(event) => apply_session(session, at, event),
+        Event::Hook(event) => apply_hook(session, event),
+        Event::Pending(event) => session.pending.apply(event),
+        Event::Turn(event) => apply_turn(session, at, event),
+        Event::UsageLimit(event) => apply_usage_limit(session, at, event),
+        Event::Retry(event) => apply_retry(session, event),
+        Event::Gate(event) => apply_gate(session, at, event),
+        Event::Stop(event) => apply_stop(session, at, event),
+        Event::Task(event) => apply_task(session, at, event),
+        Event::Automation(event) => session.tasks.automation.apply(event),
+        Event::Workflow(event) => apply_workflow(session, event),
+        Event::Pipeline(event) => apply_pipeline(session, at, event),
+        Event::Steering(event) => apply_steering(session, event),
+        Event::Unknown => {}
     }
+}
 
-    fn apply_session(&mut self, at: UnixTime, event: &SessionEvent) {
-        match event {
-            SessionEvent::Started(began) => *self = Self::new(&self.name, (**began).clone(), at),
-            SessionEvent::Resumed { presence, max_iterations, checkpoint, paused, .. } => {
-                self.steering.paused = *paused;
-                self.retry.resumed(at);
-                if let Some(gate) = &mut self.gates.open {
-                    gate.opened = gate.opened.min(at);
-                }
-                self.resumed(*presence, *max_iterations, *checkpoint);
+fn apply_session(session: &mut SessionState, at: UnixTime, event: &SessionEvent) {
+    match event {
+        SessionEvent::Started(began) => *session = SessionState::new(&session.name, (**began).clone(), at),
+        SessionEvent::Resumed { presence, max_iterations, checkpoint, paused, .. } => {
+            session.steering.paused = *paused;
+            session.retry.resumed(at);
+            if let Some(gate) = &mut session.gates.open {
+                gate.opened = gate.opened.min(at);
             }
-            SessionEvent::IterationStarted { iteration } => self.iteration_started(*iteration),
-            SessionEvent::IterationCompleted { outcome, .. } => self.iteration_completed(*outcome),
-            SessionEvent::ProcessStarted { pid, started } => self.processes.push((*pid, *started)),
-            SessionEvent::LoopEnded { outcome, reason, delivery } => self.loop_ended(*outcome, reason, *delivery),
-            SessionEvent::Ended { outcome, .. } => self.phase = Phase::Ended(*outcome),
-            SessionEvent::Warning { .. } => {}
+            resumed(session, *presence, *max_iterations, *checkpoint);
         }
+        SessionEvent::IterationStarted { iteration } => iteration_started(session, *iteration),
+        SessionEvent::IterationCompleted { outcome, .. } => iteration_completed(session, *outcome),
+        SessionEvent::ProcessStarted { pid, started } => session.processes.push((*pid, *started)),
+        SessionEvent::LoopEnded { outcome, reason, delivery } => loop_ended(session, *outcome, reason, *delivery),
+        SessionEvent::Ended { outcome, .. } => session.phase = Phase::Ended(*outcome),
+        SessionEvent::Warning { .. } => {}
     }
+}
 
-    /// The dispatch of the lifecycle, if it is at that point.
-    fn dispatch_at(&mut self, point: HookPoint) -> Option<&mut HookDispatch> {
-        let Phase::Hooks(dispatch) = &mut self.phase else { return None };
-        (dispatch.point == point).then_some(dispatch)
+/// The dispatch that waits for this run.
+fn dispatch_of(session: &mut SessionState, run: RunId) -> Option<&mut HookDispatch> {
+    let main = if let Phase::Hooks(dispatch) = &mut session.phase { Some(dispatch) } else { None };
+    let waits = |dispatch: &&mut HookDispatch| dispatch.running.as_ref().is_some_and(|running| running.run == run);
+    main.into_iter().chain(&mut session.side.dispatch).chain(&mut session.gate_hooks.dispatch).find(waits)
+}
+
+fn iteration_started(session: &mut SessionState, iteration: u32) {
+    session.iterations.current = iteration;
+    session.iterations.begin_work();
+    // A promise from a failed turn does not count for this iteration.
+    session.stop.promised = None;
+    session.retry.wait = RetryWait::No;
+    session.phase = Phase::Hooks(HookDispatch::reached(HookPoint::PreIteration, DispatchCause::Lifecycle));
+}
+
+fn iteration_completed(session: &mut SessionState, outcome: IterationOutcome) {
+    set_turn_aside(session);
+    if let Phase::Hooks(dispatch) = &session.phase
+        && dispatch.point == HookPoint::Stop
+    {
+        session.iterations.signs.stop_hooks = StopHookSigns::of(dispatch);
     }
-
-    /// The dispatch that waits for this run.
-    fn dispatch_of(&mut self, run: RunId) -> Option<&mut HookDispatch> {
-        let main = if let Phase::Hooks(dispatch) = &mut self.phase { Some(dispatch) } else { None };
-        let waits = |dispatch: &&mut HookDispatch| dispatch.running.as_ref().is_some_and(|running| running.run == run);
-        main.into_iter().chain(&mut self.side.dispatch).chain(&mut self.gate_hooks.dispatch).find(waits)
+    session.iterations.open = false;
+    session.iterations.last = Some(outcome);
+    if matches!(session.phase, Phase::Exit(_)) {
+        return;
     }
-
-    fn iteration_started(&mut self, iteration: u32) {
-        self.iterations.current = iteration;
-        self.iterations.begin_work();
-        // A promise from a failed turn does not count for this iteration.
-        self.stop.promised = None;
-        self.retry.wait = RetryWait::No;
-        self.phase = Phase::Hooks(HookDispatch::reached(HookPoint::PreIteration, DispatchCause::Lifecycle));
-    }
-
-    fn iteration_completed(&mut self, outcome: IterationOutcome) {
-        self.set_turn_aside();
-        if let Phase::Hooks(dispatch) = &self.phase
-            && dispatch.point == HookPoint::Stop
-        {
-            self.iterations.signs.stop_hooks = StopHookSigns::of(dispatch);
+    match outcome {
+        IterationOutcome::Done | IterationOutcome::Forced => {
+            hold_what_stop_hooks_piped(session);
+            session.phase = Phase::Hooks(HookDispatch::reached(HookPoint::PostIteration, DispatchCause::Lifecycle));
         }
-        self.iterations.open = false;
-        self.iterations.last = Some(outcome);
-        if matches!(self.phase, Phase::Exit(_)) {
-            return;
-        }
-        match outcome {
-            IterationOutcome::Done | IterationOutcome::Forced => {
-                self.hold_what_stop_hooks_piped();
-                self.phase = Phase::Hooks(HookDispatch::reached(HookPoint::PostIteration, DispatchCause::Lifecycle));
+        IterationOutcome::Failed => {
+            if session.retry.errors > 0 && session.retry.wait == RetryWait::No {
+                session.retry.wait = RetryWait::Due { nth: session.retry.errors, at_least: TimeSpan::default() };
             }
-            IterationOutcome::Failed => {
-                if self.retry.errors > 0 && self.retry.wait == RetryWait::No {
-                    self.retry.wait = RetryWait::Due { nth: self.retry.errors, at_least: TimeSpan::default() };
-                }
-                self.phase = Phase::Between;
+            session.phase = Phase::Between;
+        }
+    }
+}
+
+pub(crate) fn task_completed(session: &mut SessionState, id: &str, content: &str, depth: u32) {
+    let hooks_run = !resolve::due(session.plan(), &session.hooks, HookPoint::OnTaskComplete).is_empty();
+    if session.side.completed.insert(id.to_owned()) && hooks_run {
+        let task = TaskFacts { id: id.to_owned(), content: content.to_owned() };
+        session.side.queue.push_back(SideJob::Task { task, depth });
+    }
+}
+
+pub(crate) fn stop_requested(session: &mut SessionState, how: StopTiming) {
+    session.steering.stop = Some(how);
+    if how == StopTiming::AfterIteration {
+        return;
+    }
+    set_turn_aside(session);
+    session.side.drop_by_hand();
+    session.gate_hooks.stop();
+    drop_automation_commands(session);
+    session.tasks.flows.cut();
+    session.stop.loops.iter_mut().for_each(|known| known.judging = None);
+    session.gates.open = None;
+    session.asks.waiting.clear();
+    // A session that had ended before its submit keeps its outcome.
+    let had_ended = matches!(&session.pipelines.course, Some(course) if matches!(course.back, ReturnTo::Ended(_)));
+    let stays = session.phase.is_ending() || had_ended;
+    if let Some(ending) = session.ending.as_mut().filter(|_| !stays) {
+        ending.delivery = FinalDeliveryMode::No;
+        ending.interrupted = true;
+    }
+}
+
+fn loop_ended(session: &mut SessionState, outcome: SessionOutcome, reason: &str, delivery: FinalDeliveryMode) {
+    session.gates.open = None;
+    session.asks.waiting.clear();
+    session.pipelines.course = None;
+    // If the loop had already ended, this is the same loop ending again, and its submit is not repeated.
+    let was_cut = |last: &FinishedPipeline| last.outcome == PipelineOutcome::Cancelled;
+    session.pipelines.followed &= session.ending.is_some() && !session.pipelines.last.as_deref().is_some_and(was_cut);
+    session.stop.promised = None;
+    let stopped_at = (outcome == SessionOutcome::Cancelled && session.steering.interrupted())
+        .then(|| session.phase_to_resume())
+        .flatten();
+    let cut_short = session.end_rules().ends_well() && outcome == SessionOutcome::Escalated;
+    let before = session.ending.take().filter(|_| cut_short).map(Box::new);
+    session.ending = Some(LoopEnd { delivery, before, stopped_at, ..LoopEnd::offering(outcome, reason) });
+    session.phase = Phase::Delivering;
+}
+
+impl SessionState {
+    /// Where a session that is stopped immediately continues when it is resumed: as if creel had been killed here.
+    pub(super) fn phase_to_resume(&self) -> Option<Box<Phase>> {
+        match &self.phase {
+            Phase::Hooks(_) | Phase::Due(_) | Phase::Settled(_) | Phase::Between | Phase::Escalated(_) => {
+                Some(Box::new(self.phase.clone()))
             }
+            // The cancelled hooks gave no verdict, so the turn is evaluated again.
+            Phase::Judging(_) => Some(Box::new(Phase::Judging(Box::default()))),
+            // The user had decided to leave: the iteration is over.
+            Phase::Exit(_) if self.iterations.open => Some(Box::new(Phase::Settled(IterationOutcome::Failed))),
+            Phase::Turn(_)
+            | Phase::Exit(_)
+            | Phase::Pipeline
+            | Phase::Errand(_)
+            | Phase::Delivering
+            | Phase::Ended(_) => None,
         }
-    }
-
-    pub(in crate::engine) fn task_completed(&mut self, id: &str, content: &str, depth: u32) {
-        let hooks_run = !resolve::due(self.plan(), &self.hooks, HookPoint::OnTaskComplete).is_empty();
-        if self.side.completed.insert(id.to_owned()) && hooks_run {
-            let task = TaskFacts { id: id.to_owned(), content: content.to_owned() };
-            self.side.queue.push_back(SideJob::Task { task, depth });
-        }
-    }
-
-    pub(super) fn stop_requested(&mut self, how: StopTiming) {
-        self.steering.stop = Some(how);
-        if how == StopTiming::AfterIteration {
-            return;
-        }
-        self.set_turn_aside();
-        self.side.drop_by_hand();
-        self.gate_hooks.stop();
-        self.drop_automation_commands();
-        self.tasks.flows.cut();
-        self.stop.loops.iter_mut().for_each(|known| known.judging = None);
-        self.gates.open = None;
-        self.asks.waiting.clear();
-        // A session that had ended before its submit keeps its outcome.
-        let had_ended = matches!(&self.pipelines.course, Some(course) if matches!(course.back, ReturnTo::Ended(_)));
-        let stays = self.is_ending() || had_ended;
-        if let Some(ending) = self.ending.as_mut().filter(|_| !stays) {
-            ending.delivery = FinalDeliveryMode::No;
-            ending.interrupted = true;
-        }
-    }
-
-    fn loop_ended(&mut self, outcome: SessionOutcome, reason: &str, delivery: FinalDeliveryMode) {
-        self.gates.open = None;
-        self.asks.waiting.clear();
-        self.pipelines.course = None;
-        // If the loop had already ended, this is the same loop ending again, and its submit is not repeated.
-        let was_cut = |last: &FinishedPipeline| last.outcome == PipelineOutcome::Cancelled;
-        self.pipelines.followed &= self.ending.is_some() && !self.pipelines.last.as_deref().is_some_and(was_cut);
-        self.stop.promised = None;
-        let stopped_at =
-            (outcome == SessionOutcome::Cancelled && self.interrupted()).then(|| self.phase_to_resume()).flatten();
-        let cut_short = self.ends_well() && outcome == SessionOutcome::Escalated;
-        let before = self.ending.take().filter(|_| cut_short).map(Box::new);
-        self.ending = Some(LoopEnd { delivery, before, stopped_at, ..LoopEnd::offering(outcome, reason) });
-        self.phase = Phase::Delivering;
     }
 }

@@ -6,16 +6,12 @@
 //!   its outcome.
 //! - `continue` at the gate, or resuming a session that its budget ended, grants the same budget again.
 
-use super::{
-    GateDetails, Phase, SessionState,
-    delivery::LoopEnd,
-    gate::{Gate, GateKind},
-};
+use super::gate::GateKind;
 use crate::engine::{
     EngineOutput,
     conversation::TurnUsage,
-    event::{Actor, FinalDeliveryMode, SessionOutcome},
-    policy::Budget,
+    policy::{Budget, SessionPlan},
+    session::gate::{GateDetails, SessionGates},
     time::{TimeSpan, UnixTime},
 };
 
@@ -65,10 +61,18 @@ impl BudgetUsage {
     }
 }
 
-impl SessionState {
+/// Compares what the session has used with its budget.
+#[derive(Debug, Clone, Copy)]
+pub struct BudgetCheck<'a> {
+    pub(crate) plan: &'a SessionPlan,
+    pub(crate) gates: &'a SessionGates,
+    pub(crate) account: &'a BudgetUsage,
+}
+
+impl BudgetCheck<'_> {
     /// Which limit is used up, in words.
-    pub fn used_up(&self) -> Option<String> {
-        let budget = &self.plan().budget;
+    pub fn used_up(self) -> Option<String> {
+        let budget = &self.plan.budget;
         let times = u64::from(self.account.granted) + 1;
         #[expect(clippy::cast_precision_loss, reason = "nobody grants 2^53 budgets")]
         let cost = budget.cost.map(|cost| cost * times as f64).filter(|cost| self.account.cost >= *cost);
@@ -84,22 +88,7 @@ impl SessionState {
     }
 
     /// Opens the gate if a limit is used up.
-    pub(super) fn over_budget(&self) -> Option<EngineOutput> {
-        self.used_up().map(|reason| self.open_gate(GateKind::Budget, reason, GateDetails::default()))
-    }
-
-    /// An actor answered `stop` at the gate. A submit or a merge is left as it is. A loop that is still running ends
-    /// here; after the loop, only the end of the session is left.
-    pub(super) fn budget_stopped(&mut self, by: &Actor, gate: &Gate) {
-        if let Some(ending) = &mut self.ending {
-            ending.delivery = FinalDeliveryMode::No;
-        }
-        if let Some(course) = &mut self.pipelines.course {
-            course.left = Some((by.clone(), gate.reason.clone()));
-        } else if self.ending.is_some() {
-            self.phase = Phase::Delivering;
-        } else {
-            self.phase = Phase::Exit(LoopEnd::undelivered(SessionOutcome::Limit, &gate.reason));
-        }
+    pub(crate) fn over_budget(self) -> Option<EngineOutput> {
+        self.used_up().map(|reason| self.gates.open_gate(GateKind::Budget, reason, GateDetails::default()))
     }
 }

@@ -5,11 +5,11 @@
 //! - A goal that mentions promises itself needs no note.
 //! - An agent that repeats the note promises nothing: the tags in it are inline code.
 
-use super::SessionState;
 use crate::engine::{
     conversation::ConversationMode,
     creel_tools::TOOLS,
     policy::{AgentFacts, CompletionInstructions},
+    session::limits::AgentChoice,
 };
 
 /// Prompts of queued tasks end with it, too.
@@ -18,11 +18,11 @@ pub const COMPLETION_NOTE: &str = include_str!("../../../assets/prompts/completi
 /// A goal with this text contains its own completion instructions.
 const MENTIONS_PROMISES: &str = "<promise>";
 
-impl SessionState {
+impl<'a> AgentChoice<'a> {
     /// The note for an iteration prompt. None if it is not needed.
-    pub(super) fn completion_note(&self, conversation: ConversationMode) -> Option<String> {
+    pub(crate) fn completion_note(self, conversation: ConversationMode) -> Option<String> {
         let is_known = conversation == ConversationMode::Same;
-        let text = match &self.plan().instructions {
+        let text = match &self.plan.instructions {
             _ if is_known => return None,
             CompletionInstructions::None => return None,
             CompletionInstructions::Auto if self.began.prompt.contains(MENTIONS_PROMISES) => return None,
@@ -34,8 +34,8 @@ impl SessionState {
         Some(parts.collect::<Vec<_>>().join("\n\n")).filter(|text| !text.is_empty())
     }
 
-    fn agent_facts(&self) -> Option<&AgentFacts> {
-        let plan = self.plan();
+    pub(crate) fn agent_facts(self) -> Option<&'a AgentFacts> {
+        let plan = self.plan;
         match &self.limits.standing_in {
             None => plan.agent_spec.facts(),
             Some(name) => plan.limits.fallback.iter().find(|agent| agent.name == *name)?.spec.facts(),

@@ -8,13 +8,27 @@
 //! - At most [`FINAL_DELIVERIES`] prompts carry pending items: output that hooks produce after the last one stays in
 //!   the journal.
 
-use super::{GateDetails, Phase, SessionState, gate::GateKind, warning};
+use super::gate::GateKind;
 use crate::engine::{
     EngineOutput,
     effect::{Effect, ExitReason},
     event::{Event, FinalDeliveryMode, IterationOutcome, SessionEvent, SessionOutcome},
     hooks::point::HookPoint,
     ids::ItemId,
+    policy::SessionPlan,
+    session::{
+        feedback::RetryRules,
+        gate::{GateDetails, SessionGates},
+        gate_hooks::SideRules,
+        hook_runs::HookRules,
+        iteration::IterationState,
+        pending::PendingItems,
+        phase::{LoopEnd, STOPPED},
+        prompt::PromptRules,
+        side_jobs::{BesideWork, SideJobs},
+        steering::ControlState,
+    },
+    submit::{PipelineKind, PipelineRules, PipelineState},
     time::UnixTime,
     wording::{counted, plural, some_names},
 };
@@ -25,52 +39,84 @@ pub const FINAL_DELIVERIES: u32 = 3;
 /// How many undelivered items the last warning names.
 const LISTED: usize = 20;
 
-#[derive(Debug, Clone, PartialEq)]
-pub struct LoopEnd {
-    pub outcome: SessionOutcome,
-    pub reason: String,
-    pub delivery: FinalDeliveryMode,
-    /// The approved items. None until the user or the policy has answered.
-    pub approved: Option<Vec<ItemId>>,
-    /// The items that the question was about.
-    pub seen: Vec<ItemId>,
-    /// How many final deliveries the agent has answered.
-    pub deliveries: u32,
-    /// Whether the user interrupted the end.
-    pub interrupted: bool,
-    /// The successful end of the loop before it was escalated after all: `resume` continues with it.
-    pub before: Option<Box<Self>>,
-    /// The phase when the user stopped the session immediately: `resume` continues there.
-    pub stopped_at: Option<Box<Phase>>,
+/// The ids of the items that the agent has not received, so that the user can look each one up.
+fn undelivered(left: &[ItemId]) -> String {
+    let names: Vec<String> = left.iter().map(ToString::to_string).collect();
+    let (items, names) = (plural(left.len(), "item"), some_names(&names, LISTED));
+    format!("not delivered: {items} {names}; the text is in the journal")
 }
 
-pub(crate) const STOPPED: &str = "stopped by a person";
+/// What happens between the end of the loop and the end of the session.
+#[derive(Debug, Clone, Copy)]
+pub struct EndRules<'a> {
+    pub(crate) plan: &'a SessionPlan,
+    pub(crate) iterations: &'a IterationState,
+    pub(crate) pending: &'a PendingItems,
+    pub(crate) gates: &'a SessionGates,
+    pub(crate) side: &'a SideJobs,
+    pub(crate) pipelines: &'a PipelineState,
+    pub(crate) steering: &'a ControlState,
+    pub(crate) ending: &'a Option<LoopEnd>,
+    pub(crate) retries: RetryRules<'a>,
+    pub(crate) prompts: PromptRules<'a>,
+    pub(crate) beside: BesideWork<'a>,
+    pub(crate) hook_rules: HookRules<'a>,
+    pub(crate) side_rules: SideRules<'a>,
+    pub(crate) pipeline: PipelineRules<'a>,
+}
 
-impl LoopEnd {
-    /// Pending items can still be sent.
-    pub(crate) fn offering(outcome: SessionOutcome, reason: &str) -> Self {
-        Self {
-            outcome,
-            reason: reason.to_owned(),
-            delivery: FinalDeliveryMode::Offer,
-            approved: None,
-            seen: Vec::new(),
-            deliveries: 0,
-            interrupted: false,
-            before: None,
-            stopped_at: None,
+impl EndRules<'_> {
+    /// The pipeline after the loop, before the final delivery: a requested one, or the automatic submit of a complete
+    /// session. A forced session is not complete.
+    pub(crate) fn begin_after_the_loop(self) -> Option<EngineOutput> {
+        let ending = self.ending.as_ref().filter(|ending| !ending.interrupted)?;
+        let complete =
+            ending.outcome == SessionOutcome::Complete && self.iterations.last != Some(IterationOutcome::Forced);
+        let asked = self
+            .pipelines
+            .wanted
+            .filter(|_| matches!(ending.outcome, SessionOutcome::Complete | SessionOutcome::Limit));
+        let by_itself = complete && self.plan.submit.on_complete && !self.pipelines.followed;
+        let pipeline = asked.or(by_itself.then_some(PipelineKind::Submit))?;
+        Some(if self.beside.is_busy_beside() {
+            EngineOutput::default()
+        } else {
+            self.pipeline.begin_pipeline(pipeline)
+        })
+    }
+
+    /// Whether the messages are sent in a turn of their own. Messages of the agent itself or of a hook use up
+    /// iterations there; otherwise they could keep the session running for ever.
+    pub(crate) fn message_is_due(self) -> bool {
+        let said = !self.steering.messages.is_empty();
+        said && (self.steering.person_spoke_after(0) || self.iterations.used() < self.iterations.limit(self.plan))
+    }
+
+    /// Leaves the loop. An iteration that is still open is recorded as failed first, unless a person accepts it. An
+    /// iteration that a person stops immediately stays open: `resume` continues it.
+    pub(crate) fn leave_loop(self, ending: &LoopEnd) -> EngineOutput {
+        let stopped = ending.outcome == SessionOutcome::Cancelled && self.steering.interrupted();
+        if self.iterations.open && !stopped {
+            let accepted = ending.outcome == SessionOutcome::Complete;
+            return self.iterations.complete_iteration(if accepted {
+                IterationOutcome::Done
+            } else {
+                IterationOutcome::Failed
+            });
         }
+        EngineOutput::record(Event::Session(SessionEvent::LoopEnded {
+            outcome: ending.outcome,
+            reason: ending.reason.clone(),
+            delivery: if self.plan.is_led_from_outside() { FinalDeliveryMode::No } else { ending.delivery },
+        }))
     }
 
-    /// Pending items are not sent.
-    pub(crate) fn undelivered(outcome: SessionOutcome, reason: &str) -> Self {
-        Self { delivery: FinalDeliveryMode::No, ..Self::offering(outcome, reason) }
+    pub(crate) fn delivery_is_off(self) -> bool {
+        self.ending.as_ref().is_some_and(|ending| ending.delivery == FinalDeliveryMode::No)
     }
-}
 
-impl SessionState {
-    pub(super) fn proceed_delivery(&self, now: UnixTime) -> EngineOutput {
-        let to_look_at = || self.take_up_a_loop().or_else(|| self.take_up_trouble());
+    pub(crate) fn proceed_delivery(self, now: UnixTime) -> EngineOutput {
+        let to_look_at = || self.side_rules.take_up_a_loop().or_else(|| self.side_rules.take_up_trouble());
         if let Some(step) = self.ends_well().then(to_look_at).flatten() {
             return step;
         }
@@ -83,10 +129,10 @@ impl SessionState {
         if self.delivery_is_off() {
             return self.reach_session_end();
         }
-        if let Some(step) = self.too_many_errors() {
+        if let Some(step) = self.retries.too_many_errors() {
             return step;
         }
-        if self.is_busy_beside() {
+        if self.beside.is_busy_beside() {
             return EngineOutput::default();
         }
         let approved = self.ending.as_ref().and_then(|ending| ending.approved.as_ref());
@@ -106,14 +152,14 @@ impl SessionState {
         let items = if approved.is_some() && items.is_empty() { unseen } else { items };
         if !items.is_empty() && items.iter().any(|id| approved.is_none_or(|approved| !approved.contains(id))) {
             let reason = format!("the loop is over, and the agent has not seen {}", counted(items.len(), "held item"));
-            return self.open_gate(GateKind::FinalDelivery, reason, GateDetails::items(items));
+            return self.gates.open_gate(GateKind::FinalDelivery, reason, GateDetails::items(items));
         }
-        self.wait_over(now).unwrap_or_else(|| self.final_prompt(items))
+        self.retries.wait_over(now).unwrap_or_else(|| self.prompts.final_prompt(items))
     }
 
     /// A message to a session whose loop has ended as complete. The items that the user has approved are sent before
     /// it, so that creel does not ask about them twice.
-    fn answer_late_message(&self, now: UnixTime) -> Option<EngineOutput> {
+    pub(crate) fn answer_late_message(self, now: UnixTime) -> Option<EngineOutput> {
         let ending = self.ending.as_ref().filter(|ending| !ending.interrupted)?;
         let approved = ending.approved.as_deref().unwrap_or_default();
         let items_first = self.pending.waiting_ids().iter().any(|id| approved.contains(id));
@@ -122,7 +168,7 @@ impl SessionState {
 
     /// The step towards a message that waits while the session is about to end as complete. Its turn belongs to the
     /// last iteration, so the stop hooks and the stop decision check it.
-    pub(super) fn answer_before_the_end(&self, ending: &LoopEnd, now: UnixTime) -> Option<EngineOutput> {
+    pub(crate) fn answer_before_the_end(self, ending: &LoopEnd, now: UnixTime) -> Option<EngineOutput> {
         let completes = ending.outcome == SessionOutcome::Complete && ending.delivery == FinalDeliveryMode::Offer;
         if !completes || !self.message_is_due() {
             return None;
@@ -130,11 +176,14 @@ impl SessionState {
         if self.steering.paused {
             return Some(EngineOutput::default());
         }
-        self.too_many_errors().or_else(|| self.wait_over(now)).or_else(|| Some(self.reopening_prompt()))
+        self.retries
+            .too_many_errors()
+            .or_else(|| self.retries.wait_over(now))
+            .or_else(|| Some(self.prompts.reopening_prompt()))
     }
 
     /// Whether nothing needs the user's attention.
-    pub(super) fn ends_well(&self) -> bool {
+    pub(crate) fn ends_well(self) -> bool {
         self.ending.as_ref().is_some_and(|ending| match ending.outcome {
             SessionOutcome::Complete | SessionOutcome::Limit | SessionOutcome::Forced => !ending.interrupted,
             SessionOutcome::Escalated
@@ -144,16 +193,18 @@ impl SessionState {
         })
     }
 
-    pub(super) fn reach_session_end(&self) -> EngineOutput {
-        if self.end_waits() {
+    pub(crate) fn reach_session_end(self) -> EngineOutput {
+        if self.beside.end_waits() {
             return EngineOutput::default();
         }
-        let announced = self.announce(HookPoint::SessionEnd);
+        let announced = self.hook_rules.announce(HookPoint::SessionEnd);
         if announced.is_empty() { self.end() } else { announced }
     }
 
-    pub(super) fn end(&self) -> EngineOutput {
-        let Some(ending) = self.ending.as_ref().filter(|_| !self.end_waits()) else { return EngineOutput::default() };
+    pub(crate) fn end(self) -> EngineOutput {
+        let Some(ending) = self.ending.as_ref().filter(|_| !self.beside.end_waits()) else {
+            return EngineOutput::default();
+        };
         let forced = self.iterations.last == Some(IterationOutcome::Forced);
         let (outcome, reason) = match ending {
             LoopEnd { interrupted: true, .. } => (SessionOutcome::Cancelled, STOPPED.to_owned()),
@@ -162,56 +213,13 @@ impl SessionState {
         let outcome = if forced { SessionOutcome::Forced } else { outcome };
         let ended = Event::Session(SessionEvent::Ended { outcome, iterations: self.iterations.current, reason });
         let left = self.pending.waiting_ids();
-        let undelivered = (!left.is_empty()).then(|| warning(undelivered(&left)));
+        let undelivered = (!left.is_empty()).then(|| Event::warning(undelivered(&left)));
         let step = undelivered
             .into_iter()
-            .chain(self.messages_left())
-            .chain(self.hooks_left())
+            .chain(self.steering.messages_left())
+            .chain(self.side.hooks_left())
             .fold(EngineOutput::default(), EngineOutput::and)
             .and(ended);
         step.then(Effect::Leave(ExitReason::Ended))
     }
-}
-
-impl SessionState {
-    /// The warning about unsent messages of the agent or a hook.
-    fn messages_left(&self) -> Option<Event> {
-        let left = self.steering.messages.iter().filter(|message| message.by.is_supervised()).count();
-        let words = counted(left, "message");
-        (left > 0).then(|| warning(format!("not sent: {words} of the agent or its hooks; the text is in the journal")))
-    }
-
-    /// The completed tasks whose hooks did not run because of the interrupt.
-    fn hooks_left(&self) -> Option<Event> {
-        let tasks: Vec<&str> = self.side.tasks().collect();
-        let first = tasks.first()?;
-        let of = if tasks.len() == 1 { format!("task {first}") } else { format!("{} tasks", tasks.len()) };
-        Some(warning(format!("the on_task_complete hooks of {of} have not run; they run when you resume the session")))
-    }
-
-    /// Where a session that is stopped immediately continues when it is resumed: as if creel had been killed here.
-    pub(super) fn phase_to_resume(&self) -> Option<Box<Phase>> {
-        match &self.phase {
-            Phase::Hooks(_) | Phase::Due(_) | Phase::Settled(_) | Phase::Between | Phase::Escalated(_) => {
-                Some(Box::new(self.phase.clone()))
-            }
-            // The cancelled hooks gave no verdict, so the turn is evaluated again.
-            Phase::Judging(_) => Some(Box::new(Phase::Judging(Box::default()))),
-            // The user had decided to leave: the iteration is over.
-            Phase::Exit(_) if self.iterations.open => Some(Box::new(Phase::Settled(IterationOutcome::Failed))),
-            Phase::Turn(_)
-            | Phase::Exit(_)
-            | Phase::Pipeline
-            | Phase::Errand(_)
-            | Phase::Delivering
-            | Phase::Ended(_) => None,
-        }
-    }
-}
-
-/// The ids of the items that the agent has not received, so that the user can look each one up.
-fn undelivered(left: &[ItemId]) -> String {
-    let names: Vec<String> = left.iter().map(ToString::to_string).collect();
-    let (items, names) = (plural(left.len(), "item"), some_names(&names, LISTED));
-    format!("not delivered: {items} {names}; the text is in the journal")
 }

@@ -4,18 +4,28 @@
 //! - The first limit that is reached decides: the session's limit, or a blocking hook's own limit.
 //! - The values of a template are data: `{{…}}` in a value stays as it is.
 
-use std::collections::BTreeMap;
-
 use similar::{Algorithm, DiffOp, capture_diff_slices};
 
-use super::{Phase, SessionState};
 use crate::engine::{
-    comparable_text::comparable_text,
+    EngineOutput,
+    comparable_text::{comparable_text, same_text},
+    event::{Event, IterationOutcome, RetryEvent, SessionStarted, UserPresence},
     hooks::{
-        dispatch::{HookDispatch, HookFeedback, TemplateFeedback},
+        dispatch::{DispatchQuestion, HookDispatch, HookFeedback, TemplateFeedback},
         point::HookPoint,
+        resolve::HookState,
         template::fill,
     },
+    policy::{RetryLimitPolicy, SessionPlan},
+    session::{
+        gate::{GateDetails, GateKind, SessionGates},
+        iteration::IterationState,
+        retry::{RetryState, RetryWait},
+        tamper::ProtectRules,
+        turn::TurnState,
+    },
+    time::UnixTime,
+    wording::counted,
 };
 
 /// The placeholders of feedback templates.
@@ -25,11 +35,11 @@ pub const FEEDBACK_VALUES: &[&str] = &["hook", "reason", "output", "attempt", "l
 const COMPARED_LINES: usize = 1_000;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct RetryLimit {
+pub(crate) struct RetryLimit {
     /// The count at which it is reached.
-    pub(super) limit: u32,
+    pub(crate) limit: u32,
     /// The hook that it is about.
-    pub(super) hook: String,
+    pub(crate) hook: String,
 }
 
 /// The retries that one hook has caused since the last new message.
@@ -40,88 +50,6 @@ pub struct HookRetries {
     pub granted: u32,
     /// Its last output, if its feedback is a template.
     pub output: Option<String>,
-}
-
-impl SessionState {
-    /// The count at which the retries end. The screen shows it next to the count.
-    pub fn retry_limit(&self) -> u32 {
-        self.retry.applies.unwrap_or_else(|| self.retry.limit(self.plan().max_hook_retries))
-    }
-
-    /// The feedback to the agent, if a hook blocked.
-    pub(crate) fn feedback(&self, dispatch: &HookDispatch) -> Option<HookFeedback> {
-        let feedback = self.protect_feedback(dispatch).or_else(|| dispatch.feedback(&|hook| self.is_off(hook)))?;
-        if feedback.own.is_empty() {
-            return Some(feedback);
-        }
-        let limit = self.limit_for(&feedback).limit;
-        let own = feedback.own.iter().map(|own| self.own_text(own, limit));
-        let text = feedback.rest.iter().cloned().chain(own).collect::<Vec<_>>().join("\n\n");
-        Some(HookFeedback { text, ..feedback })
-    }
-
-    fn own_text(&self, own: &TemplateFeedback, limit: u32) -> String {
-        let before = self.retry.by_hook.get(&own.hook).and_then(|known| known.output.as_deref());
-        fill(&own.template, |name| match name {
-            "hook" => Some(own.hook.clone()),
-            "reason" => Some(own.reason.clone()),
-            "output" => Some(own.output.clone()),
-            "attempt" => Some((self.retry.used + 1).to_string()),
-            "limit" => Some(limit.to_string()),
-            "changed" => Some(before.map_or_else(|| "(first run)".to_owned(), |before| changed(before, &own.output))),
-            _ => None,
-        })
-    }
-
-    pub(super) fn limit_for(&self, feedback: &HookFeedback) -> RetryLimit {
-        let shared = self.retry.limit(self.plan().max_hook_retries);
-        let own = feedback.blocked.iter().filter_map(|hook| Some((self.own_limit(hook)?, hook)));
-        match own.min_by_key(|(limit, _)| *limit).filter(|(limit, _)| *limit < shared) {
-            Some((limit, hook)) => RetryLimit { limit, hook: hook.clone() },
-            None => RetryLimit { limit: shared, hook: feedback.hook.clone() },
-        }
-    }
-
-    /// The total count at which the hook has used up its own retries.
-    fn own_limit(&self, hook: &str) -> Option<u32> {
-        let retries = self.own_retries(hook)?;
-        let (used, granted) = self.retry.by_hook.get(hook).map_or((0, 0), |known| (known.used, known.granted));
-        Some(self.retry.used.saturating_add(retries.saturating_add(granted).saturating_sub(used)))
-    }
-
-    fn own_retries(&self, hook: &str) -> Option<u32> {
-        self.plan().hook(HookPoint::Stop, hook)?.retry.retries
-    }
-
-    /// Counts a retry for each hook that blocked, and remembers the output that `{{changed}}` is compared with.
-    pub(super) fn count_retries(&mut self, feedback: &HookFeedback) {
-        for hook in &feedback.blocked {
-            let known = self.retry.by_hook.entry(hook.clone()).or_default();
-            known.used = known.used.saturating_add(1);
-            known.output = feedback.own.iter().find(|own| own.hook == *hook).map(|own| own.output.clone());
-        }
-    }
-
-    /// The user continues: each limit that was reached is granted again.
-    pub(super) fn grant_retries(&mut self) {
-        let max = self.plan().max_hook_retries;
-        let feedback = if let Phase::Hooks(dispatch) = &self.phase { self.feedback(dispatch) } else { None };
-        let own: BTreeMap<String, u32> = feedback
-            .iter()
-            .flat_map(|feedback| &feedback.blocked)
-            .filter(|hook| self.own_limit(hook).is_some_and(|limit| limit <= self.retry.used))
-            .filter_map(|hook| Some((hook.clone(), self.own_retries(hook)?)))
-            .collect();
-        if own.is_empty() || self.retry.limit(max) <= self.retry.used {
-            self.retry.grant(max);
-        }
-        for (hook, retries) in own {
-            let known = self.retry.by_hook.entry(hook).or_default();
-            // At least one, or the grant would have no effect.
-            known.granted = known.granted.saturating_add(retries.max(1));
-        }
-        self.retry.applies = None;
-    }
 }
 
 /// The lines that differ: removed ones with `-` and new ones with `+`. Times and other parts that change with every run
@@ -142,6 +70,142 @@ fn changed(before: &str, now: &str) -> String {
 fn last_lines(text: &str) -> Vec<&str> {
     let lines: Vec<&str> = text.lines().collect();
     lines[lines.len().saturating_sub(COMPARED_LINES)..].to_vec()
+}
+
+/// Whether a blocked or failed turn is tried again, with which feedback, and when.
+#[derive(Debug, Clone, Copy)]
+pub struct RetryRules<'a> {
+    pub(crate) began: &'a SessionStarted,
+    pub(crate) plan: &'a SessionPlan,
+    pub(crate) presence: UserPresence,
+    pub(crate) iterations: &'a IterationState,
+    pub(crate) turns: &'a TurnState,
+    pub(crate) retry: &'a RetryState,
+    pub(crate) gates: &'a SessionGates,
+    pub(crate) hooks: &'a HookState,
+    pub(crate) protect: ProtectRules<'a>,
+}
+
+impl RetryRules<'_> {
+    /// The count at which the retries end. The screen shows it next to the count.
+    pub fn retry_limit(self) -> u32 {
+        self.retry.applies.unwrap_or_else(|| self.retry.limit(self.plan.max_hook_retries))
+    }
+
+    /// The feedback to the agent, if a hook blocked.
+    pub(crate) fn feedback(self, dispatch: &HookDispatch) -> Option<HookFeedback> {
+        let feedback =
+            self.protect.protect_feedback(dispatch).or_else(|| dispatch.feedback(&|hook| self.hooks.is_off(hook)))?;
+        if feedback.own.is_empty() {
+            return Some(feedback);
+        }
+        let limit = self.limit_for(&feedback).limit;
+        let own = feedback.own.iter().map(|own| self.own_text(own, limit));
+        let text = feedback.rest.iter().cloned().chain(own).collect::<Vec<_>>().join("\n\n");
+        Some(HookFeedback { text, ..feedback })
+    }
+
+    pub(crate) fn limit_for(self, feedback: &HookFeedback) -> RetryLimit {
+        let shared = self.retry.limit(self.plan.max_hook_retries);
+        let own = feedback.blocked.iter().filter_map(|hook| Some((self.own_limit(hook)?, hook)));
+        match own.min_by_key(|(limit, _)| *limit).filter(|(limit, _)| *limit < shared) {
+            Some((limit, hook)) => RetryLimit { limit, hook: hook.clone() },
+            None => RetryLimit { limit: shared, hook: feedback.hook.clone() },
+        }
+    }
+
+    /// The total count at which the hook has used up its own retries.
+    pub(crate) fn own_limit(self, hook: &str) -> Option<u32> {
+        let retries = self.own_retries(hook)?;
+        let (used, granted) = self.retry.by_hook.get(hook).map_or((0, 0), |known| (known.used, known.granted));
+        Some(self.retry.used.saturating_add(retries.saturating_add(granted).saturating_sub(used)))
+    }
+
+    pub(crate) fn own_retries(self, hook: &str) -> Option<u32> {
+        self.plan.hook(HookPoint::Stop, hook)?.retry.retries
+    }
+
+    pub(crate) fn too_many_errors(self) -> Option<EngineOutput> {
+        (self.retry.errors >= self.plan.max_consecutive_errors).then(|| {
+            let last = self.turns.last_error.as_deref().unwrap_or("unknown");
+            let reason = match self.retry.errors {
+                1 => format!("a turn failed: {last}"),
+                times => format!("{times} turns failed in a row, the last one with: {last}"),
+            };
+            self.gates.open_gate(GateKind::Errors, reason, GateDetails::default())
+        })
+    }
+
+    /// A step while the session waits. None when the wait is over.
+    pub(crate) fn wait_over(self, now: UnixTime) -> Option<EngineOutput> {
+        match self.retry.wait {
+            RetryWait::Due { nth, at_least } => {
+                let own = self.plan.backoff.as_ref().map(|own| super::retry::wait_for(own, nth, self.began.seed));
+                let wait_ms = own.unwrap_or_default().max(at_least);
+                let waits = own.is_some() || !at_least.is_zero();
+                waits.then(|| {
+                    EngineOutput::record(Event::Retry(RetryEvent::BackoffStarted {
+                        wait_ms,
+                        until: now.after(wait_ms),
+                    }))
+                })
+            }
+            RetryWait::Until(at) if now < at => Some(EngineOutput::default()),
+            RetryWait::No | RetryWait::Until(_) => None,
+        }
+    }
+
+    /// A recovery prompt is sent immediately, unless the agent's server asked creel to wait.
+    pub(crate) fn must_leave_the_server_alone(self, now: UnixTime) -> Option<EngineOutput> {
+        match self.retry.wait {
+            RetryWait::Due { at_least, .. } if at_least.is_zero() => None,
+            RetryWait::No | RetryWait::Due { .. } | RetryWait::Until(_) => self.wait_over(now),
+        }
+    }
+
+    pub(crate) fn judge_stop(self, dispatch: &HookDispatch) -> EngineOutput {
+        let Some(feedback) = self.feedback(dispatch) else {
+            return self.iterations.complete_iteration(IterationOutcome::Done);
+        };
+        let RetryLimit { limit, hook: limited } = self.limit_for(&feedback);
+        let used = self.retry.used;
+        if used < limit {
+            let no_progress = self.retry.last_usual.as_deref().is_some_and(|last| same_text(last, &feedback.usual));
+            let HookFeedback { hook, reason, .. } = feedback;
+            return EngineOutput::record(Event::Retry(RetryEvent::Counted {
+                used: used + 1,
+                limit,
+                hook,
+                reason,
+                no_progress,
+            }));
+        }
+        if !dispatch.was_asked(DispatchQuestion::Limit) {
+            let reached = EngineOutput::record(Event::Retry(RetryEvent::LimitReached { used, limit, hook: limited }));
+            let completes =
+                self.presence == UserPresence::Unattended && self.plan.on_limit == RetryLimitPolicy::Complete;
+            let text = format!("[Warning: Hook retry limit ({limit}) reached. Completing execution.]");
+            return if completes { reached.and(Event::warning(text)) } else { reached };
+        }
+        let times = counted(used, "retry");
+        let reason = format!("the hook `{limited}` still blocks after {times}: {}", feedback.reason);
+        self.gates.open_gate(GateKind::RetryLimit, reason, GateDetails::hook(&limited))
+    }
+}
+
+impl RetryRules<'_> {
+    pub(crate) fn own_text(self, own: &TemplateFeedback, limit: u32) -> String {
+        let before = self.retry.by_hook.get(&own.hook).and_then(|known| known.output.as_deref());
+        fill(&own.template, |name| match name {
+            "hook" => Some(own.hook.clone()),
+            "reason" => Some(own.reason.clone()),
+            "output" => Some(own.output.clone()),
+            "attempt" => Some((self.retry.used + 1).to_string()),
+            "limit" => Some(limit.to_string()),
+            "changed" => Some(before.map_or_else(|| "(first run)".to_owned(), |before| changed(before, &own.output))),
+            _ => None,
+        })
+    }
 }
 
 #[cfg(test)]

@@ -9,7 +9,9 @@
 use serde::{Deserialize, Serialize};
 
 use crate::engine::{
-    event::{ActorKind, UserPresence},
+    EngineOutput,
+    conversation::AgentPermissionRequest,
+    event::{Actor, ActorKind, Event, GateEvent, UserPresence},
     ids::{GateId, ItemId, PermissionId, RunId},
     policy::{FinalDeliveryPolicy, RetryLimitPolicy, SessionPlan},
     time::UnixTime,
@@ -318,5 +320,71 @@ impl Gate {
             GateKind::UsageLimit => GateChoice::Wait,
             GateKind::Submit | GateKind::Merge => GateChoice::Leave,
         }
+    }
+}
+
+impl SessionGates {
+    pub(crate) fn open_gate(&self, about: GateKind, reason: String, details: GateDetails) -> EngineOutput {
+        EngineOutput::record(Event::Gate(GateEvent::Opened {
+            gate: self.last.next(),
+            about,
+            choices: details.choices.unwrap_or_else(|| about.choices().to_vec()),
+            reason,
+            hook: details.hook,
+            run: details.run,
+            items: details.items,
+            ask: details.ask,
+        }))
+    }
+
+    pub fn open_gate_named(&self, id: GateId) -> Option<&Gate> {
+        self.open.as_ref().filter(|gate| gate.id == id)
+    }
+
+    /// The end of a turn cancels the requests that still wait.
+    pub(crate) fn unasked(&self, by: &Actor) -> EngineOutput {
+        let gate = self.open.as_ref().filter(|gate| gate.about == GateKind::Permission);
+        gate.map_or_else(EngineOutput::default, |gate| {
+            EngineOutput::record(Event::Gate(GateEvent::Answered {
+                gate: gate.id,
+                choice: GateChoice::Cancel,
+                by: by.clone(),
+                option: None,
+            }))
+        })
+    }
+}
+
+#[derive(Debug, Clone, Default)]
+pub(crate) struct GateDetails {
+    hook: Option<String>,
+    run: Option<RunId>,
+    items: Vec<ItemId>,
+    ask: Option<PermissionId>,
+    /// The answers, where they differ between gates of the kind.
+    choices: Option<Vec<GateChoice>>,
+}
+
+impl GateDetails {
+    pub(crate) fn hook(hook: &str) -> Self {
+        Self { hook: Some(hook.to_owned()), ..Self::default() }
+    }
+
+    /// A hook whose run failed.
+    pub(crate) fn failed_run(hook: &str, run: RunId) -> Self {
+        Self { run: Some(run), ..Self::hook(hook) }
+    }
+
+    pub(crate) fn items(items: Vec<ItemId>) -> Self {
+        Self { items, ..Self::default() }
+    }
+
+    /// Answers that differ from those of other gates of the kind.
+    pub(crate) fn choices(choices: Vec<GateChoice>) -> Self {
+        Self { choices: Some(choices), ..Self::default() }
+    }
+
+    pub(crate) fn ask(ask: &AgentPermissionRequest) -> Self {
+        Self { ask: Some(ask.ask), choices: Some(ask.choices()), ..Self::default() }
     }
 }

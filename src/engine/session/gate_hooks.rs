@@ -12,32 +12,40 @@
 
 use std::collections::VecDeque;
 
-use super::{SessionState, gate::Gate};
+use super::side_jobs::cut_off;
 use crate::engine::{
     EngineOutput,
-    effect::{GateFacts, GateState},
-    event::{Event, GateEvent, HookEvent},
+    effect::GateFacts,
+    event::{Event, HookEvent, UserPresence},
     hooks::{
         dispatch::{DispatchCause, HookDispatch},
         point::HookPoint,
-        resolve,
+        resolve::{self, HookRef, HookState},
     },
+    policy::SessionPlan,
+    session::{
+        gate::{GateDetails, GateKind, SessionGates},
+        hook_runs::HookRules,
+        iteration::IterationState,
+        side_jobs::{BesideWork, SideJob, SideJobs, TaskHookFailure},
+    },
+    stop::StopState,
 };
 
 /// What `on_gate` hooks run for, and their run.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct GateHooks {
     /// What the hooks have not been run for yet, oldest first.
-    waiting: VecDeque<GateNotice>,
+    pub(super) waiting: VecDeque<GateNotice>,
     /// The hooks that run now.
     pub dispatch: Option<HookDispatch>,
     /// The open gate, as the hooks heard of it.
-    open: Option<GateFacts>,
+    pub(super) open: Option<GateFacts>,
 }
 
 /// A reason to run hooks of `on_gate`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum GateNotice {
+pub(super) enum GateNotice {
     /// A gate opened or closed.
     Changed(Box<GateFacts>),
     /// The user wants to run this hook.
@@ -79,76 +87,42 @@ impl GateHooks {
     }
 }
 
-impl SessionState {
-    /// Notes that the event just applied opened or closed a gate.
-    pub(super) fn note_gate_change(&mut self, event: &Event) {
-        if self.plan().hooks_at(HookPoint::OnGate).is_empty() {
-            return;
-        }
-        let open = self.gates.open.as_ref().map(|gate| gate.id);
-        if let Some(told) = self.gate_hooks.open.take_if(|told| open != Some(told.gate)) {
-            let answer = if let Event::Gate(GateEvent::Answered { choice, by, .. }) = event {
-                Some((*choice, by.by))
-            } else {
-                None
-            };
-            self.announce_gate(GateFacts { state: GateState::Closed, answer, waits_for_user: false, ..told });
-        }
-        if self.gate_hooks.open.is_none()
-            && let Some(facts) = self.open_gate_facts().filter(|_| !self.is_ruled_permission())
-        {
-            self.gate_hooks.open = Some(facts.clone());
-            self.announce_gate(facts);
-        }
+/// Starts the hooks that run beside the session, and asks the user about their failures.
+#[derive(Debug, Clone, Copy)]
+pub struct SideRules<'a> {
+    pub(crate) plan: &'a SessionPlan,
+    pub(crate) presence: UserPresence,
+    pub(crate) iterations: &'a IterationState,
+    pub(crate) gates: &'a SessionGates,
+    pub(crate) hooks: &'a HookState,
+    pub(crate) side: &'a SideJobs,
+    pub(crate) gate_hooks: &'a GateHooks,
+    pub(crate) stop: &'a StopState,
+    pub(crate) beside: BesideWork<'a>,
+    pub(crate) hook_rules: HookRules<'a>,
+}
+
+impl SideRules<'_> {
+    /// The gate for a loop's escalation after a turn without a stop evaluation: one that failed, or that came after the
+    /// loop of the session.
+    pub(crate) fn take_up_a_loop(self) -> Option<EngineOutput> {
+        let (_, _, reason) = self.stop.escalated.as_ref()?;
+        Some(self.gates.open_gate(GateKind::Escalation, reason.clone(), GateDetails::default()))
     }
 
-    fn announce_gate(&mut self, facts: GateFacts) {
-        let hooks_run = !resolve::due(self.plan(), &self.hooks, HookPoint::OnGate).is_empty();
-        if hooks_run && !self.interrupted() {
-            self.gate_hooks.waiting.push_back(GateNotice::Changed(Box::new(facts)));
-        }
-    }
-
-    /// Whether the open gate is a permission request that a rule answers: you have answered it already.
-    fn is_ruled_permission(&self) -> bool {
-        let gate = self.gates.open.as_ref();
-        gate.and_then(|gate| self.asked_at(gate)).and_then(|ask| self.standing_permission(ask)).is_some()
-    }
-
-    /// What hooks hear about the open gate.
-    pub(super) fn open_gate_facts(&self) -> Option<GateFacts> {
-        let Gate { id, about, reason, choices, .. } = self.gates.open.as_ref()?;
-        Some(GateFacts {
-            gate: *id,
-            about: *about,
-            reason: reason.clone(),
-            choices: choices.clone(),
-            answer_command: format!("creel gate answer -s {} {id}", self.name),
-            state: GateState::Opened,
-            waits_for_user: self.gate_for_a_person().is_some(),
-            answer: None,
-        })
-    }
-
-    /// What a hook hears that starts now: the gate may have closed while an earlier hook was running.
-    pub(super) fn gate_facts_now(&self, facts: &GateFacts) -> GateFacts {
-        let is_open = self.open_gate_named(facts.gate).is_some();
-        GateFacts { waits_for_user: facts.waits_for_user && is_open, ..facts.clone() }
-    }
-
-    pub(super) fn proceed_gate_hooks(&self) -> EngineOutput {
+    pub(crate) fn proceed_gate_hooks(self) -> EngineOutput {
         let GateHooks { waiting, dispatch, .. } = &self.gate_hooks;
         match (dispatch, waiting.front()) {
             (Some(dispatch), _) if dispatch.running.is_none() => {
-                dispatch.next().map_or_else(EngineOutput::default, |hook| self.start_hook(dispatch, hook))
+                dispatch.next().map_or_else(EngineOutput::default, |hook| self.hook_rules.start_hook(dispatch, hook))
             }
             (None, Some(notice)) => {
-                let mut hooks = resolve::due(self.plan(), &self.hooks, HookPoint::OnGate);
+                let mut hooks = resolve::due(self.plan, self.hooks, HookPoint::OnGate);
                 let by_hand = match notice {
                     GateNotice::Changed(_) => false,
                     GateNotice::ByHand(wanted) => {
                         hooks = self
-                            .plan()
+                            .plan
                             .hook(HookPoint::OnGate, wanted)
                             .map(|spec| spec.name.clone())
                             .into_iter()
@@ -169,20 +143,61 @@ impl SessionState {
         }
     }
 
-    /// How deep a task is that a hook of `on_gate` completes now. What the task's own hooks print can open the next gate,
-    /// so until the next prompt this is a chain like any other.
-    pub(in crate::engine) fn next_depth_at_gate(&self) -> Option<u32> {
-        self.gate_hooks.dispatch.as_ref()?;
-        Some(if self.side.chained == 0 { 1 } else { self.side.depth.saturating_add(1) })
+    /// The gate for a failed task hook.
+    pub(crate) fn take_up_trouble(self) -> Option<EngineOutput> {
+        let hook_of = |trouble: &TaskHookFailure| HookRef::new(HookPoint::OnTaskComplete, &trouble.hook);
+        let matters = |trouble: &TaskHookFailure| {
+            let is_still_broken =
+                || self.presence == UserPresence::Attended && self.hooks.is_broken_again(&hook_of(trouble));
+            trouble.broken_for.is_none() || is_still_broken()
+        };
+        let mut waiting = self.side.troubles.iter().filter(|trouble| !self.hooks.is_off(&hook_of(trouble)));
+        let failure = waiting.find(|trouble| matters(trouble))?;
+        let details = GateDetails::failed_run(&failure.hook, failure.run);
+        Some(self.gates.open_gate(failure.gate(), failure.reason.clone(), details))
     }
 
-    /// The hooks that run beside the main line.
-    pub(in crate::engine) fn dispatches_beside(&self) -> impl Iterator<Item = &HookDispatch> {
-        self.side.dispatch.iter().chain(&self.gate_hooks.dispatch)
-    }
-
-    /// Whether the session cannot end yet because of something beside the main line.
-    pub(in crate::engine) fn end_waits(&self) -> bool {
-        self.is_busy_beside() || self.gate_hooks.is_busy()
+    pub(crate) fn proceed_side(self) -> EngineOutput {
+        if self.beside.task_hooks_wait() {
+            return EngineOutput::default();
+        }
+        match (&self.side.dispatch, self.side.queue.front()) {
+            (Some(dispatch), _) if dispatch.running.is_none() => {
+                dispatch.next().map_or_else(EngineOutput::default, |hook| self.hook_rules.start_hook(dispatch, hook))
+            }
+            (None, Some(errand)) => {
+                // Recorded even if no hook is left: the record removes the job from the queue.
+                let (point, hooks, task) = match errand {
+                    SideJob::Task { task, depth } if self.side.is_cut(*depth) => {
+                        return EngineOutput::record(Event::warning(cut_off(&task.id, *depth))).and(Event::Hook(
+                            HookEvent::Due {
+                                point: HookPoint::OnTaskComplete,
+                                iteration: Some(self.iterations.current),
+                                hooks: Vec::new(),
+                                task: Some(task.id.clone()),
+                                by_hand: false,
+                            },
+                        ));
+                    }
+                    SideJob::Task { task, .. } => {
+                        let point = HookPoint::OnTaskComplete;
+                        (point, resolve::due(self.plan, self.hooks, point), Some(task.id.clone()))
+                    }
+                    SideJob::Again(task, again) => {
+                        let point = HookPoint::OnTaskComplete;
+                        let mut hooks = resolve::due(self.plan, self.hooks, point);
+                        hooks.retain(|hook| hook == again);
+                        (point, hooks, Some(task.id.clone()))
+                    }
+                    SideJob::ByHand(HookRef { point, hook }) => {
+                        let runs = self.beside.runs_beside(*point, hook);
+                        (*point, runs.then(|| hook.clone()).into_iter().collect(), None)
+                    }
+                };
+                let (iteration, by_hand) = (Some(self.iterations.current), task.is_none());
+                EngineOutput::record(Event::Hook(HookEvent::Due { point, iteration, hooks, task, by_hand }))
+            }
+            (Some(_) | None, _) => EngineOutput::default(),
+        }
     }
 }

@@ -10,20 +10,17 @@
 
 use std::collections::BTreeMap;
 
-use super::{
-    GateDetails, Phase, SessionState,
-    budget::ConversationUsage,
-    gate::{Gate, GateChoice, GateKind},
-    retry::RetryWait,
-    turn::DuePrompt,
-};
+use super::gate::{Gate, GateChoice, GateKind};
 use crate::engine::{
     EngineOutput,
     conversation::UsageLimit,
-    event::{Actor, Event, LimitAction, LimitReached, PromptSent, UsageLimitEvent, UserPresence},
-    policy::{BackoffPolicy, UsageLimitPolicy},
+    event::{Actor, Event, LimitAction, LimitReached, SessionStarted, UsageLimitEvent, UserPresence},
+    policy::{BackoffPolicy, SessionPlan, UsageLimitPolicy},
     refusal::Refusal,
-    session::retry::wait_for,
+    session::{
+        gate::{GateDetails, SessionGates},
+        retry::wait_for,
+    },
     time::{TimeSpan, UnixTime},
 };
 
@@ -42,13 +39,13 @@ pub struct UsageLimitState {
     /// The agent that works instead of the session's own.
     pub standing_in: Option<String>,
     /// When each agent's limit resets.
-    resets: BTreeMap<String, UnixTime>,
+    pub(super) resets: BTreeMap<String, UnixTime>,
     /// How many turns in a row reached a limit.
-    in_a_row: u32,
+    pub(super) in_a_row: u32,
     /// The limit that the next prompt waits for.
     pub hold: Option<UsageLimitWait>,
     /// The agent whose work another one continues with its next prompt.
-    handed_over: Option<String>,
+    pub(super) handed_over: Option<String>,
     /// The end of the agent's message in the last turn that did not fail.
     summary: String,
     /// The files that were changed in this session, at most [`FILES_TOLD`].
@@ -90,32 +87,51 @@ impl UsageLimitState {
     }
 }
 
-impl SessionState {
+const HANDOVER: &str = "[Handover: you continue the work of another agent,";
+const HANDOVER_END: &str = "\nThe work may be half done: look at the files before you continue.";
+
+/// Removes a handover from a prompt: the next agent gets its own.
+pub(super) fn without_handover(text: &str) -> &str {
+    let after = text.starts_with(HANDOVER).then(|| text.split_once(HANDOVER_END)).flatten();
+    after.map_or(text, |(_, rest)| rest.trim_start_matches('\n'))
+}
+
+/// Which agent works, and how long the session waits for one.
+#[derive(Debug, Clone, Copy)]
+pub struct AgentChoice<'a> {
+    pub(crate) began: &'a SessionStarted,
+    pub(crate) plan: &'a SessionPlan,
+    pub(crate) presence: UserPresence,
+    pub(crate) limits: &'a UsageLimitState,
+    pub(crate) gates: &'a SessionGates,
+}
+
+impl<'a> AgentChoice<'a> {
     /// The agent that currently works.
-    pub fn agent(&self) -> &str {
-        self.limits.standing_in.as_deref().unwrap_or(&self.plan().agent)
+    pub fn agent(self) -> &'a str {
+        self.limits.standing_in.as_deref().unwrap_or(&self.plan.agent)
     }
 
     /// All agents of the session, its own first.
-    fn agents(&self) -> impl Iterator<Item = &str> {
-        std::iter::once(self.plan().agent.as_str()).chain(self.fallbacks())
+    pub(crate) fn agents(self) -> impl Iterator<Item = &'a str> {
+        std::iter::once(self.plan.agent.as_str()).chain(self.fallbacks())
     }
 
-    fn fallbacks(&self) -> impl Iterator<Item = &str> {
-        self.plan().limits.fallback.iter().map(|agent| agent.name.as_str())
+    pub(crate) fn fallbacks(self) -> impl Iterator<Item = &'a str> {
+        self.plan.limits.fallback.iter().map(|agent| agent.name.as_str())
     }
 
     /// The first other agent that is not limited.
-    fn next_agent(&self, now: UnixTime) -> Option<&str> {
+    pub(crate) fn next_agent(self, now: UnixTime) -> Option<&'a str> {
         self.agents().find(|name| *name != self.agent() && !self.limits.is_limited(name, now))
     }
 
     /// Handles a usage limit that the current turn reached. `None`: the turn fails like any other.
-    pub(super) fn reached_limit(&self, limit: UsageLimit, now: UnixTime) -> Option<Vec<Event>> {
-        let plan = &self.plan().limits;
+    pub(crate) fn reached_limit(self, limit: UsageLimit, now: UnixTime) -> Option<Vec<Event>> {
+        let plan = &self.plan.limits;
         let agent = self.agent().to_owned();
         let nth = self.limits.in_a_row + 1;
-        let backoff = wait_for(self.plan().backoff.as_ref().unwrap_or(&BACKOFF), nth, self.began.seed);
+        let backoff = wait_for(self.plan.backoff.as_ref().unwrap_or(&BACKOFF), nth, self.began.seed);
         // A reported reset time that was wrong is not trusted again.
         let wait = match limit.resets_in {
             Some(resets_in) if nth <= 2 => resets_in,
@@ -152,62 +168,7 @@ impl SessionState {
         Some(vec![reached(if asks { LimitAction::Ask } else { LimitAction::Wait }, until)])
     }
 
-    /// Schedules the turn that reached a limit again.
-    pub(super) fn limited_turn(&mut self, mut prompt: Box<PromptSent>) {
-        let text = without_handover(&prompt.text).to_owned();
-        prompt.text = text;
-        self.phase = Phase::Due(DuePrompt::Again(prompt));
-    }
-
-    pub(super) fn apply_usage_limit(&mut self, at: UnixTime, event: &UsageLimitEvent) {
-        match event {
-            UsageLimitEvent::Reached(reached) => self.limit_reached(at, reached),
-            UsageLimitEvent::AgentSwitched { from, to, .. } => self.agent_switched(from, to),
-            UsageLimitEvent::WaitSkipped { .. } => self.wait_skipped(),
-        }
-    }
-
-    fn limit_reached(&mut self, at: UnixTime, reached: &LimitReached) {
-        let LimitReached { agent, resets_at, until, action } = reached;
-        self.limits.in_a_row += 1;
-        self.limits.resets.insert(agent.clone(), resets_at.unwrap_or(*until).max(*until));
-        match action {
-            LimitAction::Switch => {}
-            LimitAction::Wait | LimitAction::Ask => {
-                let asks = *action == LimitAction::Ask;
-                self.limits.hold =
-                    Some(UsageLimitWait { agent: agent.clone(), resets_at: *resets_at, until: *until, asks });
-                self.wait_for_reset(at);
-            }
-        }
-    }
-
-    fn wait_for_reset(&mut self, at: UnixTime) {
-        if let Some(hold) = &self.limits.hold {
-            self.retry.wait = RetryWait::Until(hold.until);
-            self.retry.last_wait = hold.until.since(at);
-        }
-    }
-
-    pub(super) fn agent_switched(&mut self, from: &str, to: &str) {
-        self.limits.standing_in = (to != self.plan().agent).then(|| to.to_owned());
-        self.limits.hold = None;
-        self.limits.handed_over = Some(from.to_owned());
-        self.retry.wait = RetryWait::No;
-        self.turns.is_begun = false;
-        self.turns.conversation = None;
-        self.turns.opened_in = None;
-        self.turns.context = None;
-        self.account.conversation = ConversationUsage::default();
-    }
-
-    /// The user ended the wait.
-    pub(super) fn wait_skipped(&mut self) {
-        self.limits.hold = None;
-        self.retry.wait = RetryWait::No;
-    }
-
-    pub(super) fn limit_gate(&self, now: UnixTime) -> Option<EngineOutput> {
+    pub(crate) fn limit_gate(self, now: UnixTime) -> Option<EngineOutput> {
         let hold = self.limits.hold.as_ref().filter(|hold| hold.asks)?;
         let mut choices = GateKind::UsageLimit.choices().to_vec();
         choices.retain(|choice| *choice != GateChoice::Switch || self.another_agent(now).is_some());
@@ -216,37 +177,23 @@ impl SessionState {
             |at| format!("it resets in {}", at.since(now)),
         );
         let reason = format!("`{}` reached its usage limit, and {when}", hold.agent);
-        Some(self.open_gate(
-            GateKind::UsageLimit,
-            reason,
-            GateDetails { choices: Some(choices), ..GateDetails::default() },
-        ))
+        Some(self.gates.open_gate(GateKind::UsageLimit, reason, GateDetails::choices(choices)))
     }
 
     /// The answer to the gate of a limit that has reset since, when unattended.
-    pub(super) fn limit_has_reset(&self, gate: &Gate, now: UnixTime) -> Option<GateChoice> {
+    pub(crate) fn limit_has_reset(self, gate: &Gate, now: UnixTime) -> Option<GateChoice> {
         let unattended = self.presence == UserPresence::Unattended && gate.about == GateKind::UsageLimit;
         let is_over = self.limits.hold.as_ref().is_some_and(|hold| now >= hold.until);
         (unattended && is_over).then_some(GateChoice::Wait)
     }
 
     /// The agent for a switch by the user: one that is not limited, or else any other.
-    fn another_agent(&self, now: UnixTime) -> Option<&str> {
+    pub(crate) fn another_agent(self, now: UnixTime) -> Option<&'a str> {
         self.next_agent(now).or_else(|| self.agents().find(|name| *name != self.agent()))
     }
 
-    /// The user answered the gate. A switch of agents is a record of its own.
-    pub(super) fn limit_answered_by_user(&mut self, at: UnixTime, choice: GateChoice) {
-        if choice == GateChoice::Retry {
-            self.wait_skipped();
-        } else if let Some(hold) = &mut self.limits.hold {
-            hold.asks = false;
-            self.wait_for_reset(at);
-        }
-    }
-
     /// The user switches agents, at a gate or while the session waits.
-    pub(super) fn switch_agent(&self, to: Option<&str>, by: &Actor, now: UnixTime) -> Result<Event, Refusal> {
+    pub(crate) fn switch_agent(self, to: Option<&str>, by: &Actor, now: UnixTime) -> Result<Event, Refusal> {
         let from = self.agent().to_owned();
         let to = match to {
             Some(to) if to == from => return Err(Refusal::AgentWorksAlready(from)),
@@ -269,7 +216,7 @@ impl SessionState {
     }
 
     /// Handles a command while the session waits for a reset.
-    pub(super) fn while_limited(&self, step: impl FnOnce(&UsageLimitWait) -> Result<Event, Refusal>) -> EngineOutput {
+    pub(crate) fn while_limited(self, step: impl FnOnce(&UsageLimitWait) -> Result<Event, Refusal>) -> EngineOutput {
         let Some(hold) = &self.limits.hold else {
             return EngineOutput::refuse(Refusal::NoUsageLimit);
         };
@@ -284,9 +231,9 @@ impl SessionState {
     }
 
     /// The session's own agent takes over again before a new iteration, once its limit has reset.
-    pub(super) fn switch_back(&self, now: UnixTime) -> Option<EngineOutput> {
+    pub(crate) fn switch_back(self, now: UnixTime) -> Option<EngineOutput> {
         let standing_in = self.limits.standing_in.clone()?;
-        let own = &self.plan().agent;
+        let own = &self.plan.agent;
         (!self.limits.is_limited(own, now)).then(|| {
             let reason = format!("the usage limit of `{own}` has reset");
             EngineOutput::record(Event::UsageLimit(UsageLimitEvent::AgentSwitched {
@@ -299,7 +246,7 @@ impl SessionState {
     }
 
     /// After a wait, another agent may be the one whose limit has reset.
-    pub(super) fn switch_after_wait(&self, now: UnixTime) -> Option<EngineOutput> {
+    pub(crate) fn switch_after_wait(self, now: UnixTime) -> Option<EngineOutput> {
         let hold = self.limits.hold.as_ref().filter(|hold| !hold.asks && now >= hold.until)?;
         if !self.limits.is_limited(&hold.agent, now) {
             return None;
@@ -315,7 +262,7 @@ impl SessionState {
     }
 
     /// The handover that precedes the next agent's prompt.
-    pub(super) fn handover(&self, prompt: &str) -> Option<String> {
+    pub(crate) fn handover(self, prompt: &str) -> Option<String> {
         let from = self.limits.handed_over.as_ref()?;
         let mut text = format!("{HANDOVER} `{from}`.]");
         if !prompt.contains(&self.began.prompt) {
@@ -330,13 +277,4 @@ impl SessionState {
         text += HANDOVER_END;
         Some(text)
     }
-}
-
-const HANDOVER: &str = "[Handover: you continue the work of another agent,";
-const HANDOVER_END: &str = "\nThe work may be half done: look at the files before you continue.";
-
-/// Removes a handover from a prompt: the next agent gets its own.
-fn without_handover(text: &str) -> &str {
-    let after = text.starts_with(HANDOVER).then(|| text.split_once(HANDOVER_END)).flatten();
-    after.map_or(text, |(_, rest)| rest.trim_start_matches('\n'))
 }

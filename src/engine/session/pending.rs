@@ -13,10 +13,12 @@ use std::collections::VecDeque;
 use serde::{Deserialize, Serialize};
 
 use crate::engine::{
-    event::{Event, PendingEvent},
+    EngineOutput,
+    event::{Actor, Event, PendingEvent},
     hooks::point::HookPoint,
     ids::{ItemId, RunId},
     refusal::Refusal,
+    session::gate::{Gate, GateChoice, GateKind},
 };
 
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -172,5 +174,39 @@ impl PendingItems {
                 item.text = String::new();
             }
         }
+    }
+}
+
+impl PendingItems {
+    pub(crate) fn change_item(&self, id: ItemId, from: &[ItemState], event: Event) -> EngineOutput {
+        let Some(state) = self.get(id).map(|item| item.state) else {
+            return EngineOutput::refuse(Refusal::NoSuchItem(id));
+        };
+        match (state.is_settled(id), state) {
+            (Some(why), _) => EngineOutput::refuse(why),
+            (None, state) if from.contains(&state) => EngineOutput::record(event),
+            (None, ItemState::Skipped) => EngineOutput::refuse(Refusal::ItemAlreadySkipped(id)),
+            (None, ItemState::Pending | ItemState::InFlight | ItemState::Delivered) => {
+                EngineOutput::refuse(Refusal::ItemNotSkipped(id))
+            }
+        }
+    }
+
+    /// The items that an answer skips.
+    pub(crate) fn skips<'a>(
+        &'a self,
+        gate: &'a Gate,
+        choice: GateChoice,
+        approved: Option<&'a [ItemId]>,
+        by: &'a Actor,
+    ) -> impl Iterator<Item = Event> + 'a {
+        let delivers = matches!(gate.about, GateKind::FinalDelivery | GateKind::Delivery);
+        let some_are_left_out = choice == GateChoice::Approve && approved.is_some();
+        let kept_back =
+            move |id: &ItemId| choice == GateChoice::Skip || approved.is_some_and(|approved| !approved.contains(id));
+        let waiting = self.waiting_ids().into_iter().filter(|id| gate.items.contains(id));
+        waiting
+            .filter(move |id| delivers && (choice == GateChoice::Skip || some_are_left_out) && kept_back(id))
+            .map(move |item| Event::Pending(PendingEvent::Skipped { item, by: by.clone() }))
     }
 }

@@ -15,10 +15,9 @@ mod rules;
 
 use std::collections::VecDeque;
 
-use super::{
-    GateDetails, SessionState,
-    gate::{Gate, GateChoice, GateKind},
-};
+use rules::first_that_fits;
+
+use super::gate::{Gate, GateChoice, GateKind};
 use crate::engine::{
     EngineOutput,
     conversation::{
@@ -26,12 +25,16 @@ use crate::engine::{
         ToolKind,
     },
     effect::Effect,
-    event::{Actor, ActorKind, Event, GateEvent, TurnEvent},
+    event::{Event, SessionStarted, TurnEvent, UserPresence},
     ids::TurnId,
-    policy::PermissionPolicy,
-    session::permission::remembered_answers::{RememberedAnswer, covers, remembered},
+    policy::{PermissionPolicy, SessionPlan},
+    session::{
+        gate::{GateDetails, SessionGates},
+        permission::remembered_answers::{RememberedAnswer, covers, remembered},
+        phase::Phase,
+        steering::ControlState,
+    },
 };
-use rules::first_that_fits;
 
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct PermissionState {
@@ -113,7 +116,7 @@ impl AgentPermissionRequest {
     }
 
     /// The option that creel selects for an answer.
-    fn selected(&self, choice: GateChoice, named: Option<&str>) -> Option<&PermissionOption> {
+    pub(super) fn selected(&self, choice: GateChoice, named: Option<&str>) -> Option<&PermissionOption> {
         self.kept_by_creel(choice).map(|(_, once)| once).or_else(|| self.option(choice, named))
     }
 
@@ -171,9 +174,34 @@ impl PermissionState {
     }
 }
 
-impl SessionState {
-    pub(crate) fn on_permission_asked(&self, turn: TurnId, ask: Box<AgentPermissionRequest>) -> EngineOutput {
-        let Some(iteration) = self.awaited(turn).filter(|_| !self.interrupted()) else {
+/// Answers an agent's requests from the rules, the remembered answers and the config, or asks the user.
+#[derive(Debug, Clone, Copy)]
+pub struct PermissionRules<'a> {
+    pub(crate) began: &'a SessionStarted,
+    pub(crate) plan: &'a SessionPlan,
+    pub(crate) presence: UserPresence,
+    pub(crate) phase: &'a Phase,
+    pub(crate) gates: &'a SessionGates,
+    pub(crate) asks: &'a PermissionState,
+    pub(crate) steering: &'a ControlState,
+}
+
+impl<'a> PermissionRules<'a> {
+    /// The gate that waits for the user: not one that a rule or a policy is about to answer.
+    pub fn gate_for_a_person(self) -> Option<&'a Gate> {
+        let ruled = |gate: &Gate| self.asked_at(gate).and_then(|ask| self.standing_permission(ask)).is_some();
+        let settled = |gate: &Gate| gate.standing_answer(self.plan, self.presence).is_some();
+        self.gates.open.as_ref().filter(|gate| !ruled(gate) && !settled(gate))
+    }
+
+    /// Whether the open gate is a permission request that a rule answers: you have answered it already.
+    pub(crate) fn is_ruled_permission(self) -> bool {
+        let gate = self.gates.open.as_ref();
+        gate.and_then(|gate| self.asked_at(gate)).and_then(|ask| self.standing_permission(ask)).is_some()
+    }
+
+    pub(crate) fn on_permission_asked(self, turn: TurnId, ask: Box<AgentPermissionRequest>) -> EngineOutput {
+        let Some(iteration) = self.phase.awaited(turn).filter(|_| !self.steering.interrupted()) else {
             let cancel = Effect::AnswerPermission { ask: ask.ask, answer: PermissionAnswer::Cancelled };
             return EngineOutput::stale(turn).then(cancel);
         };
@@ -188,7 +216,7 @@ impl SessionState {
 
     /// The option for a request that needs no gate: one for creel's own tools, or one for a file or a command of
     /// creel's services that is already decided. The tool call itself is recorded in both cases.
-    fn answered_at_once<'a>(&self, ask: &'a AgentPermissionRequest) -> Option<&'a str> {
+    pub(crate) fn answered_at_once(self, ask: &AgentPermissionRequest) -> Option<&str> {
         let allow = match ask.source {
             PermissionSource::Agent => None,
             PermissionSource::CreelTool => Some(true),
@@ -199,13 +227,13 @@ impl SessionState {
     }
 
     /// Whether creel serves the request, if that is decided without the user.
-    fn served(&self, ask: &AgentPermissionRequest) -> Option<bool> {
-        let ruled = first_that_fits(&self.plan().permissions, &self.began.cwd, &ask.tool);
+    pub(crate) fn served(self, ask: &AgentPermissionRequest) -> Option<bool> {
+        let ruled = first_that_fits(&self.plan.permissions, &self.began.cwd, &ask.tool);
         // A gate for each file that an agent reads would be unusable; a rule can still ask for one.
         let reads = ask.tool.kind == Some(ToolKind::Read) && ruled.is_none();
         let granted =
             || !ask.shortened && self.asks.granted.iter().any(|known| covers(known, &ask.tool, &self.began.cwd));
-        match ruled.unwrap_or(self.plan().gates.permissions) {
+        match ruled.unwrap_or(self.plan.gates.permissions) {
             PermissionPolicy::Allow => Some(true),
             PermissionPolicy::Deny => Some(false),
             PermissionPolicy::Ask if reads || granted() => Some(true),
@@ -214,73 +242,30 @@ impl SessionState {
     }
 
     /// The agent of the current turn.
-    pub(super) fn asking_agent(&self) -> &str {
-        let reviewer = self.turn_in_flight().and_then(|prompt| prompt.agent.as_deref());
+    pub(crate) fn asking_agent(self) -> &'a str {
+        let reviewer = self.phase.turn_in_flight().and_then(|prompt| prompt.agent.as_deref());
         reviewer.unwrap_or(&self.began.agent)
     }
 
     /// Opens a gate for the oldest request.
-    pub(super) fn proceed_asks(&self) -> EngineOutput {
+    pub(crate) fn proceed_asks(self) -> EngineOutput {
         let Some(ask) = self.asks.waiting.front() else { return EngineOutput::default() };
-        self.open_gate(GateKind::Permission, ask.reason(), GateDetails::ask(ask))
+        self.gates.open_gate(GateKind::Permission, ask.reason(), GateDetails::ask(ask))
     }
 
     /// The request that a gate is about.
-    pub fn asked_at(&self, gate: &Gate) -> Option<&AgentPermissionRequest> {
+    pub fn asked_at(self, gate: &Gate) -> Option<&'a AgentPermissionRequest> {
         self.asks.waiting.iter().find(|ask| Some(ask.ask) == gate.ask)
     }
 
     /// The answer that is known before the user is asked.
-    pub(super) fn standing_permission(&self, ask: &AgentPermissionRequest) -> Option<GateChoice> {
-        let ruled = first_that_fits(&self.plan().permissions, &self.began.cwd, &ask.tool);
-        let said = match ruled.unwrap_or(self.plan().gates.permissions) {
+    pub(crate) fn standing_permission(self, ask: &AgentPermissionRequest) -> Option<GateChoice> {
+        let ruled = first_that_fits(&self.plan.permissions, &self.began.cwd, &ask.tool);
+        let said = match ruled.unwrap_or(self.plan.gates.permissions) {
             PermissionPolicy::Allow => Some(true),
             PermissionPolicy::Deny => Some(false),
             PermissionPolicy::Ask => remembered(&self.asks.remembered, self.asking_agent(), ask),
         };
         said.and_then(|allow| ask.standing(allow))
-    }
-
-    /// Answers the agent's request. `cancel` cancels the turn.
-    pub(super) fn permitted(&self, gate: &Gate, choice: GateChoice, by: &Actor, named: Option<&str>) -> EngineOutput {
-        let ask = self.asked_at(gate);
-        let option = ask.and_then(|ask| ask.selected(choice, named)).map(|option| option.id.clone());
-        let step = EngineOutput::record(Event::Gate(GateEvent::Answered {
-            gate: gate.id,
-            choice,
-            by: by.clone(),
-            option: option.clone(),
-        }));
-        match (ask, option, self.turn_in_flight()) {
-            (Some(ask), Some(option), _) => {
-                step.then(Effect::AnswerPermission { ask: ask.ask, answer: PermissionAnswer::Selected(option) })
-            }
-            (_, None, Some(prompt)) => {
-                let step = match by.by {
-                    ActorKind::Policy | ActorKind::Timeout => step,
-                    ActorKind::Tui
-                    | ActorKind::Cli
-                    | ActorKind::Mcp
-                    | ActorKind::Nats
-                    | ActorKind::Agent
-                    | ActorKind::Hook => self.hold_cancelled(by, prompt, step),
-                };
-                step.then(Effect::CancelTurn(prompt.turn))
-            }
-            (None, Some(_), _) | (_, None, None) => step,
-        }
-    }
-
-    /// The end of a turn cancels the requests that still wait.
-    pub(crate) fn unasked(&self, by: &Actor) -> EngineOutput {
-        let gate = self.gates.open.as_ref().filter(|gate| gate.about == GateKind::Permission);
-        gate.map_or_else(EngineOutput::default, |gate| {
-            EngineOutput::record(Event::Gate(GateEvent::Answered {
-                gate: gate.id,
-                choice: GateChoice::Cancel,
-                by: by.clone(),
-                option: None,
-            }))
-        })
     }
 }

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 
 use super::feedback::HookRetries;
 use crate::engine::{
+    hooks::dispatch::HookFeedback,
     policy::BackoffPolicy,
     time::{TimeSpan, UnixTime},
 };
@@ -101,6 +102,17 @@ fn share(seed: u64) -> f64 {
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     ((z ^ (z >> 31)) >> 11) as f64 / (1_u64 << 53) as f64
+}
+
+impl RetryState {
+    /// Counts a retry for each hook that blocked, and remembers the output that `{{changed}}` is compared with.
+    pub(crate) fn count_retries(&mut self, feedback: &HookFeedback) {
+        for hook in &feedback.blocked {
+            let known = self.by_hook.entry(hook.clone()).or_default();
+            known.used = known.used.saturating_add(1);
+            known.output = feedback.own.iter().find(|own| own.hook == *hook).map(|own| own.output.clone());
+        }
+    }
 }
 
 #[cfg(test)]

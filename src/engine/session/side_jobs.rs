@@ -11,23 +11,22 @@
 
 use std::collections::{BTreeSet, VecDeque};
 
-use super::{
-    GateDetails, SessionState,
-    gate::{Gate, GateChoice, GateKind},
-    warning,
-};
+use super::gate::{Gate, GateChoice, GateKind};
 use crate::engine::{
-    EngineOutput,
     effect::TaskFacts,
-    event::{Event, HookEvent, SessionOutcome, UserPresence},
+    event::{Event, SessionOutcome},
     hooks::{
         dispatch::{DispatchCause, HookDispatch, is_broken_again, needs_a_person},
         point::HookPoint,
-        resolve::{self, HookRef},
+        resolve::HookRef,
         verdict::{RunEnd, RunJudgement},
     },
     ids::RunId,
-    tasks::automation::DEEPEST,
+    policy::SessionPlan,
+    session::{gate_hooks::GateHooks, phase::LoopEnd, steering::ControlState},
+    stop::StopState,
+    submit::PipelineState,
+    tasks::{SessionTasks, automation::DEEPEST},
 };
 
 /// For how many tasks completed by hooks the hooks run between two prompts. Each task can lead to several more, so the
@@ -76,7 +75,7 @@ pub enum SideJob {
 
 impl TaskHookFailure {
     /// The gate that asks about it.
-    fn gate(&self) -> GateKind {
+    pub(super) fn gate(&self) -> GateKind {
         if self.broken_for.is_some() { GateKind::BrokenHook } else { GateKind::Escalation }
     }
 }
@@ -158,7 +157,7 @@ impl SideJobs {
     }
 
     /// Whether the hooks of a task at this depth are skipped, because the chain is too long.
-    fn is_cut(&self, depth: u32) -> bool {
+    pub(super) fn is_cut(&self, depth: u32) -> bool {
         depth > DEEPEST || (depth > 0 && self.chained >= MOST_CHAINED)
     }
 
@@ -182,116 +181,102 @@ impl SideJobs {
     }
 }
 
-impl SessionState {
-    /// The warning for a task hook that escalates while the agent drives itself: there is no loop of creel's to stop.
-    pub(in crate::engine) fn only_told(
-        &self,
-        dispatch: &HookDispatch,
-        hook: &str,
-        judged: &RunJudgement,
-    ) -> Option<Event> {
-        let tells = matches!(dispatch.cause, DispatchCause::Task(_)) && judged.escalates && self.is_led_from_outside();
-        tells.then(|| warning(needs_a_person(dispatch.point, hook, judged)))
-    }
-
-    /// The gate for a failed task hook.
-    pub(super) fn take_up_trouble(&self) -> Option<EngineOutput> {
-        let hook_of = |trouble: &TaskHookFailure| HookRef::new(HookPoint::OnTaskComplete, &trouble.hook);
-        let matters = |trouble: &TaskHookFailure| {
-            let is_still_broken =
-                || self.presence == UserPresence::Attended && self.hooks.is_broken_again(&hook_of(trouble));
-            trouble.broken_for.is_none() || is_still_broken()
-        };
-        let mut waiting = self.side.troubles.iter().filter(|trouble| !self.is_off(&hook_of(trouble)));
-        let failure = waiting.find(|trouble| matters(trouble))?;
-        let details = GateDetails::failed_run(&failure.hook, failure.run);
-        Some(self.open_gate(failure.gate(), failure.reason.clone(), details))
-    }
-
-    /// Whether a gate is about a task hook.
-    pub(super) fn is_beside(&self, gate: &Gate) -> bool {
-        self.side.failure_of(gate.run).is_some()
-    }
-
-    /// Whether the hooks of completed tasks wait until the session is resumed. A session that ends for good runs them
-    /// before it ends.
-    pub(in crate::engine) fn task_hooks_wait(&self) -> bool {
-        let resumable = |ending: &super::LoopEnd| ending.interrupted || ending.outcome == SessionOutcome::Cancelled;
-        self.interrupted() && self.ending.as_ref().is_none_or(resumable)
-    }
-
-    /// Whether a hook that an interrupt has cut runs again when the session is resumed.
-    pub(in crate::engine) fn runs_again(&self, dispatch: &HookDispatch, end: &RunEnd) -> bool {
-        let resumes = match dispatch.cause {
-            DispatchCause::Task(_) => self.task_hooks_wait(),
-            // A submit or a merge begins again as a whole.
-            DispatchCause::Lifecycle | DispatchCause::Error(_) => self.ending.is_none() && !self.pipelines.is_open(),
-            DispatchCause::Gate(_) | DispatchCause::ByHand => false,
-        };
-        *end == RunEnd::Cut && self.interrupted() && resumes
-    }
-
-    /// Whether these hooks run, or are about to.
-    pub(super) fn side_is_busy(&self) -> bool {
-        let running = |dispatch: &HookDispatch| dispatch.running.is_some();
-        if self.task_hooks_wait() { self.side.dispatch.as_ref().is_some_and(running) } else { self.side.is_busy() }
-    }
-
-    pub(super) fn proceed_side(&self) -> EngineOutput {
-        if self.task_hooks_wait() {
-            return EngineOutput::default();
-        }
-        match (&self.side.dispatch, self.side.queue.front()) {
-            (Some(dispatch), _) if dispatch.running.is_none() => {
-                dispatch.next().map_or_else(EngineOutput::default, |hook| self.start_hook(dispatch, hook))
-            }
-            (None, Some(errand)) => {
-                // Recorded even if no hook is left: the record removes the job from the queue.
-                let (point, hooks, task) = match errand {
-                    SideJob::Task { task, depth } if self.side.is_cut(*depth) => {
-                        return EngineOutput::record(warning(cut_off(&task.id, *depth))).and(Event::Hook(
-                            HookEvent::Due {
-                                point: HookPoint::OnTaskComplete,
-                                iteration: Some(self.iterations.current),
-                                hooks: Vec::new(),
-                                task: Some(task.id.clone()),
-                                by_hand: false,
-                            },
-                        ));
-                    }
-                    SideJob::Task { task, .. } => {
-                        let point = HookPoint::OnTaskComplete;
-                        (point, resolve::due(self.plan(), &self.hooks, point), Some(task.id.clone()))
-                    }
-                    SideJob::Again(task, again) => {
-                        let point = HookPoint::OnTaskComplete;
-                        let mut hooks = resolve::due(self.plan(), &self.hooks, point);
-                        hooks.retain(|hook| hook == again);
-                        (point, hooks, Some(task.id.clone()))
-                    }
-                    SideJob::ByHand(HookRef { point, hook }) => {
-                        let runs = self.runs_beside(*point, hook);
-                        (*point, runs.then(|| hook.clone()).into_iter().collect(), None)
-                    }
-                };
-                let (iteration, by_hand) = (Some(self.iterations.current), task.is_none());
-                EngineOutput::record(Event::Hook(HookEvent::Due { point, iteration, hooks, task, by_hand }))
-            }
-            (Some(_) | None, _) => EngineOutput::default(),
-        }
-    }
-
-    /// Whether a hook can run here: only hooks of `hooks:` can.
-    pub(super) fn runs_beside(&self, point: HookPoint, hook: &str) -> bool {
-        HookPoint::ALL.contains(&point) && self.plan().hook(point, hook).is_some()
-    }
-}
-
-fn cut_off(task: &str, depth: u32) -> String {
+pub(super) fn cut_off(task: &str, depth: u32) -> String {
     let why = if depth > DEEPEST {
         format!("{DEEPEST} tasks led to {task}, each completed by a hook of the one before")
     } else {
         format!("hooks completed {MOST_CHAINED} tasks since the last prompt")
     };
     format!("on_task_complete stops here: {why}; the hooks for {task} do not run")
+}
+
+/// The work that runs independently of the agent, and what has to wait for it.
+#[derive(Debug, Clone, Copy)]
+pub struct BesideWork<'a> {
+    pub(crate) plan: &'a SessionPlan,
+    pub(crate) side: &'a SideJobs,
+    pub(crate) gate_hooks: &'a GateHooks,
+    pub(crate) tasks: &'a SessionTasks,
+    pub(crate) stop: &'a StopState,
+    pub(crate) pipelines: &'a PipelineState,
+    pub(crate) steering: &'a ControlState,
+    pub(crate) ending: &'a Option<LoopEnd>,
+}
+
+impl<'a> BesideWork<'a> {
+    /// Whether independent work is in progress that the session has to wait for before it delivers or ends.
+    pub fn is_busy_beside(self) -> bool {
+        let judged = self.stop.loops.iter().any(|known| known.judging.is_some());
+        self.side_is_busy() || self.tasks.automation.is_busy() || !self.tasks.flows.open.is_empty() || judged
+    }
+
+    /// How deep a task is that a hook of `on_gate` completes now. What the task's own hooks print can open the next gate,
+    /// so until the next prompt this is a chain like any other.
+    pub(crate) fn next_depth_at_gate(self) -> Option<u32> {
+        self.gate_hooks.dispatch.as_ref()?;
+        Some(if self.side.chained == 0 { 1 } else { self.side.depth.saturating_add(1) })
+    }
+
+    /// The hooks that run beside the main line.
+    pub(crate) fn dispatches_beside(self) -> impl Iterator<Item = &'a HookDispatch> {
+        self.side.dispatch.iter().chain(&self.gate_hooks.dispatch)
+    }
+
+    /// Whether the session cannot end yet because of something beside the main line.
+    pub(crate) fn end_waits(self) -> bool {
+        self.is_busy_beside() || self.gate_hooks.is_busy()
+    }
+
+    /// The warning for a task hook that escalates while the agent drives itself: there is no loop of creel's to stop.
+    pub(crate) fn only_told(self, dispatch: &HookDispatch, hook: &str, judged: &RunJudgement) -> Option<Event> {
+        let tells =
+            matches!(dispatch.cause, DispatchCause::Task(_)) && judged.escalates && self.plan.is_led_from_outside();
+        tells.then(|| Event::warning(needs_a_person(dispatch.point, hook, judged)))
+    }
+
+    /// Whether the hooks of completed tasks wait until the session is resumed. A session that ends for good runs them
+    /// before it ends.
+    pub(crate) fn task_hooks_wait(self) -> bool {
+        let resumable = |ending: &super::LoopEnd| ending.interrupted || ending.outcome == SessionOutcome::Cancelled;
+        self.steering.interrupted() && self.ending.as_ref().is_none_or(resumable)
+    }
+
+    /// Whether a hook that an interrupt has cut runs again when the session is resumed.
+    pub(crate) fn runs_again(self, dispatch: &HookDispatch, end: &RunEnd) -> bool {
+        let resumes = match dispatch.cause {
+            DispatchCause::Task(_) => self.task_hooks_wait(),
+            // A submit or a merge begins again as a whole.
+            DispatchCause::Lifecycle | DispatchCause::Error(_) => self.ending.is_none() && !self.pipelines.is_open(),
+            DispatchCause::Gate(_) | DispatchCause::ByHand => false,
+        };
+        *end == RunEnd::Cut && self.steering.interrupted() && resumes
+    }
+
+    /// Whether these hooks run, or are about to.
+    pub(crate) fn side_is_busy(self) -> bool {
+        let running = |dispatch: &HookDispatch| dispatch.running.is_some();
+        if self.task_hooks_wait() { self.side.dispatch.as_ref().is_some_and(running) } else { self.side.is_busy() }
+    }
+
+    /// Whether a hook can run here: only hooks of `hooks:` can.
+    pub(crate) fn runs_beside(self, point: HookPoint, hook: &str) -> bool {
+        HookPoint::ALL.contains(&point) && self.plan.hook(point, hook).is_some()
+    }
+}
+
+impl SideJobs {
+    /// Whether a gate is about a task hook.
+    pub(crate) fn is_beside(&self, gate: &Gate) -> bool {
+        self.failure_of(gate.run).is_some()
+    }
+
+    /// The completed tasks whose hooks did not run because of the interrupt.
+    pub(crate) fn hooks_left(&self) -> Option<Event> {
+        let tasks: Vec<&str> = self.tasks().collect();
+        let first = tasks.first()?;
+        let of = if tasks.len() == 1 { format!("task {first}") } else { format!("{} tasks", tasks.len()) };
+        Some(Event::warning(format!(
+            "the on_task_complete hooks of {of} have not run; they run when you resume the session"
+        )))
+    }
 }

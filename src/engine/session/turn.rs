@@ -8,18 +8,16 @@
 
 use std::collections::BTreeMap;
 
-use super::{Phase, SessionState};
 use crate::engine::{
     EngineOutput,
+    actor::POLICY,
     conversation::{
         AgentUpdate, ContextUsage, ConversationMode, StopReason, ToolCall, ToolStatus, TurnEnd, TurnFailure,
         WorktreeChanges,
     },
-    effect::Effect,
-    event::{Event, IterationOutcome, PromptReason, PromptSent, SessionOutcome, TurnEvent},
-    hooks::dispatch::HookDispatch,
-    ids::{ItemId, TurnId},
-    policy::ContextPolicy,
+    event::{Event, PromptSent, TurnEvent},
+    ids::TurnId,
+    session::{gate::SessionGates, limits::AgentChoice, phase::Phase},
     time::UnixTime,
     unquoted_text::open_fence,
 };
@@ -112,245 +110,6 @@ impl TurnState {
     }
 }
 
-impl SessionState {
-    pub(super) fn proceed_due(&self, due: &DuePrompt, now: UnixTime) -> EngineOutput {
-        if self.steering.paused {
-            return EngineOutput::default();
-        }
-        if let Some(step) = self.limit_gate(now) {
-            return step;
-        }
-        if let Some(step) = self.wait_over(now).or_else(|| self.switch_after_wait(now)) {
-            return step;
-        }
-        match due {
-            DuePrompt::Cancelled(_) if self.steering.stop.is_some() => {
-                self.complete_iteration(IterationOutcome::Failed)
-            }
-            DuePrompt::Cancelled(prompt) if self.steering.person_spoke_after(prompt.messages) => {
-                self.message_prompt(None)
-            }
-            DuePrompt::Again(prompt) | DuePrompt::Cancelled(prompt)
-                if !prompt.items.is_empty() && self.is_busy_beside() =>
-            {
-                EngineOutput::default()
-            }
-            DuePrompt::Again(prompt) | DuePrompt::Cancelled(prompt) => self.send(self.again(prompt)),
-            DuePrompt::Message => self.message_prompt(None),
-            DuePrompt::Remediation(text) => self.remediation_prompt(text),
-            DuePrompt::Feedback(text) => self.feedback_prompt(text),
-        }
-    }
-
-    /// The next iteration's prompt if it were sent now, without the output of its hooks.
-    pub fn preview(&self) -> String {
-        self.compose(&self.pending.waiting_ids(), None, self.iteration_conversation())
-    }
-
-    pub(super) fn iteration_prompt(&self, dispatch: &HookDispatch, items: Vec<ItemId>) -> EngineOutput {
-        let conversation = self.iteration_conversation();
-        let text = self.compose(&items, dispatch.piped_text(), conversation);
-        let messages = self.steering.messages.len();
-        let prompt = self.prompt(PromptReason::Iteration, text);
-        self.send(PromptSent { items, conversation, messages, ..prompt })
-    }
-
-    fn iteration_conversation(&self) -> ConversationMode {
-        match self.plan().context {
-            ContextPolicy::Fresh => ConversationMode::New,
-            ContextPolicy::Keep => self.ongoing(),
-        }
-    }
-
-    /// In this order: pending items, output of `pre_iteration`, messages, the goal, the completion note.
-    fn compose(&self, items: &[ItemId], piped: Option<String>, conversation: ConversationMode) -> String {
-        let held = items.iter().filter_map(|id| self.pending.get(*id)).map(|item| item.text.clone());
-        held.chain(piped)
-            .chain(self.messages_text())
-            .chain(self.turns.next_prompt.clone())
-            .chain([self.began.prompt.clone()])
-            .chain(self.completion_note(conversation))
-            .collect::<Vec<_>>()
-            .join("\n\n")
-    }
-
-    fn messages_text(&self) -> Option<String> {
-        let texts: Vec<&str> = self.steering.messages.iter().map(|message| message.text.as_str()).collect();
-        (!texts.is_empty()).then(|| texts.join("\n\n"))
-    }
-
-    fn message_prompt(&self, feedback: Option<&str>) -> EngineOutput {
-        self.send_with_messages(PromptReason::Message, feedback)
-    }
-
-    /// A message of a person next to the feedback resets the retry counter. A message of the agent or a hook does not.
-    fn feedback_prompt(&self, feedback: &str) -> EngineOutput {
-        let spoke = self.steering.person_spoke_after(0);
-        self.send_with_messages(if spoke { PromptReason::Message } else { PromptReason::Feedback }, Some(feedback))
-    }
-
-    fn send_with_messages(&self, reason: PromptReason, more: Option<&str>) -> EngineOutput {
-        let parts = self.messages_text().into_iter().chain(more.map(str::to_owned));
-        let text = parts.collect::<Vec<_>>().join("\n\n");
-        self.send(PromptSent { messages: self.steering.messages.len(), ..self.prompt(reason, text) })
-    }
-
-    fn remediation_prompt(&self, text: &str) -> EngineOutput {
-        self.send_with_messages(PromptReason::Remediation, Some(text))
-    }
-
-    pub(super) fn recovery_prompt(&self, text: String) -> EngineOutput {
-        if self.steering.paused {
-            return EngineOutput::default();
-        }
-        self.send(self.prompt(PromptReason::Recovery, text))
-    }
-
-    /// Messages to a complete session are left out: their answers have to be checked.
-    pub(super) fn final_prompt(&self, items: Vec<ItemId>) -> EngineOutput {
-        let complete = self.ending.as_ref().is_some_and(|ending| ending.outcome == SessionOutcome::Complete);
-        let messages = if complete { 0 } else { self.steering.messages.len() };
-        let held = items.iter().filter_map(|id| self.pending.get(*id)).map(|item| item.text.clone());
-        let text = held.chain(self.messages_text().filter(|_| messages > 0)).collect::<Vec<_>>().join("\n\n");
-        let reason = if items.is_empty() { PromptReason::Message } else { PromptReason::FinalDelivery };
-        self.send(PromptSent { items, messages, ..self.prompt(reason, text) })
-    }
-
-    /// The messages that arrived before the session was complete, as one more turn of its last iteration.
-    pub(super) fn reopening_prompt(&self) -> EngineOutput {
-        let messages = self.steering.messages.len();
-        let text = self.messages_text().unwrap_or_default();
-        self.send(PromptSent { messages, reopens: true, ..self.prompt(PromptReason::Message, text) })
-    }
-
-    pub(in crate::engine) fn prompt(&self, reason: PromptReason, text: String) -> PromptSent {
-        PromptSent {
-            iteration: self.iterations.current,
-            turn: self.next_turn(),
-            reason,
-            text,
-            items: Vec::new(),
-            conversation: self.ongoing(),
-            messages: 0,
-            agent: None,
-            reopens: false,
-        }
-    }
-
-    /// The prompt of a turn that was interrupted. If the agent had opened a conversation in that turn, the prompt
-    /// continues it, so that the agent keeps its work so far.
-    fn again(&self, cut: &PromptSent) -> PromptSent {
-        let was_opened = cut.agent.is_none() && self.turns.opened_in == Some(cut.turn);
-        let conversation = if was_opened { ConversationMode::Same } else { cut.conversation };
-        let takes_over = cut.agent.is_none() && !self.turns.is_begun;
-        let conversation = if takes_over { ConversationMode::New } else { conversation };
-        // The first prompt has already reopened the iteration.
-        let mut prompt = PromptSent { turn: self.next_turn(), conversation, reopens: false, ..cut.clone() };
-        // An agent that takes over in the middle of a conversation has not received the note.
-        let note = self.completion_note(conversation).filter(|_| takes_over && cut.reason == PromptReason::Iteration);
-        if let Some(note) = note.filter(|note| !prompt.text.ends_with(note.as_str())) {
-            prompt.text = format!("{}\n\n{note}", prompt.text);
-        }
-        prompt
-    }
-
-    /// Continues the conversation, if there is one.
-    fn ongoing(&self) -> ConversationMode {
-        if self.turns.is_begun { ConversationMode::Same } else { ConversationMode::New }
-    }
-
-    /// The only way to send a prompt, so that none can bypass an exhausted budget.
-    pub(in crate::engine) fn send(&self, prompt: PromptSent) -> EngineOutput {
-        if let Some(gate) = self.over_budget() {
-            return gate;
-        }
-        let mut prompt = prompt;
-        if let Some(handover) = self.handover(&prompt.text).filter(|_| prompt.agent.is_none()) {
-            prompt.text = format!("{handover}\n\n{}", prompt.text);
-        }
-        let for_review = prompt.agent.as_ref().and_then(|_| self.review_timeout());
-        let effect = Effect::SendPrompt {
-            turn: prompt.turn,
-            text: prompt.text.clone(),
-            conversation: prompt.conversation,
-            timeout: for_review.unwrap_or(self.plan().turn_timeout),
-            to: prompt.agent.clone(),
-            standing_in: self.limits.standing_in.clone(),
-            baseline: self.protect_baseline(),
-        };
-        EngineOutput::record(Event::Turn(TurnEvent::PromptSent(Box::new(prompt)))).then(effect)
-    }
-
-    pub(crate) fn on_agent(&self, turn: TurnId, update: AgentUpdate) -> EngineOutput {
-        let Some(iteration) = self.awaited(turn) else { return EngineOutput::stale(turn) };
-        EngineOutput::record(match update {
-            AgentUpdate::Said(text) => Event::Turn(TurnEvent::AgentSaid { iteration, turn, text }),
-            AgentUpdate::Thought(text) => Event::Turn(TurnEvent::AgentThought { iteration, turn, text }),
-            AgentUpdate::ToolCalled(tool) => Event::Turn(TurnEvent::ToolCalled { iteration, turn, tool }),
-            AgentUpdate::ToolUpdated(tool) => Event::Turn(TurnEvent::ToolUpdated { iteration, turn, tool }),
-            AgentUpdate::Planned(entries) => Event::Turn(TurnEvent::AgentPlanned { iteration, turn, entries }),
-            AgentUpdate::Used(context) => Event::Turn(TurnEvent::AgentUsed { iteration, turn, context }),
-            AgentUpdate::Opened(conversation) => {
-                Event::Turn(TurnEvent::ConversationOpened { iteration, turn, conversation })
-            }
-            AgentUpdate::Noted { what, text } => Event::Turn(TurnEvent::AgentNoted { iteration, turn, what, text }),
-            AgentUpdate::Warned(text) => super::warning(text),
-        })
-    }
-
-    pub(crate) fn on_turn_ended(&self, turn: TurnId, end: TurnEnd) -> EngineOutput {
-        let Some(iteration) = self.awaited(turn) else { return EngineOutput::stale(turn) };
-        let TurnEnd { stop_reason, spent, work, forbidden } = end;
-        let (status, why) = match stop_reason {
-            StopReason::EndTurn => (ToolStatus::Completed, UNTOLD),
-            StopReason::MaxTokens | StopReason::MaxTurnRequests | StopReason::Refusal | StopReason::Cancelled => {
-                (ToolStatus::Failed, CUT_OFF)
-            }
-        };
-        let closed = self.close_calls(status, why).fold(self.unasked(&super::POLICY), EngineOutput::and);
-        let step = closed.and(Event::Turn(TurnEvent::Ended { iteration, turn, stop_reason, spent, work, forbidden }));
-        // The review itself reports that it was cut short.
-        match cut_short(stop_reason).filter(|_| !self.gatekeeper_works()) {
-            Some(why) => step.and(super::warning(why)),
-            None => step,
-        }
-    }
-
-    pub(crate) fn on_turn_failed(&self, turn: TurnId, failure: TurnFailure, now: UnixTime) -> EngineOutput {
-        let Some(iteration) = self.awaited(turn) else { return EngineOutput::stale(turn) };
-        let TurnFailure { message: error, retry_after: retry_after_ms, limit, spent, forbidden } = failure;
-        let closed =
-            self.close_calls(ToolStatus::Failed, CUT_OFF).fold(self.unasked(&super::POLICY), EngineOutput::and);
-        let limit = limit.filter(|_| !self.gatekeeper_works()).and_then(|limit| self.reached_limit(limit, now));
-        let usage_limit = limit.is_some();
-        let forbidden = *forbidden;
-        let failed =
-            Event::Turn(TurnEvent::Failed { iteration, turn, error, retry_after_ms, usage_limit, spent, forbidden });
-        limit.into_iter().flatten().fold(closed.and(failed), EngineOutput::and)
-    }
-
-    /// Ends every open tool call of the current turn: no call outlives its turn.
-    pub(in crate::engine) fn close_calls(&self, status: ToolStatus, why: &'static str) -> impl Iterator<Item = Event> {
-        let calls = self.turn_in_flight().map(|prompt| (prompt.iteration, prompt.turn, &self.turns.open_calls));
-        calls.into_iter().flat_map(move |(iteration, turn, calls)| {
-            calls.values().map(move |call| {
-                let output = call.output.clone().or_else(|| Some(why.to_owned()));
-                Event::Turn(TurnEvent::ToolUpdated {
-                    iteration,
-                    turn,
-                    tool: ToolCall { status, output, ..call.clone() },
-                })
-            })
-        })
-    }
-
-    /// The iteration of the turn, if it is the current one.
-    pub(super) fn awaited(&self, turn: TurnId) -> Option<u32> {
-        let Phase::Turn(prompt) = &self.phase else { return None };
-        (prompt.turn == turn).then_some(prompt.iteration)
-    }
-}
-
 /// Shown as the output of a tool call that ended with its turn.
 pub(in crate::engine) const CUT_OFF: &str = "cut off with the turn";
 const UNTOLD: &str = "the agent ended its turn without saying how this ended";
@@ -372,6 +131,92 @@ fn cut_short(stop_reason: StopReason) -> Option<&'static str> {
 
 /// After a refusal the agent forgets the prompt, so none of its items count as delivered.
 pub(super) const REFUSED: &str = "the agent refused to answer this prompt: see what it said, and ask in other words";
+
+impl TurnState {
+    pub(crate) fn next_turn(&self) -> TurnId {
+        self.last.next()
+    }
+
+    /// Continues the conversation, if there is one.
+    pub(crate) fn ongoing(&self) -> ConversationMode {
+        if self.is_begun { ConversationMode::Same } else { ConversationMode::New }
+    }
+}
+
+/// Turns an agent's updates into records.
+#[derive(Debug, Clone, Copy)]
+pub struct TurnRules<'a> {
+    pub(crate) phase: &'a Phase,
+    pub(crate) turns: &'a TurnState,
+    pub(crate) gates: &'a SessionGates,
+    pub(crate) agent_choice: AgentChoice<'a>,
+}
+
+impl TurnRules<'_> {
+    pub(crate) fn on_agent(self, turn: TurnId, update: AgentUpdate) -> EngineOutput {
+        let Some(iteration) = self.phase.awaited(turn) else { return EngineOutput::stale(turn) };
+        EngineOutput::record(match update {
+            AgentUpdate::Said(text) => Event::Turn(TurnEvent::AgentSaid { iteration, turn, text }),
+            AgentUpdate::Thought(text) => Event::Turn(TurnEvent::AgentThought { iteration, turn, text }),
+            AgentUpdate::ToolCalled(tool) => Event::Turn(TurnEvent::ToolCalled { iteration, turn, tool }),
+            AgentUpdate::ToolUpdated(tool) => Event::Turn(TurnEvent::ToolUpdated { iteration, turn, tool }),
+            AgentUpdate::Planned(entries) => Event::Turn(TurnEvent::AgentPlanned { iteration, turn, entries }),
+            AgentUpdate::Used(context) => Event::Turn(TurnEvent::AgentUsed { iteration, turn, context }),
+            AgentUpdate::Opened(conversation) => {
+                Event::Turn(TurnEvent::ConversationOpened { iteration, turn, conversation })
+            }
+            AgentUpdate::Noted { what, text } => Event::Turn(TurnEvent::AgentNoted { iteration, turn, what, text }),
+            AgentUpdate::Warned(text) => Event::warning(text),
+        })
+    }
+
+    pub(crate) fn on_turn_ended(self, turn: TurnId, end: TurnEnd) -> EngineOutput {
+        let Some(iteration) = self.phase.awaited(turn) else { return EngineOutput::stale(turn) };
+        let TurnEnd { stop_reason, spent, work, forbidden } = end;
+        let (status, why) = match stop_reason {
+            StopReason::EndTurn => (ToolStatus::Completed, UNTOLD),
+            StopReason::MaxTokens | StopReason::MaxTurnRequests | StopReason::Refusal | StopReason::Cancelled => {
+                (ToolStatus::Failed, CUT_OFF)
+            }
+        };
+        let closed = self.close_calls(status, why).fold(self.gates.unasked(&POLICY), EngineOutput::and);
+        let step = closed.and(Event::Turn(TurnEvent::Ended { iteration, turn, stop_reason, spent, work, forbidden }));
+        // The review itself reports that it was cut short.
+        match cut_short(stop_reason).filter(|_| !self.phase.gatekeeper_works()) {
+            Some(why) => step.and(Event::warning(why)),
+            None => step,
+        }
+    }
+
+    pub(crate) fn on_turn_failed(self, turn: TurnId, failure: TurnFailure, now: UnixTime) -> EngineOutput {
+        let Some(iteration) = self.phase.awaited(turn) else { return EngineOutput::stale(turn) };
+        let TurnFailure { message: error, retry_after: retry_after_ms, limit, spent, forbidden } = failure;
+        let closed = self.close_calls(ToolStatus::Failed, CUT_OFF).fold(self.gates.unasked(&POLICY), EngineOutput::and);
+        let limit = limit
+            .filter(|_| !self.phase.gatekeeper_works())
+            .and_then(|limit| self.agent_choice.reached_limit(limit, now));
+        let usage_limit = limit.is_some();
+        let forbidden = *forbidden;
+        let failed =
+            Event::Turn(TurnEvent::Failed { iteration, turn, error, retry_after_ms, usage_limit, spent, forbidden });
+        limit.into_iter().flatten().fold(closed.and(failed), EngineOutput::and)
+    }
+
+    /// Ends every open tool call of the current turn: no call outlives its turn.
+    pub(crate) fn close_calls(self, status: ToolStatus, why: &'static str) -> impl Iterator<Item = Event> {
+        let calls = self.phase.turn_in_flight().map(|prompt| (prompt.iteration, prompt.turn, &self.turns.open_calls));
+        calls.into_iter().flat_map(move |(iteration, turn, calls)| {
+            calls.values().map(move |call| {
+                let output = call.output.clone().or_else(|| Some(why.to_owned()));
+                Event::Turn(TurnEvent::ToolUpdated {
+                    iteration,
+                    turn,
+                    tool: ToolCall { status, output, ..call.clone() },
+                })
+            })
+        })
+    }
+}
 
 #[cfg(test)]
 mod tests {

@@ -24,12 +24,13 @@ use crate::engine::{
     EngineOutput,
     event::{Actor, Event, StopEvent},
     nearest_name::nearest,
-    policy::AgentSpec,
+    policy::SessionPlan,
     refusal::Refusal,
-    session::SessionState,
-    stop::{evaluation::StopEvaluation, loop_refusal::LoopRefusal},
+    session::turn::TurnState,
+    stop::{StopState, evaluation::StopEvaluation, loop_refusal::LoopRefusal},
     tasks::{
-        command::{TaskCommand, TaskCompletion},
+        SessionTasks,
+        command::{TaskCommand, TaskCompletion, TaskRules},
         record::ChangeOrigin,
         refusal::TaskRefusal,
         task::{Task, TaskState},
@@ -131,25 +132,32 @@ impl AgentLoop {
     }
 }
 
-impl SessionState {
-    pub(crate) fn on_loop_command(&self, by: &Actor, command: LoopCommand, now: UnixTime) -> EngineOutput {
+/// Carries out an agent's commands about its own loops and stop hooks.
+#[derive(Debug, Clone, Copy)]
+pub struct LoopRules<'a> {
+    pub(crate) name: &'a str,
+    pub(crate) plan: &'a SessionPlan,
+    pub(crate) turns: &'a TurnState,
+    pub(crate) tasks: &'a SessionTasks,
+    pub(crate) stop: &'a StopState,
+    pub(crate) task_rules: TaskRules<'a>,
+}
+
+impl LoopRules<'_> {
+    pub(crate) fn on_loop_command(self, by: &Actor, command: LoopCommand, now: UnixTime) -> EngineOutput {
         let done = match command {
             LoopCommand::Start { task, max_iterations, promises } => {
                 self.start_loop(by, task, max_iterations, promises, now)
             }
-            LoopCommand::Judge(asked) => self.ask_judgement(by, *asked),
+            LoopCommand::Judge(asked) => self.stop.ask_judgement(by, *asked),
             LoopCommand::Next { id, checkpoint } => self.advance_loop(by, id, checkpoint),
             LoopCommand::Complete { id, promise } => self.complete_loop(by, id, promise),
         };
         done.unwrap_or_else(EngineOutput::refuse)
     }
 
-    pub fn agent_loop(&self, id: &str) -> Option<&AgentLoop> {
-        self.stop.loops.iter().find(|known| known.id == id)
-    }
-
-    fn start_loop(
-        &self,
+    pub(crate) fn start_loop(
+        self,
         by: &Actor,
         task: String,
         max_iterations: u32,
@@ -174,7 +182,7 @@ impl SessionState {
                 TaskState::Active => {}
                 TaskState::Created | TaskState::Ready | TaskState::Blocked => {
                     let start = TaskCommand::Start { id: task.clone(), context: None };
-                    events.push(self.task_event(start, ChangeOrigin::by(by.clone()))?);
+                    events.push(self.task_rules.task_event(start, ChangeOrigin::by(by.clone()))?);
                 }
             }
         }
@@ -184,55 +192,27 @@ impl SessionState {
     }
 
     /// Refuses a task that does not exist. The agent would otherwise work on a mistyped name as a task of its own.
-    pub(super) fn known_task(&self, task: &str) -> Result<(), LoopRefusal> {
+    pub(crate) fn known_task(self, task: &str) -> Result<(), LoopRefusal> {
         let graph = &self.tasks.graph;
         if task == self.name || graph.get(task).is_some() {
             return Ok(());
         }
-        let known = graph.tasks().into_iter().map(|task| task.id.as_str()).chain([self.name.as_str()]);
+        let known = graph.tasks().into_iter().map(|task| task.id.as_str()).chain([self.name]);
         let near = nearest(task, known).map(str::to_owned);
-        Err(LoopRefusal::UnknownTask { task: task.to_owned(), near, session: self.name.clone() })
+        Err(LoopRefusal::UnknownTask { task: task.to_owned(), near, session: self.name.to_owned() })
     }
 
-    /// Whether creel runs no agent here: the user runs one by hand.
-    pub fn is_led_from_outside(&self) -> bool {
-        self.plan().agent_spec == AgentSpec::Outside
-    }
-
-    /// Whether a loop is about the whole session and creel runs the agent. Then the config's hooks decide, and hooks
-    /// that the agent registered can only be stricter.
-    pub(super) fn is_about_the_session(&self, about: &AgentLoop) -> bool {
-        about.task == self.name && !self.is_led_from_outside()
-    }
-
-    fn open_loop(&self, id: &str) -> Result<&AgentLoop, LoopRefusal> {
-        let Some(known) = self.agent_loop(id) else {
-            return Err(LoopRefusal::NoSuchLoop(id.to_owned()));
-        };
-        if known.is_over {
-            return Err(LoopRefusal::LoopOver { loop_id: id.to_owned(), task: known.task.clone() });
-        }
-        if known.judging.is_some() {
-            return Err(LoopRefusal::BeingJudged(id.to_owned()));
-        }
-        Ok(known)
-    }
-
-    fn ask_judgement(&self, by: &Actor, asked: EvaluationRequest) -> Result<EngineOutput, Refusal> {
-        let iteration = self.open_loop(&asked.id)?.iteration;
-        Ok(EngineOutput::record(Event::Stop(StopEvent::JudgementAsked {
-            iteration,
-            asked: Box::new(asked),
-            by: by.clone(),
-        })))
-    }
-
-    fn advance_loop(&self, by: &Actor, id: String, checkpoint: Option<Value>) -> Result<EngineOutput, Refusal> {
-        let known = self.open_loop(&id)?;
+    pub(crate) fn advance_loop(
+        self,
+        by: &Actor,
+        id: String,
+        checkpoint: Option<Value>,
+    ) -> Result<EngineOutput, Refusal> {
+        let known = self.stop.open_loop(&id)?;
         if known.iteration >= known.max_iterations {
             return Err(LoopRefusal::LimitUsed { loop_id: id, limit: known.max_iterations }.into());
         }
-        if self.waits_for_a_person(known) {
+        if self.stop.waits_for_a_person(known) {
             return Err(LoopRefusal::Escalated(id).into());
         }
         if known.is_judged_complete() {
@@ -244,13 +224,13 @@ impl SessionState {
         Ok(step.and(Event::Stop(StopEvent::LoopAdvanced { loop_id: id, iteration: iteration + 1, by: by.clone() })))
     }
 
-    fn complete_loop(&self, by: &Actor, id: String, promise: Promise) -> Result<EngineOutput, Refusal> {
-        let known = self.open_loop(&id)?;
+    pub(crate) fn complete_loop(self, by: &Actor, id: String, promise: Promise) -> Result<EngineOutput, Refusal> {
+        let known = self.stop.open_loop(&id)?;
         let task = known.task.clone();
         let mut events = Vec::new();
         let is_open = self.tasks.graph.get(&task).is_some_and(Task::is_open);
         let about = match promise {
-            Promise::Complete if self.waits_for_a_person(known) => {
+            Promise::Complete if self.stop.waits_for_a_person(known) => {
                 return Err(LoopRefusal::NotCompletedWhileEscalated(id).into());
             }
             Promise::Complete if !known.is_judged_complete() => {
@@ -264,27 +244,14 @@ impl SessionState {
             Promise::Escalate | Promise::Blocked => {
                 let reason = format!("the agent ended its work with {}", promise.tag());
                 let block = TaskCommand::Block { id: task.clone(), reason, required_knowledge: Vec::new() };
-                (is_open && !self.is_blocked(&task)).then_some(block)
+                (is_open && !self.tasks.is_blocked(&task)).then_some(block)
             }
         };
         if let Some(about) = about {
-            events.push(self.task_event(about, ChangeOrigin::by(by.clone()))?);
+            events.push(self.task_rules.task_event(about, ChangeOrigin::by(by.clone()))?);
         }
         let iterations = known.iteration;
         events.push(Event::Stop(StopEvent::LoopEnded { loop_id: id, task, iterations, promise, by: by.clone() }));
         Ok(events.into_iter().fold(EngineOutput::default(), EngineOutput::and))
-    }
-
-    /// Whether a loop has escalated and the user has not decided yet.
-    fn waits_for_a_person(&self, known: &AgentLoop) -> bool {
-        let decided = known.decided.as_ref().is_some_and(|decided| decided.action == StopAction::Escalate);
-        let to_be_taken_up = self.stop.escalated.as_ref().is_some_and(|(_, task, _)| *task == known.task);
-        decided || to_be_taken_up
-    }
-
-    pub(crate) fn proceed_loops(&self, now: UnixTime) -> EngineOutput {
-        let judged = self.stop.loops.iter().filter_map(|known| Some((known, known.judging.as_ref()?)));
-        let mut steps = judged.map(|(known, judging)| self.proceed_judging(Some(known), judging, now));
-        steps.find(|step| !step.is_empty()).unwrap_or_default()
     }
 }

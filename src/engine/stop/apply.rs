@@ -9,7 +9,10 @@ use crate::engine::{
     event::{HookFinished, SessionOutcome, StopDecided, StopEvent},
     hooks::{dispatch::ActiveRun, point::HookPoint},
     policy::StopHookKind,
-    session::{Phase, SessionState, delivery::LoopEnd},
+    session::{
+        SessionState,
+        phase::{LoopEnd, Phase},
+    },
     stop::{
         agent_loop::{AgentLoop, LoopGuards},
         evaluation::StopEvaluation,
@@ -17,200 +20,193 @@ use crate::engine::{
     time::UnixTime,
 };
 
-impl SessionState {
-    pub(crate) fn apply_stop(&mut self, at: UnixTime, event: &StopEvent) {
-        match event {
-            StopEvent::RulesDue { rules, of, .. } => {
-                if let Some(judging) = self.judging_mut(of.as_deref()) {
-                    judging.rules = Some(rules.iter().cloned().collect());
-                }
-            }
-            StopEvent::RuleStarted { run, rule, iteration, of } => {
-                self.hooks.last_run = *run;
-                if let Some(judging) = self.judging_mut(of.as_deref()) {
-                    judging.rule_started(ActiveRun { run: *run, hook: rule.clone(), iteration: *iteration });
-                }
-            }
-            StopEvent::RuleChecked { run, rule, passed, message, of, .. } => {
-                let outcome = RuleOutcome { rule_name: rule.clone(), passed: *passed, message: message.clone() };
-                if of.is_none() {
-                    self.stop.failed_rules.retain(|failed| failed.rule_name != *rule);
-                    self.stop.failed_rules.extend((!passed).then(|| outcome.clone()));
-                }
-                if let Some(judging) = self.judging_mut(of.as_deref()) {
-                    judging.rule_checked(*run, outcome);
-                }
-            }
-            StopEvent::Decided(decided) => self.stop_decided(decided),
-            StopEvent::CheckpointKept(checkpoint) => {
-                self.stop.checkpoints.push(TimedCheckpoint { at, checkpoint: (**checkpoint).clone() });
-            }
-            // A journal can come with a clone: a hook that cannot be registered is not accepted from there either.
-            StopEvent::HookRegistered { hook, .. } if !matches!(hook.judge, StopHookKind::Preset(_)) => {}
-            StopEvent::HookRegistered { hook_id, task, hook, metadata, by } => {
-                let (id, task, metadata, by) = (hook_id.clone(), task.clone(), metadata.clone(), by.by);
-                self.stop.last += 1;
-                self.stop.registered.push(RegisteredStopHook { id, task, hook: (**hook).clone(), metadata, by });
-            }
-            StopEvent::HooksCleared { hooks, .. } => self.stop.registered.retain(|known| !hooks.contains(&known.id)),
-            StopEvent::CompletionPromised { reason, .. } => self.stop.promised = Some(reason.clone()),
-            StopEvent::LoopStarted { loop_id, task, max_iterations, promises, .. } => {
-                self.stop.last += 1;
-                self.stop.loops.push(AgentLoop {
-                    id: loop_id.clone(),
-                    task: task.clone(),
-                    max_iterations: *max_iterations,
-                    promises: promises.clone(),
-                    iteration: 1,
-                    judging: None,
-                    results: Vec::new(),
-                    decided: None,
-                    guards: LoopGuards::default(),
-                    is_over: false,
-                });
-            }
-            StopEvent::LoopAdvanced { loop_id, iteration, .. } => {
-                if let Some(known) = self.loop_mut(loop_id) {
-                    known.iteration = *iteration;
-                    known.decided = None;
-                    known.guards.advance();
-                }
-            }
-            StopEvent::JudgementAsked { asked, .. } => {
-                if let Some(known) = self.loop_mut(&asked.id) {
-                    known.judging = Some(StopEvaluation::asked((**asked).clone(), known.results.clone()));
-                }
-            }
-            StopEvent::LoopEnded { loop_id, .. } => {
-                if let Some(known) = self.loop_mut(loop_id) {
-                    known.is_over = true;
-                    known.judging = None;
-                }
+pub(crate) fn apply_stop(session: &mut SessionState, at: UnixTime, event: &StopEvent) {
+    match event {
+        StopEvent::RulesDue { rules, of, .. } => {
+            if let Some(judging) = judging_mut(session, of.as_deref()) {
+                judging.rules = Some(rules.iter().cloned().collect());
             }
         }
-    }
-
-    fn loop_mut(&mut self, id: &str) -> Option<&mut AgentLoop> {
-        self.stop.loops.iter_mut().find(|known| known.id == id)
-    }
-
-    /// The evaluation of that loop, or of the session's own iteration. The first record starts it.
-    fn judging_mut(&mut self, of: Option<&str>) -> Option<&mut StopEvaluation> {
-        if let Some(id) = of {
-            return self.loop_mut(id)?.judging.as_mut();
+        StopEvent::RuleStarted { run, rule, iteration, of } => {
+            session.hooks.last_run = *run;
+            if let Some(judging) = judging_mut(session, of.as_deref()) {
+                judging.rule_started(ActiveRun { run: *run, hook: rule.clone(), iteration: *iteration });
+            }
         }
-        if matches!(&self.phase, Phase::Hooks(dispatch) if dispatch.point == HookPoint::PostIteration) {
-            self.phase = Phase::Judging(Box::default());
+        StopEvent::RuleChecked { run, rule, passed, message, of, .. } => {
+            let outcome = RuleOutcome { rule_name: rule.clone(), passed: *passed, message: message.clone() };
+            if of.is_none() {
+                session.stop.failed_rules.retain(|failed| failed.rule_name != *rule);
+                session.stop.failed_rules.extend((!passed).then(|| outcome.clone()));
+            }
+            if let Some(judging) = judging_mut(session, of.as_deref()) {
+                judging.rule_checked(*run, outcome);
+            }
         }
-        if let Phase::Judging(judging) = &mut self.phase { Some(judging) } else { None }
-    }
-
-    pub(crate) fn stop_hook_started(&mut self, running: ActiveRun, of: Option<&str>) {
-        self.hooks.last_run = running.run;
-        if let Some(judging) = self.judging_mut(of) {
-            judging.rules.get_or_insert_default();
-            judging.running = Some(running);
+        StopEvent::Decided(decided) => stop_decided(session, decided),
+        StopEvent::CheckpointKept(checkpoint) => {
+            session.stop.checkpoints.push(TimedCheckpoint { at, checkpoint: (**checkpoint).clone() });
         }
-    }
-
-    pub(crate) fn stop_hook_finished(&mut self, finished: &HookFinished) {
-        let here = if let Phase::Judging(judging) = &mut self.phase { Some(&mut **judging) } else { None };
-        let beside = self.stop.loops.iter_mut().filter_map(|known| known.judging.as_mut());
-        let awaits =
-            |judging: &&mut StopEvaluation| judging.running.as_ref().is_some_and(|one| one.run == finished.run);
-        let Some(judging) = here.into_iter().chain(beside).find(awaits) else { return };
-        judging.running = None;
-        if let Some(decision) = finished.decision.as_ref().filter(|_| !finished.again) {
-            judging.answers.insert(finished.hook.clone(), (**decision).clone());
+        // A journal can come with a clone: a hook that cannot be registered is not accepted from there either.
+        StopEvent::HookRegistered { hook, .. } if !matches!(hook.judge, StopHookKind::Preset(_)) => {}
+        StopEvent::HookRegistered { hook_id, task, hook, metadata, by } => {
+            let (id, task, metadata, by) = (hook_id.clone(), task.clone(), metadata.clone(), by.by);
+            session.stop.last += 1;
+            session.stop.registered.push(RegisteredStopHook { id, task, hook: (**hook).clone(), metadata, by });
         }
-    }
-
-    /// Evaluations that were in progress when creel died run again.
-    pub(crate) fn cut_judgements(&mut self) {
-        if let Phase::Judging(judging) = &mut self.phase {
-            judging.cut();
-        }
-        // The agent's connection is gone, so it requests the evaluation again.
-        self.stop.loops.iter_mut().for_each(|known| known.judging = None);
-    }
-
-    fn stop_decided(&mut self, decided: &StopDecided) {
-        if let Some(id) = &decided.of {
-            return self.loop_decided(id, decided);
-        }
-        let results = self.judging_here().map(|judging| judging.results.clone()).unwrap_or_default();
-        self.stop.guards = self.stop.guards.after(self.iteration_sight(&results));
-        self.stop.promised = None;
-        self.stop.escalated = None;
-        self.stop.blocked.clone_from(&decided.blocked);
-        self.turns.next_prompt.clone_from(&decided.next_prompt);
-        self.phase = match decided.action {
-            StopAction::Complete => Phase::Exit(LoopEnd::offering(SessionOutcome::Complete, &decided.reason)),
-            StopAction::Continue => Phase::Between,
-            StopAction::Escalate => Phase::Escalated(decided.reason.clone()),
-        };
-    }
-
-    fn loop_decided(&mut self, id: &str, decided: &StopDecided) {
-        let outside = self.is_led_from_outside();
-        let Some(known) = self.loop_mut(id) else { return };
-        if let Some(judging) = known.judging.take() {
-            known.guards.judge(judging.facts(&judging.results));
-            known.results = judging.results;
-        }
-        let (action, reason, task) = (decided.action, decided.reason.clone(), known.task.clone());
-        let escalated = known.decided.as_ref().is_some_and(|before| before.action == StopAction::Escalate);
-        // A loop that waits for the user stays escalated, even if a later evaluation decides differently.
-        let stays = escalated && self.is_blocked(&task);
-        if let Some(known) = self.loop_mut(id).filter(|_| !stays) {
-            known.decided = Some(StopResult {
-                next_prompt: decided.next_prompt.clone(),
-                metadata: decided.metadata.clone(),
-                ..StopResult::new(action, reason.clone())
+        StopEvent::HooksCleared { hooks, .. } => session.stop.registered.retain(|known| !hooks.contains(&known.id)),
+        StopEvent::CompletionPromised { reason, .. } => session.stop.promised = Some(reason.clone()),
+        StopEvent::LoopStarted { loop_id, task, max_iterations, promises, .. } => {
+            session.stop.last += 1;
+            session.stop.loops.push(AgentLoop {
+                id: loop_id.clone(),
+                task: task.clone(),
+                max_iterations: *max_iterations,
+                promises: promises.clone(),
+                iteration: 1,
+                judging: None,
+                results: Vec::new(),
+                decided: None,
+                guards: LoopGuards::default(),
+                is_over: false,
             });
         }
-        // An agent that the user runs by hand gets the decision as the answer to its request; creel has no loop to
-        // stop.
-        if action == StopAction::Escalate && !outside {
-            self.stop.escalated = Some((decided.hook.clone(), task, reason));
-        }
-    }
-
-    /// Records a turn's changes to the project's files.
-    pub(crate) fn work_done(&mut self, work: Option<&WorktreeChanges>) {
-        let Some(work) = work else {
-            self.iterations.signs.unknown_work = true;
-            return;
-        };
-        for file in &work.files_modified {
-            if !self.iterations.files.contains(file) {
-                self.iterations.files.push(file.clone());
+        StopEvent::LoopAdvanced { loop_id, iteration, .. } => {
+            if let Some(known) = session.stop.loop_mut(loop_id) {
+                known.iteration = *iteration;
+                known.decided = None;
+                known.guards.advance();
             }
         }
-        for (file, content) in &work.contents {
-            let known = self.iterations.contents.get(file).map(|before| before.then(content));
-            self.iterations.contents.insert(file.clone(), known.unwrap_or_else(|| content.clone()));
-        }
-        self.turns.work = Some(Box::new(work.clone()));
-    }
-
-    /// The user has decided: the guards start again.
-    pub(crate) fn looked_at(&mut self) {
-        self.stop.guards = GuardState::default();
-        self.stop.blocked.clear();
-        let whole_session = self.name.clone();
-        self.loops_go_on(&whole_session);
-    }
-
-    /// Clears a loop's escalation, unless its task is still blocked.
-    pub(crate) fn loops_go_on(&mut self, task: &str) {
-        if self.is_blocked(task) {
-            return;
-        }
-        for known in self.stop.loops.iter_mut().filter(|known| known.task == task) {
-            if known.decided.take_if(|decided| decided.action == StopAction::Escalate).is_some() {
-                known.guards = LoopGuards::default();
+        StopEvent::JudgementAsked { asked, .. } => {
+            if let Some(known) = session.stop.loop_mut(&asked.id) {
+                known.judging = Some(StopEvaluation::asked((**asked).clone(), known.results.clone()));
             }
+        }
+        StopEvent::LoopEnded { loop_id, .. } => {
+            if let Some(known) = session.stop.loop_mut(loop_id) {
+                known.is_over = true;
+                known.judging = None;
+            }
+        }
+    }
+}
+
+/// The evaluation of that loop, or of the session's own iteration. The first record starts it.
+fn judging_mut<'a>(session: &'a mut SessionState, of: Option<&str>) -> Option<&'a mut StopEvaluation> {
+    if let Some(id) = of {
+        return session.stop.loop_mut(id)?.judging.as_mut();
+    }
+    if matches!(&session.phase, Phase::Hooks(dispatch) if dispatch.point == HookPoint::PostIteration) {
+        session.phase = Phase::Judging(Box::default());
+    }
+    if let Phase::Judging(judging) = &mut session.phase { Some(judging) } else { None }
+}
+
+pub(crate) fn stop_hook_started(session: &mut SessionState, running: ActiveRun, of: Option<&str>) {
+    session.hooks.last_run = running.run;
+    if let Some(judging) = judging_mut(session, of) {
+        judging.rules.get_or_insert_default();
+        judging.running = Some(running);
+    }
+}
+
+pub(crate) fn stop_hook_finished(session: &mut SessionState, finished: &HookFinished) {
+    let here = if let Phase::Judging(judging) = &mut session.phase { Some(&mut **judging) } else { None };
+    let beside = session.stop.loops.iter_mut().filter_map(|known| known.judging.as_mut());
+    let awaits = |judging: &&mut StopEvaluation| judging.running.as_ref().is_some_and(|one| one.run == finished.run);
+    let Some(judging) = here.into_iter().chain(beside).find(awaits) else { return };
+    judging.running = None;
+    if let Some(decision) = finished.decision.as_ref().filter(|_| !finished.again) {
+        judging.answers.insert(finished.hook.clone(), (**decision).clone());
+    }
+}
+
+/// Evaluations that were in progress when creel died run again.
+pub(crate) fn cut_judgements(session: &mut SessionState) {
+    if let Phase::Judging(judging) = &mut session.phase {
+        judging.cut();
+    }
+    // The agent's connection is gone, so it requests the evaluation again.
+    session.stop.loops.iter_mut().for_each(|known| known.judging = None);
+}
+
+fn stop_decided(session: &mut SessionState, decided: &StopDecided) {
+    if let Some(id) = &decided.of {
+        return loop_decided(session, id, decided);
+    }
+    let results = session.phase.judging_here().map(|judging| judging.results.clone()).unwrap_or_default();
+    session.stop.guards = session.stop.guards.after(session.stop_rules().iteration_sight(&results));
+    session.stop.promised = None;
+    session.stop.escalated = None;
+    session.stop.blocked.clone_from(&decided.blocked);
+    session.turns.next_prompt.clone_from(&decided.next_prompt);
+    session.phase = match decided.action {
+        StopAction::Complete => Phase::Exit(LoopEnd::offering(SessionOutcome::Complete, &decided.reason)),
+        StopAction::Continue => Phase::Between,
+        StopAction::Escalate => Phase::Escalated(decided.reason.clone()),
+    };
+}
+
+fn loop_decided(session: &mut SessionState, id: &str, decided: &StopDecided) {
+    let outside = session.plan().is_led_from_outside();
+    let Some(known) = session.stop.loop_mut(id) else { return };
+    if let Some(judging) = known.judging.take() {
+        known.guards.judge(judging.facts(&judging.results));
+        known.results = judging.results;
+    }
+    let (action, reason, task) = (decided.action, decided.reason.clone(), known.task.clone());
+    let escalated = known.decided.as_ref().is_some_and(|before| before.action == StopAction::Escalate);
+    // A loop that waits for the user stays escalated, even if a later evaluation decides differently.
+    let stays = escalated && session.tasks.is_blocked(&task);
+    if let Some(known) = session.stop.loop_mut(id).filter(|_| !stays) {
+        known.decided = Some(StopResult {
+            next_prompt: decided.next_prompt.clone(),
+            metadata: decided.metadata.clone(),
+            ..StopResult::new(action, reason.clone())
+        });
+    }
+    // An agent that the user runs by hand gets the decision as the answer to its request; creel has no loop to
+    // stop.
+    if action == StopAction::Escalate && !outside {
+        session.stop.escalated = Some((decided.hook.clone(), task, reason));
+    }
+}
+
+/// Records a turn's changes to the project's files.
+pub(crate) fn work_done(session: &mut SessionState, work: Option<&WorktreeChanges>) {
+    let Some(work) = work else {
+        session.iterations.signs.unknown_work = true;
+        return;
+    };
+    for file in &work.files_modified {
+        if !session.iterations.files.contains(file) {
+            session.iterations.files.push(file.clone());
+        }
+    }
+    for (file, content) in &work.contents {
+        let known = session.iterations.contents.get(file).map(|before| before.then(content));
+        session.iterations.contents.insert(file.clone(), known.unwrap_or_else(|| content.clone()));
+    }
+    session.turns.work = Some(Box::new(work.clone()));
+}
+
+/// The user has decided: the guards start again.
+pub(crate) fn looked_at(session: &mut SessionState) {
+    session.stop.guards = GuardState::default();
+    session.stop.blocked.clear();
+    let whole_session = session.name.clone();
+    loops_go_on(session, &whole_session);
+}
+
+/// Clears a loop's escalation, unless its task is still blocked.
+pub(crate) fn loops_go_on(session: &mut SessionState, task: &str) {
+    if session.tasks.is_blocked(task) {
+        return;
+    }
+    for known in session.stop.loops.iter_mut().filter(|known| known.task == task) {
+        if known.decided.take_if(|decided| decided.action == StopAction::Escalate).is_some() {
+            known.guards = LoopGuards::default();
         }
     }
 }

@@ -5,8 +5,7 @@ use serde_json::Value;
 
 use crate::engine::{
     event::{Event, StopEvent},
-    refusal::Refusal,
-    session::{SessionState, warning},
+    stop::agent_loop::LoopRules,
     time::UnixTime,
 };
 
@@ -56,9 +55,9 @@ impl Checkpoint {
     }
 }
 
-impl SessionState {
+impl LoopRules<'_> {
     /// Numbers new checkpoints and returns their records.
-    pub(crate) fn keep(&self, all: impl IntoIterator<Item = NewCheckpoint>) -> Vec<Event> {
+    pub(crate) fn keep(self, all: impl IntoIterator<Item = NewCheckpoint>) -> Vec<Event> {
         let last = self.stop.checkpoints.last().map_or(0, |kept| kept.checkpoint.checkpoint);
         let work = self.turns.work.as_ref();
         let numbered = (last + 1..).zip(all);
@@ -77,26 +76,5 @@ impl SessionState {
                 })))
             })
             .collect()
-    }
-
-    /// Why the session cannot resume from that checkpoint. None if it can.
-    pub(crate) fn refuse_checkpoint(&self, number: Option<u32>) -> Option<Refusal> {
-        let number = number.filter(|number| self.checkpoint(*number).is_none())?;
-        let last = self.stop.checkpoints.last().map(|kept| kept.checkpoint.checkpoint);
-        Some(Refusal::NoSuchCheckpoint { number, last })
-    }
-
-    /// A hint for a user that resumes a session without choosing a checkpoint.
-    pub(crate) fn offer_checkpoint(&self, chosen: Option<u32>) -> Option<Event> {
-        let last = &self.stop.checkpoints.last().filter(|_| chosen.is_none())?.checkpoint;
-        let (number, iteration) = (last.checkpoint, last.iteration);
-        Some(warning(format!(
-            "there is checkpoint {number}, made in iteration {iteration}; the agent is told of it if the session is resumed with \
-             `--checkpoint {number}`"
-        )))
-    }
-
-    pub fn checkpoint(&self, number: u32) -> Option<&TimedCheckpoint> {
-        self.stop.checkpoints.iter().find(|kept| kept.checkpoint.checkpoint == number)
     }
 }

@@ -5,8 +5,10 @@ use serde::Serialize;
 use super::promise::Promise;
 use crate::engine::{
     policy::StopHook,
-    session::SessionState,
-    stop::{agent_loop::AgentLoop, evaluation::StopEvaluation},
+    stop::{
+        agent_loop::AgentLoop,
+        evaluation::{StopEvaluation, StopRules},
+    },
     tasks::task::Task,
     time::UnixTime,
 };
@@ -73,10 +75,10 @@ impl AgentContext {
     }
 }
 
-impl SessionState {
+impl StopRules<'_> {
     /// The hooks to evaluate, each with its context. In an agent loop, the hooks that were registered for its task;
     /// otherwise those of the config, then those that were registered for the session or for an open task.
-    pub(super) fn seats<'a>(
+    pub(crate) fn seats<'a>(
         &'a self,
         about: Option<&AgentLoop>,
         judging: &StopEvaluation,
@@ -89,15 +91,15 @@ impl SessionState {
             return own.map(|known| (&known.hook, context(&known.task))).collect();
         }
         let current = self.tasks.graph.tasks().into_iter().find(|task| task.is_worked_on_here());
-        let current = current.map_or(self.name.as_str(), |task| &task.id);
-        let configured = self.plan().stop.hooks.iter().map(|hook| (hook, context(current)));
+        let current = current.map_or(self.name, |task| &task.id);
+        let configured = self.plan.stop.hooks.iter().map(|hook| (hook, context(current)));
         let is_open = |task: &str| self.tasks.graph.get(task).is_some_and(Task::is_open);
         let wanted = registered.filter(|known| known.task == self.name || is_open(&known.task));
         configured.chain(wanted.map(|known| (&known.hook, context(&known.task)))).collect()
     }
 
-    fn agent_context(
-        &self,
+    pub(crate) fn agent_context(
+        self,
         about: Option<&AgentLoop>,
         judging: &StopEvaluation,
         task: &str,
@@ -105,15 +107,15 @@ impl SessionState {
     ) -> AgentContext {
         let asked = judging.asked.as_deref();
         let said = asked.map_or(self.turns.said.as_str(), |asked| &asked.said);
-        let rank = |name: &str| self.plan().stop.rules.iter().position(|rule| rule.name == name);
+        let rank = |name: &str| self.plan.stop.rules.iter().position(|rule| rule.name == name);
         let mut results = judging.results.clone();
         results.sort_by_key(|result| rank(&result.rule_name));
         let phase = self.stop.checkpoints.iter().rev().find(|kept| kept.checkpoint.task == task);
         AgentContext {
             task_id: task.to_owned(),
-            iteration: self.judged_iteration(about),
+            iteration: self.iterations.judged_iteration(about),
             execution_phase: phase.and_then(|kept| kept.checkpoint.phase()).map(str::to_owned),
-            files_modified: self.judged_files(judging).to_vec(),
+            files_modified: self.iterations.judged_files(judging).to_vec(),
             validation_results: results,
             completion_promises: self.promises_made(about, said, now),
             agent_output: (!said.is_empty()).then(|| said.to_owned()),
@@ -123,7 +125,7 @@ impl SessionState {
     }
 
     /// The agent's promises, from its message or, for the session, from a tool call.
-    pub(super) fn promises_made(&self, about: Option<&AgentLoop>, said: &str, now: UnixTime) -> Vec<CompletionPromise> {
+    pub(crate) fn promises_made(self, about: Option<&AgentLoop>, said: &str, now: UnixTime) -> Vec<CompletionPromise> {
         let counts =
             |promise: &Promise| about.is_none_or(|about| about.promises.is_empty() || about.promises.contains(promise));
         let prompt = if about.is_some() { "" } else { &self.turns.prompt };

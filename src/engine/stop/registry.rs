@@ -8,10 +8,9 @@ use serde_json::{Map, Value};
 use crate::engine::{
     EngineOutput,
     event::{Actor, ActorKind, Event, StopEvent},
-    hooks::{point::HookPoint, resolve::HookRef},
     policy::{StopHook, StopHookKind, StopPreset},
     refusal::Refusal,
-    session::SessionState,
+    stop::agent_loop::LoopRules,
     time::UnixTime,
 };
 
@@ -45,8 +44,8 @@ pub struct StopHookRegistration {
     pub metadata: Map<String, Value>,
 }
 
-impl SessionState {
-    pub(crate) fn register_stop_hook(&self, by: &Actor, wanted: StopHookRegistration, now: UnixTime) -> EngineOutput {
+impl<'a> LoopRules<'a> {
+    pub(crate) fn register_stop_hook(self, by: &Actor, wanted: StopHookRegistration, now: UnixTime) -> EngineOutput {
         let StopHookRegistration { task, preset, metadata } = wanted;
         if let Err(why) = self.known_task(&task) {
             return EngineOutput::refuse(why);
@@ -65,22 +64,9 @@ impl SessionState {
         }))
     }
 
-    /// Removes the hooks of a task. An agent or hook removes only those that agents and hooks registered.
-    pub(crate) fn clear_stop_hooks(&self, by: &Actor, task: String) -> EngineOutput {
-        let may = |known: &&RegisteredStopHook| !by.by.is_supervised() || known.by.is_supervised();
-        let hooks = self.stop.registered.iter().filter(|known| known.task == task).filter(may);
-        let hooks = hooks.map(|known| known.id.clone());
-        EngineOutput::record(Event::Stop(StopEvent::HooksCleared { hooks: hooks.collect(), task, by: by.clone() }))
-    }
-
     /// The stop hook of that name, configured or registered.
-    pub fn stop_hook(&self, name: &str) -> Option<&StopHook> {
+    pub fn stop_hook(self, name: &str) -> Option<&'a StopHook> {
         let registered = || self.stop.registered.iter().find(|known| known.id == name).map(|known| &known.hook);
-        self.plan().stop.hook(name).or_else(registered)
-    }
-
-    pub fn stop_hook_is_on(&self, hook: &StopHook) -> bool {
-        let name = HookRef::new(HookPoint::StopDecision, &hook.name);
-        !self.hooks.disabled.contains(&name) && (hook.enabled || self.hooks.enabled.contains(&name))
+        self.plan.stop.hook(name).or_else(registered)
     }
 }

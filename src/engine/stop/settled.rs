@@ -12,10 +12,9 @@
 use super::{StopAction, StopResult, chain};
 use crate::engine::{
     event::IterationOutcome,
-    hooks::{dispatch::HookDispatch, verdict::Verdict},
     policy::SettledPolicy,
-    session::SessionState,
-    stop::evaluation::StopEvaluation,
+    session::iteration::StopHookSigns,
+    stop::evaluation::{StopEvaluation, StopRules},
     time::UnixTime,
 };
 
@@ -23,42 +22,10 @@ use crate::engine::{
 const SETTLED: &str = "settled";
 const REASON: &str = "All checks pass and the agent changed nothing";
 
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct IterationSigns {
-    /// The verdicts of the stop hooks on its last turn.
-    pub stop_hooks: StopHookSigns,
-    /// Whether the agent changed a task.
-    pub changed_a_task: bool,
-    /// Whether creel could not see a turn's changes to the project's files.
-    pub unknown_work: bool,
-}
-
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum StopHookSigns {
-    /// No stop hooks ran.
-    #[default]
-    None,
-    Passed,
-    NotPassed,
-}
-
-impl StopHookSigns {
-    pub(crate) fn of(dispatch: &HookDispatch) -> Self {
-        let passed = |verdict: Verdict, broken: bool| verdict == Verdict::Pass && !broken;
-        if dispatch.done.is_empty() {
-            Self::None
-        } else if dispatch.done.iter().all(|done| passed(done.judgement.verdict, done.judgement.broken)) {
-            Self::Passed
-        } else {
-            Self::NotPassed
-        }
-    }
-}
-
-impl SessionState {
+impl StopRules<'_> {
     /// The decision about a settled iteration, if the hooks want to continue.
-    pub(super) fn settle(
-        &self,
+    pub(crate) fn settle(
+        self,
         judging: &StopEvaluation,
         verdict: chain::StopVerdict,
         now: UnixTime,
@@ -67,7 +34,7 @@ impl SessionState {
         if verdict.result.action != StopAction::Continue || of_agent || !self.has_settled(judging, now) {
             return verdict;
         }
-        let action = match self.plan().stop.settled {
+        let action = match self.plan.stop.settled {
             SettledPolicy::Complete => StopAction::Complete,
             SettledPolicy::Ask => StopAction::Escalate,
             SettledPolicy::Continue => return verdict,
@@ -75,7 +42,7 @@ impl SessionState {
         chain::StopVerdict { hook: SETTLED.to_owned(), result: StopResult::new(action, REASON), ..verdict }
     }
 
-    fn has_settled(&self, judging: &StopEvaluation, now: UnixTime) -> bool {
+    pub(crate) fn has_settled(self, judging: &StopEvaluation, now: UnixTime) -> bool {
         let signs = &self.iterations.signs;
         let checked = match signs.stop_hooks {
             StopHookSigns::NotPassed => false,

@@ -23,8 +23,8 @@ use crate::engine::{
     },
     ids::RunId,
     policy::{Gatekeeper, HookAction},
-    session::{Phase, SessionState},
-    time::{TimeSpan, UnixTime},
+    submit::PipelineRules,
+    time::UnixTime,
     unquoted_text::UnquotedText,
 };
 
@@ -45,9 +45,9 @@ pub struct ReviewRun {
     /// The reviews so far, in order.
     pub said: Vec<GatekeeperReview>,
     /// The last answer until it is parsed, or why there is none.
-    heard: Option<Result<String, String>>,
+    pub(crate) heard: Option<Result<String, String>>,
     /// The dispatch of the point, while a gatekeeper works.
-    dispatch: Option<HookDispatch>,
+    pub(crate) dispatch: Option<HookDispatch>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -112,13 +112,13 @@ fn words(answer: &str) -> String {
     if from == 0 { plain.to_owned() } else { format!("…{}", &plain[from..]) }
 }
 
-impl SessionState {
+impl<'a> PipelineRules<'a> {
     /// Starts the review once its run has read the change.
-    pub(in crate::engine) fn review_read(&self, run: RunId, result: &RunResult) -> Option<EngineOutput> {
+    pub(crate) fn review_read(self, run: RunId, result: &RunResult) -> Option<EngineOutput> {
         let course = self.pipelines.course.as_ref()?;
-        let dispatch = self.dispatch()?;
+        let dispatch = self.phase.dispatch()?;
         let running = dispatch.running.as_ref().filter(|running| running.run == run)?;
-        let spec = self.plan().hook(dispatch.point, &running.hook)?;
+        let spec = self.plan.hook(dispatch.point, &running.hook)?;
         let reads = matches!(spec.action, HookAction::Gatekeeper(_)) && course.review.is_none();
         // An empty change needs no review: the run ends as it did.
         let something = result.end == RunEnd::Exit(0) && !result.stdout.trim().is_empty();
@@ -129,25 +129,14 @@ impl SessionState {
         })
     }
 
-    /// The review of this dispatch's run.
-    fn review_of(&self, dispatch: &HookDispatch) -> Option<&ReviewRun> {
-        let running = dispatch.running.as_ref()?;
-        self.pipelines.course.as_ref()?.review.as_deref().filter(|review| review.run == running.run)
-    }
-
-    /// Whether a run is a review: it has no process that a killed creel could have left behind.
-    pub(in crate::engine) fn is_under_review(&self, dispatch: &HookDispatch) -> bool {
-        self.review_of(dispatch).is_some()
-    }
-
     /// Asks the next gatekeeper, or combines their verdicts.
-    pub(in crate::engine) fn proceed_review(&self, dispatch: &HookDispatch, now: UnixTime) -> EngineOutput {
-        let Some(review) = self.review_of(dispatch) else { return EngineOutput::default() };
+    pub(crate) fn proceed_review(self, dispatch: &HookDispatch, now: UnixTime) -> EngineOutput {
+        let Some(review) = self.pipelines.review_of(dispatch) else { return EngineOutput::default() };
         let names = self.gatekeepers(dispatch);
         let Some(name) = names.get(review.said.len()) else { return self.review_ended(dispatch, review, now) };
         let reviewed = |said| EngineOutput::record(Event::Pipeline(PipelineEvent::Reviewed { run: review.run, said }));
         let unsaid = |reason| GatekeeperReview { gatekeeper: name.clone(), verdict: ReviewVerdict::Unsaid, reason };
-        match (&review.heard, self.plan().gatekeepers.get(name)) {
+        match (&review.heard, self.plan.gatekeepers.get(name)) {
             (Some(Ok(answer)), _) => {
                 let (verdict, reason) = read(answer, &self.turns.prompt);
                 reviewed(GatekeeperReview { gatekeeper: name.clone(), verdict, reason })
@@ -161,16 +150,16 @@ impl SessionState {
         }
     }
 
-    fn gatekeepers(&self, dispatch: &HookDispatch) -> &[String] {
+    pub(crate) fn gatekeepers(self, dispatch: &HookDispatch) -> &'a [String] {
         let running = dispatch.running.as_ref();
-        let spec = running.and_then(|running| self.plan().hook(dispatch.point, &running.hook));
+        let spec = running.and_then(|running| self.plan.hook(dispatch.point, &running.hook));
         match spec.map(|spec| &spec.action) {
             Some(HookAction::Gatekeeper(names)) => names,
             Some(HookAction::Command(_) | HookAction::Exec(_) | HookAction::Builtin(_)) | None => &[],
         }
     }
 
-    fn ask_gatekeeper(&self, name: &str, gatekeeper: &Gatekeeper, change: &str) -> EngineOutput {
+    pub(crate) fn ask_gatekeeper(self, name: &str, gatekeeper: &Gatekeeper, change: &str) -> EngineOutput {
         let look = gatekeeper.prompt.as_deref().unwrap_or(USUAL).trim();
         let goal = &self.began.prompt;
         let text = format!(
@@ -178,21 +167,13 @@ impl SessionState {
              <verdict>approve</verdict> or <verdict>block</verdict>, and before it the reason in a few sentences.\n\n\
              # What the work is for\n\n{goal}\n\n# The change\n\n{change}"
         );
-        let prompt = self.prompt(PromptReason::Gatekeeper, text);
-        self.send(PromptSent { conversation: ConversationMode::New, agent: Some(name.to_owned()), ..prompt })
+        let prompt = self.prompts.prompt(PromptReason::Gatekeeper, text);
+        self.prompts.send(PromptSent { conversation: ConversationMode::New, agent: Some(name.to_owned()), ..prompt })
     }
 
-    /// The time limit of a gatekeeper's turn: its hook's timeout.
-    pub(in crate::engine) fn review_timeout(&self) -> Option<TimeSpan> {
-        let review = self.pipelines.course.as_ref()?.review.as_deref()?;
-        let dispatch = review.dispatch.as_ref().or(self.dispatch())?;
-        let running = dispatch.running.as_ref()?;
-        Some(self.plan().hook(dispatch.point, &running.hook)?.timeout)
-    }
-
-    fn review_ended(&self, dispatch: &HookDispatch, review: &ReviewRun, now: UnixTime) -> EngineOutput {
+    pub(crate) fn review_ended(self, dispatch: &HookDispatch, review: &ReviewRun, now: UnixTime) -> EngineOutput {
         let Some(running) = &dispatch.running else { return EngineOutput::default() };
-        let Some(spec) = self.plan().hook(dispatch.point, &running.hook) else { return EngineOutput::default() };
+        let Some(spec) = self.plan.hook(dispatch.point, &running.hook) else { return EngineOutput::default() };
         let line = |said: &GatekeeperReview| format!("{}: {}. {}", said.gatekeeper, said.verdict.name(), said.reason);
         let of = |opinion| review.said.iter().filter(move |said| said.verdict == opinion).map(line);
         let objections: Vec<String> = of(ReviewVerdict::Block).collect();
@@ -222,55 +203,12 @@ impl SessionState {
     }
 
     /// Ends a review that the pipeline no longer waits for.
-    pub(super) fn cut_review(&self, course: &PipelineRun) -> Option<EngineOutput> {
+    pub(crate) fn cut_review(self, course: &PipelineRun) -> Option<EngineOutput> {
         let review = course.review.as_deref()?;
-        let dispatch = self.dispatch().or(review.dispatch.as_ref())?;
+        let dispatch = self.phase.dispatch().or(review.dispatch.as_ref())?;
         let running = dispatch.running.as_ref().filter(|running| running.run == review.run)?;
         let finished = HookFinished { again: false, ..HookFinished::cut(dispatch.point, running) };
         Some(EngineOutput::record(Event::Hook(HookEvent::Finished(Box::new(finished)))))
-    }
-}
-
-/// Applies the events of reviews.
-impl SessionState {
-    pub(in crate::engine) fn review_started(&mut self, at: UnixTime, run: RunId, change: &str, commit: Option<&str>) {
-        if let Some(course) = &mut self.pipelines.course {
-            // A second review may see another commit. The first one is kept, so that the difference is noticed.
-            course.reviewed = course.reviewed.take().or(commit.map(str::to_owned));
-            let change = change.to_owned();
-            let review = ReviewRun { run, change, began: at, said: Vec::new(), heard: None, dispatch: None };
-            course.review = Some(Box::new(review));
-        }
-    }
-
-    pub(in crate::engine) fn reviewed(&mut self, said: &GatekeeperReview) {
-        let Some(course) = &mut self.pipelines.course else { return };
-        let told = format!("{} by {}: {}", said.verdict.name(), said.gatekeeper, said.reason);
-        course.reviews.insert(said.gatekeeper.clone(), told);
-        if let Some(review) = &mut course.review {
-            review.heard = None;
-            review.said.push(said.clone());
-        }
-    }
-
-    /// A gatekeeper was asked: the dispatch of the point moves into the review until the answer arrives.
-    pub(in crate::engine) fn gatekeeper_asked(&mut self) {
-        let review = self.pipelines.course.as_mut().and_then(|course| course.review.as_deref_mut());
-        if let (Some(review), Phase::Hooks(dispatch)) = (review, &self.phase) {
-            review.dispatch = Some(dispatch.clone());
-        }
-    }
-
-    /// A gatekeeper's turn has ended; `failed` says why there is no answer. An answer that was cut short does not
-    /// count, because an objection could have followed.
-    pub(in crate::engine) fn gatekeeper_answered(&mut self, failed: Option<&str>) {
-        let answer = failed.map_or_else(|| Ok(self.turns.said.clone()), |why| Err(format!("the review failed: {why}")));
-        let review = self.pipelines.course.as_mut().and_then(|course| course.review.as_deref_mut());
-        let dispatch = review.and_then(|review| {
-            review.heard = Some(answer);
-            review.dispatch.take()
-        });
-        self.phase = dispatch.map_or(Phase::Pipeline, Phase::Hooks);
     }
 }
 

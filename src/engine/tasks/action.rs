@@ -12,10 +12,9 @@ use super::{
     record::{ActionErrorData, ChangeOrigin, DependencySatisfied, TaskRecord},
 };
 use crate::engine::{
-    event::{CUSTOM, CustomRecord, Event, TaskEvent},
+    event::{CUSTOM, CustomRecord, Event, TaskEvent, WorkflowEvent},
     hooks::verdict::{RunEnd, RunResult},
-    session::SessionState,
-    tasks::refusal::TaskRefusal,
+    tasks::{command::TaskRules, record::ActionRef, refusal::TaskRefusal, workflow::WorkflowStarted},
 };
 
 /// The subject of records that are about no task.
@@ -92,7 +91,7 @@ pub(super) enum ActionAnswerError {
 
 /// Why an action changed nothing.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub(super) enum ActionError {
+pub(crate) enum ActionError {
     #[error("there is no action `{0}`; there are: {known}", known = ActionType::ALL.map(ActionType::name).join(", "))]
     UnknownAction(String),
     #[error(
@@ -155,9 +154,9 @@ struct LogPayload {
     data: Map<String, Value>,
 }
 
-impl SessionState {
+impl TaskRules<'_> {
     /// The record that an action becomes.
-    pub(super) fn carry_out(&self, action: &AutomationAction, origin: ChangeOrigin) -> Event {
+    pub(crate) fn carry_out(self, action: &AutomationAction, origin: ChangeOrigin) -> Event {
         self.try_action(action, origin.clone()).unwrap_or_else(|error| {
             let error = error.to_string();
             let data = ActionErrorData { action_type: action.kind.clone(), error, payload: action.payload.clone() };
@@ -165,7 +164,7 @@ impl SessionState {
         })
     }
 
-    fn try_action(&self, action: &AutomationAction, origin: ChangeOrigin) -> Result<Event, ActionError> {
+    pub(crate) fn try_action(self, action: &AutomationAction, origin: ChangeOrigin) -> Result<Event, ActionError> {
         let Some(kind) = ActionType::named(&action.kind) else {
             return Err(ActionError::UnknownAction(action.kind.clone()));
         };
@@ -258,5 +257,28 @@ fn log(LogPayload { kind, node_id, data }: LogPayload, origin: ChangeOrigin) -> 
             let record = TaskRecord { task: node_id.unwrap_or_else(|| SYSTEM.to_owned()), data, origin };
             Ok(Event::Task(TaskEvent::Custom(Box::new(CustomRecord { kind, record }))))
         }
+    }
+}
+
+impl TaskRules<'_> {
+    pub(crate) fn start_flow(self, payload: &Value, cause: ActionRef) -> Result<Event, ActionError> {
+        let name = payload.get("workflowId").and_then(Value::as_str).ok_or(ActionError::Missing("workflowId"))?;
+        if !self.plan.workflows.contains_key(name) {
+            return Err(ActionError::NoSuchWorkflow(name.to_owned()));
+        }
+        if self.steering.interrupted() {
+            return Err(ActionError::SessionStopping);
+        }
+        let news = self.tasks.automation.current.as_ref().map(|job| job.raised.event.news());
+        let task = news.map(|news| news.task.to_owned()).unwrap_or_default();
+        let context = payload.get("context").cloned().unwrap_or_default();
+        let flow = self.tasks.flows.last.next();
+        Ok(Event::Workflow(WorkflowEvent::Started(Box::new(WorkflowStarted {
+            flow,
+            workflow: name.to_owned(),
+            context,
+            task,
+            cause,
+        }))))
     }
 }

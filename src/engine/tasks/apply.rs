@@ -1,39 +1,25 @@
 //! Applies the events of tasks to the state.
 
+use std::collections::BTreeMap;
+
 use super::{
     follow_up::waiting_for,
     record::{ChangeOrigin, TaskRecordData},
 };
 use crate::engine::{
-    event::{ActorKind, TaskEvent},
-    session::SessionState,
+    event::{ActorKind, TaskEvent, WorkflowEvent},
+    ids::{RunId, WorkflowRunId},
+    policy::HookAction,
+    session::{SessionState, apply::task_completed},
+    stop::apply::loops_go_on,
+    tasks::{
+        record::{TaskRecordRef, WorkflowStepRef},
+        workflow::{StepEnded, StepResult, WorkflowOutcome, WorkflowRun, WorkflowStarted},
+    },
     time::UnixTime,
 };
 
 impl SessionState {
-    pub(crate) fn apply_task(&mut self, at: UnixTime, event: &TaskEvent) {
-        let news = event.news();
-        let waited = waiting_for(&self.tasks.graph, &news);
-        self.tasks.graph.take(at, &news);
-        self.loops_go_on(news.task);
-        let by_agent = news.origin.by.as_ref().is_some_and(|actor| actor.by == ActorKind::Agent);
-        self.iterations.signs.changed_a_task |= by_agent;
-        let depth = self.tasks.automation.followed(event).unwrap_or_else(|| self.depth_of(news.origin));
-        if let TaskRecordData::Completed(data) = news.what {
-            self.task_completed(news.task, &data.content, depth);
-        }
-        if news.what.kind().is_some_and(|kind| !self.hearing(kind).is_empty()) {
-            self.tasks.automation.raise(at, event, depth);
-        }
-        self.tasks.automation.follow(&self.tasks.graph, &news, depth, waited);
-        if let Some(cause) = &news.origin.cause {
-            self.tasks.automation.carried_out(cause);
-        }
-        if let Some(step) = &news.origin.step {
-            self.flow_changed_task(step, &news);
-        }
-    }
-
     /// How many changes led to a change, each made by a hook of the one before: as an action, as a step of a workflow,
     /// or by a command that the hook ran.
     fn depth_of(&self, origin: &ChangeOrigin) -> u32 {
@@ -41,7 +27,7 @@ impl SessionState {
         let job = self.tasks.automation.current.as_ref().filter(|_| origin.cause.is_some() || by_hook);
         let flow = origin.step.as_ref().and_then(|step| self.tasks.flows.open.iter().find(|flow| flow.id == step.flow));
         let job = job.map(|job| job.raised.depth.saturating_add(1));
-        let side = self.side.next_depth().max(self.next_depth_at_gate()).filter(|_| by_hook);
+        let side = self.side.next_depth().max(self.beside().next_depth_at_gate()).filter(|_| by_hook);
         job.or(flow.map(|flow| flow.depth)).max(side).unwrap_or(0)
     }
 
@@ -50,8 +36,94 @@ impl SessionState {
     fn comes_from_a_hook(&self, origin: &ChangeOrigin) -> bool {
         match origin.by.as_ref().map(|actor| actor.by) {
             Some(ActorKind::Hook) => true,
-            Some(ActorKind::Agent | ActorKind::Cli | ActorKind::Mcp) => self.turn_in_flight().is_none(),
+            Some(ActorKind::Agent | ActorKind::Cli | ActorKind::Mcp) => self.phase.turn_in_flight().is_none(),
             Some(ActorKind::Tui | ActorKind::Nats | ActorKind::Policy | ActorKind::Timeout) | None => false,
         }
     }
+}
+
+pub(crate) fn apply_task(session: &mut SessionState, at: UnixTime, event: &TaskEvent) {
+    let news = event.news();
+    let waited = waiting_for(&session.tasks.graph, &news);
+    session.tasks.graph.take(at, &news);
+    loops_go_on(session, news.task);
+    let by_agent = news.origin.by.as_ref().is_some_and(|actor| actor.by == ActorKind::Agent);
+    session.iterations.signs.changed_a_task |= by_agent;
+    let depth = session.tasks.automation.followed(event).unwrap_or_else(|| session.depth_of(news.origin));
+    if let TaskRecordData::Completed(data) = news.what {
+        task_completed(session, news.task, &data.content, depth);
+    }
+    if news.what.kind().is_some_and(|kind| !session.automation().hearing(kind).is_empty()) {
+        session.tasks.automation.raise(at, event, depth);
+    }
+    session.tasks.automation.follow(&session.tasks.graph, &news, depth, waited);
+    if let Some(cause) = &news.origin.cause {
+        session.tasks.automation.carried_out(cause);
+    }
+    if let Some(step) = &news.origin.step {
+        flow_changed_task(session, step, &news);
+    }
+}
+
+/// Discards commands after an interrupt. Built-in hooks and recorded decisions stay: they need no time.
+pub(crate) fn drop_automation_commands(session: &mut SessionState) {
+    let automation = &session.began.plan.automation;
+    let is_command = |name: &str| {
+        automation.iter().any(|hook| hook.spec.name == name && !matches!(hook.spec.action, HookAction::Builtin(_)))
+    };
+    session.tasks.automation.drop_hooks(is_command);
+}
+
+pub(crate) fn apply_workflow(session: &mut SessionState, event: &WorkflowEvent) {
+    match event {
+        WorkflowEvent::Started(began) => flow_started(session, began),
+        WorkflowEvent::StepStarted { flow, step, run } => flow_step_started(session, *flow, step, *run),
+        WorkflowEvent::StepEnded(ended) => flow_step_ended(session, ended),
+        WorkflowEvent::Ended { flow, .. } => session.tasks.flows.flow_ended(*flow),
+    }
+}
+
+fn flow_started(session: &mut SessionState, began: &WorkflowStarted) {
+    let depth = session.tasks.automation.current.as_ref().map_or(0, |job| job.raised.depth + 1);
+    session.tasks.flows.last = began.flow;
+    let mut flow = WorkflowRun {
+        id: began.flow,
+        began: began.clone(),
+        depth,
+        at: None,
+        waiting: Vec::new(),
+        running: Vec::new(),
+        results: BTreeMap::new(),
+        outcome: WorkflowOutcome::Done,
+    };
+    if let Some(workflow) = session.began.plan.workflows.get(&began.workflow) {
+        flow.go_to(workflow, Some(0));
+    }
+    session.tasks.flows.open.push(flow);
+    session.tasks.automation.carried_out(&began.cause);
+}
+
+fn flow_step_started(session: &mut SessionState, id: WorkflowRunId, step: &str, run: RunId) {
+    session.hooks.last_run = run;
+    if let Some(flow) = session.tasks.flows.open.iter_mut().find(|flow| flow.id == id) {
+        flow.waiting.retain(|name| name != step);
+        flow.running.push((run, step.to_owned()));
+    }
+}
+
+fn flow_step_ended(session: &mut SessionState, ended: &StepEnded) {
+    let Some(flow) = session.tasks.flows.open.iter_mut().find(|flow| flow.id == ended.flow) else { return };
+    if ended.again {
+        flow.running.retain(|(_, name)| *name != ended.step);
+        flow.waiting.insert(0, ended.step.clone());
+    } else if let Some(workflow) = session.began.plan.workflows.get(&flow.began.workflow) {
+        flow.ended(workflow, &ended.step, ended.result.clone());
+    }
+}
+
+/// A step changed a task, or failed to.
+pub(crate) fn flow_changed_task(session: &mut SessionState, at: &WorkflowStepRef, news: &TaskRecordRef<'_>) {
+    let ok = !matches!(news.what, TaskRecordData::ActionFailed(_));
+    let result = StepResult { ok, task: ok.then(|| news.task.to_owned()), ..StepResult::default() };
+    flow_step_ended(session, &StepEnded { flow: at.flow, step: at.step.clone(), result, again: false });
 }

@@ -27,11 +27,13 @@ use crate::engine::{
     hooks::{
         dispatch::ActiveRun,
         point::HookPoint,
+        resolve::HookState,
         verdict::{RunResult, Verdict},
     },
     ids::{RunId, TaskEventId},
     policy::{AutomationHook, HookAction, HookSpec, SessionPlan},
-    session::{SessionState, warning},
+    session::{iteration::IterationState, steering::ControlState},
+    tasks::{SessionTasks, command::TaskRules},
     time::UnixTime,
 };
 
@@ -182,17 +184,43 @@ impl AutomationHook {
     }
 }
 
-impl SessionState {
+/// A run whose end creel did not see.
+fn cut(job: &AutomationJob, running: &ActiveRun) -> HookFinished {
+    // The hook may have answered already, with only its end not recorded.
+    let again = job.hooks.front() == Some(&running.hook);
+    HookFinished { again, ..HookFinished::cut(HookPoint::Automation, running) }
+}
+
+fn hook_error(job: &AutomationJob, hook: &str, error: String) -> Event {
+    let task = job.raised.event.news().task.to_owned();
+    let original_event = Some(job.raised.event.for_hooks(job.raised.at));
+    let data = HookErrorData { hook_name: hook.to_owned(), error, original_event };
+    Event::Automation(AutomationEvent::HookError { task, data, event: Some(job.raised.id) })
+}
+
+/// Runs automation hooks for task events, and carries out their actions.
+#[derive(Debug, Clone, Copy)]
+pub struct AutomationRules<'a> {
+    pub(crate) name: &'a str,
+    pub(crate) plan: &'a SessionPlan,
+    pub(crate) iterations: &'a IterationState,
+    pub(crate) hooks: &'a HookState,
+    pub(crate) tasks: &'a SessionTasks,
+    pub(crate) steering: &'a ControlState,
+    pub(crate) task_rules: TaskRules<'a>,
+}
+
+impl<'a> AutomationRules<'a> {
     /// The hooks that react to such events, by priority; ties keep the config's order.
-    pub(super) fn hearing(&self, kind: TaskEventKind) -> Vec<&AutomationHook> {
+    pub(crate) fn hearing(self, kind: TaskEventKind) -> Vec<&'a AutomationHook> {
         let hears =
             |hook: &&AutomationHook| hook.hears(kind) && self.hooks.is_enabled(HookPoint::Automation, &hook.spec);
-        let mut hooks: Vec<&AutomationHook> = self.plan().automation.iter().filter(hears).collect();
+        let mut hooks: Vec<&AutomationHook> = self.plan.automation.iter().filter(hears).collect();
         hooks.sort_by_key(|hook| hook.spec.priority);
         hooks
     }
 
-    pub(crate) fn proceed_automation(&self) -> EngineOutput {
+    pub(crate) fn proceed_automation(self) -> EngineOutput {
         let automation = &self.tasks.automation;
         if let Some(due) = automation.follow_ups.front() {
             return EngineOutput::record(Event::Task(due.event()));
@@ -207,13 +235,14 @@ impl SessionState {
             return self.ask(job, hook);
         }
         let next = job.actions.front();
-        let carry_out =
-            |wanted: &QueuedAction| self.carry_out(&wanted.action, ChangeOrigin::action(wanted.cause.clone()));
+        let carry_out = |wanted: &QueuedAction| {
+            self.task_rules.carry_out(&wanted.action, ChangeOrigin::action(wanted.cause.clone()))
+        };
         next.map_or_else(EngineOutput::default, |wanted| EngineOutput::record(carry_out(wanted)))
     }
 
     /// Recorded even if no hook reacts: the record removes the event from the queue.
-    fn begin(&self, raised: &RaisedEvent) -> EngineOutput {
+    pub(crate) fn begin(self, raised: &RaisedEvent) -> EngineOutput {
         let news = raised.event.news();
         let event = raised.id;
         let task = news.task.to_owned();
@@ -221,7 +250,7 @@ impl SessionState {
             let text = format!(
                 "automation stops here: {DEEPEST} events led to this one of {task}, each raised by a hook of the one before"
             );
-            return EngineOutput::record(warning(text)).and(Event::Automation(AutomationEvent::Due {
+            return EngineOutput::record(Event::warning(text)).and(Event::Automation(AutomationEvent::Due {
                 event,
                 task,
                 hooks: Vec::new(),
@@ -233,28 +262,19 @@ impl SessionState {
         EngineOutput::record(Event::Automation(AutomationEvent::Due { event, task, hooks }))
     }
 
-    fn has_something_to_do(&self, hook: &AutomationHook, news: &TaskRecordRef<'_>) -> bool {
+    pub(crate) fn has_something_to_do(self, hook: &AutomationHook, news: &TaskRecordRef<'_>) -> bool {
         match &hook.spec.action {
             HookAction::Builtin(call) => BuiltinAutomation::named(&call.name)
                 .is_none_or(|builtin| !builtin.actions(news, &self.tasks.graph).is_empty()),
             // An interrupt cancels running commands and starts no new ones.
-            HookAction::Command(_) | HookAction::Exec(_) | HookAction::Gatekeeper(_) => !self.interrupted(),
+            HookAction::Command(_) | HookAction::Exec(_) | HookAction::Gatekeeper(_) => !self.steering.interrupted(),
         }
     }
 
-    /// Discards commands after an interrupt. Built-in hooks and recorded decisions stay: they need no time.
-    pub(crate) fn drop_automation_commands(&mut self) {
-        let automation = &self.began.plan.automation;
-        let is_command = |name: &str| {
-            automation.iter().any(|hook| hook.spec.name == name && !matches!(hook.spec.action, HookAction::Builtin(_)))
-        };
-        self.tasks.automation.drop_hooks(is_command);
-    }
-
-    fn ask(&self, job: &AutomationJob, hook: &str) -> EngineOutput {
+    pub(crate) fn ask(self, job: &AutomationJob, hook: &str) -> EngineOutput {
         let event = job.raised.id;
         let news = job.raised.event.news();
-        let spec = self.plan().automation_hook(hook).map(|hook| &hook.spec);
+        let spec = self.plan.automation_hook(hook).map(|hook| &hook.spec);
         match spec.map(|spec| (spec, &spec.action)) {
             Some((spec, HookAction::Command(_) | HookAction::Exec(_))) => self.run(job, &news, spec),
             Some((_, HookAction::Builtin(call))) => match BuiltinAutomation::named(&call.name) {
@@ -276,19 +296,19 @@ impl SessionState {
         }
     }
 
-    fn run(&self, job: &AutomationJob, news: &TaskRecordRef<'_>, spec: &HookSpec) -> EngineOutput {
+    pub(crate) fn run(self, job: &AutomationJob, news: &TaskRecordRef<'_>, spec: &HookSpec) -> EngineOutput {
         let run = self.hooks.last_run.next();
         let goal = self.tasks.graph.get(news.task).map(|task| task.goal.clone());
         let content = if let TaskRecordData::Completed(data) = news.what { Some(data.content.clone()) } else { goal };
         let facts = HookFacts {
-            session: self.name.clone(),
+            session: self.name.to_owned(),
             iteration: Some(self.iterations.current),
             task: Some(TaskFacts { id: news.task.to_owned(), content: content.unwrap_or_default() }),
             event: Some(job.raised.event.for_hooks(job.raised.at)),
             graph: Some(self.tasks.graph.to_json()),
             ..HookFacts::default()
         };
-        let (point, output_limit) = (HookPoint::Automation, self.plan().output_limit);
+        let (point, output_limit) = (HookPoint::Automation, self.plan.output_limit);
         let effect = HookJob { run, point, hook: spec.clone(), output_limit, facts };
         let (hook, iteration) = (spec.name.clone(), self.iterations.current);
         EngineOutput::record(Event::Hook(HookEvent::Started {
@@ -302,13 +322,13 @@ impl SessionState {
         }))
         .then(Effect::RunHook(Box::new(effect)))
     }
+}
 
+impl AutomationState {
     /// Handles the end of a hook's run. Its decision is recorded before its end, so after an interruption in between it
     /// is not run again.
     pub(crate) fn on_automation_finished(&self, run: RunId, result: RunResult) -> EngineOutput {
-        let Some((job, running)) =
-            self.tasks.automation.current.as_ref().and_then(|job| Some((job, job.running.as_ref()?)))
-        else {
+        let Some((job, running)) = self.current.as_ref().and_then(|job| Some((job, job.running.as_ref()?))) else {
             return EngineOutput::stale(run);
         };
         let hook = running.hook.clone();
@@ -335,21 +355,7 @@ impl SessionState {
 
     /// The current run as cut, because creel itself died.
     pub(crate) fn cut_automation_run(&self) -> Option<HookFinished> {
-        let job = self.tasks.automation.current.as_ref()?;
+        let job = self.current.as_ref()?;
         Some(cut(job, job.running.as_ref()?))
     }
-}
-
-/// A run whose end creel did not see.
-fn cut(job: &AutomationJob, running: &ActiveRun) -> HookFinished {
-    // The hook may have answered already, with only its end not recorded.
-    let again = job.hooks.front() == Some(&running.hook);
-    HookFinished { again, ..HookFinished::cut(HookPoint::Automation, running) }
-}
-
-fn hook_error(job: &AutomationJob, hook: &str, error: String) -> Event {
-    let task = job.raised.event.news().task.to_owned();
-    let original_event = Some(job.raised.event.for_hooks(job.raised.at));
-    let data = HookErrorData { hook_name: hook.to_owned(), error, original_event };
-    Event::Automation(AutomationEvent::HookError { task, data, event: Some(job.raised.id) })
 }

@@ -14,7 +14,7 @@ use serde_json::Value;
 
 use super::{
     action::{ActionType, AutomationAction},
-    record::{ActionRef, ChangeOrigin, TaskRecordData, TaskRecordRef, WorkflowStepRef},
+    record::{ActionRef, ChangeOrigin, WorkflowStepRef},
 };
 use crate::engine::{
     EngineOutput,
@@ -22,13 +22,14 @@ use crate::engine::{
     event::{Event, WorkflowEvent},
     hooks::{
         point::HookPoint,
+        resolve::HookState,
         template::{Placeholder, placeholders},
         verdict::{RunEnd, RunResult},
     },
     ids::{RunId, WorkflowRunId},
-    policy::{HookAction, HookSpec, StepAction, StepTransition, Workflow, WorkflowStep},
-    session::SessionState,
-    tasks::action::ActionError,
+    policy::{HookAction, HookSpec, SessionPlan, StepAction, StepTransition, Workflow, WorkflowStep},
+    session::iteration::IterationState,
+    tasks::{SessionTasks, command::TaskRules},
 };
 
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -126,7 +127,7 @@ pub const FIELDS: [&str; 4] = ["stdout", "stderr", "exit", "task"];
 
 impl WorkflowRun {
     /// A part of the current step ended. After the last part, the flow continues with the next step.
-    fn ended(&mut self, workflow: &Workflow, step: &str, result: StepResult) {
+    pub(super) fn ended(&mut self, workflow: &Workflow, step: &str, result: StepResult) {
         self.waiting.retain(|name| name != step);
         self.running.retain(|(_, name)| name != step);
         self.results.insert(step.to_owned(), result);
@@ -145,7 +146,7 @@ impl WorkflowRun {
 
     /// A step without parts would never end, so it counts as successful and is skipped. Such steps could form a cycle,
     /// so at most as many are skipped as there are steps.
-    fn go_to(&mut self, workflow: &Workflow, next: Option<usize>) {
+    pub(super) fn go_to(&mut self, workflow: &Workflow, next: Option<usize>) {
         let at = |at: usize| workflow.steps.get(at);
         let way = std::iter::successors(next, |here| workflow.after(*here, &at(*here)?.on_success));
         let does_something = |step: &WorkflowStep| !step.parts().is_empty();
@@ -196,87 +197,19 @@ impl WorkflowState {
     }
 }
 
-impl SessionState {
-    pub(super) fn start_flow(&self, payload: &Value, cause: ActionRef) -> Result<Event, ActionError> {
-        let name = payload.get("workflowId").and_then(Value::as_str).ok_or(ActionError::Missing("workflowId"))?;
-        if !self.plan().workflows.contains_key(name) {
-            return Err(ActionError::NoSuchWorkflow(name.to_owned()));
-        }
-        if self.interrupted() {
-            return Err(ActionError::SessionStopping);
-        }
-        let news = self.tasks.automation.current.as_ref().map(|job| job.raised.event.news());
-        let task = news.map(|news| news.task.to_owned()).unwrap_or_default();
-        let context = payload.get("context").cloned().unwrap_or_default();
-        let flow = self.tasks.flows.last.next();
-        Ok(Event::Workflow(WorkflowEvent::Started(Box::new(WorkflowStarted {
-            flow,
-            workflow: name.to_owned(),
-            context,
-            task,
-            cause,
-        }))))
-    }
+/// Takes the steps of workflows.
+#[derive(Debug, Clone, Copy)]
+pub struct WorkflowRules<'a> {
+    pub(crate) name: &'a str,
+    pub(crate) plan: &'a SessionPlan,
+    pub(crate) iterations: &'a IterationState,
+    pub(crate) hooks: &'a HookState,
+    pub(crate) tasks: &'a SessionTasks,
+    pub(crate) task_rules: TaskRules<'a>,
+}
 
-    pub(crate) fn apply_workflow(&mut self, event: &WorkflowEvent) {
-        match event {
-            WorkflowEvent::Started(began) => self.flow_started(began),
-            WorkflowEvent::StepStarted { flow, step, run } => self.flow_step_started(*flow, step, *run),
-            WorkflowEvent::StepEnded(ended) => self.flow_step_ended(ended),
-            WorkflowEvent::Ended { flow, .. } => self.flow_ended(*flow),
-        }
-    }
-
-    fn flow_started(&mut self, began: &WorkflowStarted) {
-        let depth = self.tasks.automation.current.as_ref().map_or(0, |job| job.raised.depth + 1);
-        self.tasks.flows.last = began.flow;
-        let mut flow = WorkflowRun {
-            id: began.flow,
-            began: began.clone(),
-            depth,
-            at: None,
-            waiting: Vec::new(),
-            running: Vec::new(),
-            results: BTreeMap::new(),
-            outcome: WorkflowOutcome::Done,
-        };
-        if let Some(workflow) = self.began.plan.workflows.get(&began.workflow) {
-            flow.go_to(workflow, Some(0));
-        }
-        self.tasks.flows.open.push(flow);
-        self.tasks.automation.carried_out(&began.cause);
-    }
-
-    fn flow_step_started(&mut self, id: WorkflowRunId, step: &str, run: RunId) {
-        self.hooks.last_run = run;
-        if let Some(flow) = self.tasks.flows.open.iter_mut().find(|flow| flow.id == id) {
-            flow.waiting.retain(|name| name != step);
-            flow.running.push((run, step.to_owned()));
-        }
-    }
-
-    fn flow_step_ended(&mut self, ended: &StepEnded) {
-        let Some(flow) = self.tasks.flows.open.iter_mut().find(|flow| flow.id == ended.flow) else { return };
-        if ended.again {
-            flow.running.retain(|(_, name)| *name != ended.step);
-            flow.waiting.insert(0, ended.step.clone());
-        } else if let Some(workflow) = self.began.plan.workflows.get(&flow.began.workflow) {
-            flow.ended(workflow, &ended.step, ended.result.clone());
-        }
-    }
-
-    fn flow_ended(&mut self, id: WorkflowRunId) {
-        self.tasks.flows.open.retain(|flow| flow.id != id);
-    }
-
-    /// A step changed a task, or failed to.
-    pub(super) fn flow_changed_task(&mut self, at: &WorkflowStepRef, news: &TaskRecordRef<'_>) {
-        let ok = !matches!(news.what, TaskRecordData::ActionFailed(_));
-        let result = StepResult { ok, task: ok.then(|| news.task.to_owned()), ..StepResult::default() };
-        self.flow_step_ended(&StepEnded { flow: at.flow, step: at.step.clone(), result, again: false });
-    }
-
-    pub(crate) fn proceed_flows(&self) -> EngineOutput {
+impl<'a> WorkflowRules<'a> {
+    pub(crate) fn proceed_flows(self) -> EngineOutput {
         let flows = &self.tasks.flows.open;
         if let Some(over) = flows.iter().find(|flow| flow.at.is_none() && flow.running.is_empty()) {
             return EngineOutput::record(Event::Workflow(WorkflowEvent::Ended {
@@ -288,19 +221,19 @@ impl SessionState {
         due.map_or_else(EngineOutput::default, |(flow, part)| self.take_step(flow, part))
     }
 
-    fn part(&self, flow: &WorkflowRun, name: &str) -> Option<&WorkflowStep> {
-        let current = self.plan().workflows.get(&flow.began.workflow)?.steps.get(flow.at?)?;
+    pub(crate) fn part(self, flow: &WorkflowRun, name: &str) -> Option<&'a WorkflowStep> {
+        let current = self.plan.workflows.get(&flow.began.workflow)?.steps.get(flow.at?)?;
         current.parts().iter().find(|part| part.name == name)
     }
 
     /// The value of a placeholder. Empty if it has none yet.
-    fn value_in(&self, flow: &WorkflowRun, name: &str) -> String {
+    pub(crate) fn value_in(self, flow: &WorkflowRun, name: &str) -> String {
         let of_step = |rest: &str| {
             let (step, field) = rest.rsplit_once('.')?;
             flow.results.get(step)?.field(field)
         };
         let value = match name {
-            "session" => Some(self.name.clone()),
+            "session" => Some(self.name.to_owned()),
             "iteration" => Some(self.iterations.current.to_string()),
             "task_id" => Some(flow.began.task.clone()),
             "task_content" => self.tasks.graph.get(&flow.began.task).map(|task| task.goal.clone()),
@@ -310,11 +243,13 @@ impl SessionState {
         value.unwrap_or_default()
     }
 
-    fn take_step(&self, flow: &WorkflowRun, part: &WorkflowStep) -> EngineOutput {
+    pub(crate) fn take_step(self, flow: &WorkflowRun, part: &WorkflowStep) -> EngineOutput {
         let value = |name: &str| self.value_in(flow, name);
         let change = |kind, payload: &Value| {
             let origin = ChangeOrigin::step(WorkflowStepRef { flow: flow.id, step: part.name.clone() });
-            EngineOutput::record(self.carry_out(&AutomationAction::new(kind, filled_in(payload, &value)), origin))
+            EngineOutput::record(
+                self.task_rules.carry_out(&AutomationAction::new(kind, filled_in(payload, &value)), origin),
+            )
         };
         let ended = |ok| {
             let result = StepResult { ok, ..StepResult::default() };
@@ -331,14 +266,14 @@ impl SessionState {
         }
     }
 
-    fn run_step(&self, flow: &WorkflowRun, part: &WorkflowStep, hook: &HookSpec) -> EngineOutput {
+    pub(crate) fn run_step(self, flow: &WorkflowRun, part: &WorkflowStep, hook: &HookSpec) -> EngineOutput {
         let run = self.hooks.last_run.next();
         let HookAction::Command(command) = &hook.action else { return EngineOutput::default() };
         let own = |name: &str| name.starts_with("steps.") || name == "context";
         let names = placeholders(command).into_iter().map(|placeholder| placeholder.name).filter(|name| own(name));
         let values = names.map(|name| (name.clone(), self.value_in(flow, &name))).collect();
         let facts = HookFacts {
-            session: self.name.clone(),
+            session: self.name.to_owned(),
             iteration: Some(self.iterations.current),
             task: Some(TaskFacts { id: flow.began.task.clone(), content: self.value_in(flow, "task_content") }),
             event: Some(flow.began.context.clone()).filter(|context| !context.is_null()),
@@ -347,7 +282,7 @@ impl SessionState {
             ..HookFacts::default()
         };
         let hook = hook.clone();
-        let job = HookJob { run, point: HookPoint::Automation, hook, output_limit: self.plan().output_limit, facts };
+        let job = HookJob { run, point: HookPoint::Automation, hook, output_limit: self.plan.output_limit, facts };
         EngineOutput::record(Event::Workflow(WorkflowEvent::StepStarted {
             flow: flow.id,
             step: part.name.clone(),
@@ -355,9 +290,15 @@ impl SessionState {
         }))
         .then(Effect::RunHook(Box::new(job)))
     }
+}
+
+impl WorkflowState {
+    pub(crate) fn flow_ended(&mut self, id: WorkflowRunId) {
+        self.open.retain(|flow| flow.id != id);
+    }
 
     pub(crate) fn on_step_finished(&self, run: RunId, result: RunResult) -> EngineOutput {
-        let Some((flow, _, step)) = self.tasks.flows.running().find(|(_, running, _)| *running == run) else {
+        let Some((flow, _, step)) = self.running().find(|(_, running, _)| *running == run) else {
             return EngineOutput::stale(run);
         };
         let RunResult { end, stdout, stderr, .. } = result;
@@ -368,7 +309,7 @@ impl SessionState {
 
     /// The running steps as cut, because creel itself died.
     pub(crate) fn cut_steps(&self) -> impl Iterator<Item = (RunId, StepEnded)> {
-        self.tasks.flows.running().map(|(flow, run, step)| {
+        self.running().map(|(flow, run, step)| {
             let result = StepResult { end: Some(RunEnd::Cut), ..StepResult::default() };
             (run, StepEnded { flow: flow.id, step: step.to_owned(), result, again: flow.at.is_some() })
         })

@@ -126,7 +126,7 @@ impl GateModal {
             ItemState::InFlight | ItemState::Delivered => None,
         };
         let items = items.filter_map(marked).collect();
-        let ask = state.asked_at(&gate).cloned();
+        let ask = state.permissions().asked_at(&gate).cloned();
         let buttons = answers::buttons(&gate, ask.as_ref());
         let choice = answers::first(&buttons);
         Self {

@@ -13,7 +13,7 @@ use crate::{
         SessionState,
         hooks::{point::HookPoint, verdict::Verdict},
         policy::StopHook,
-        session::Phase,
+        session::phase::Phase,
         time::TimeSpan,
     },
     present::{
@@ -86,7 +86,7 @@ fn draw_list(model: &ScreenModel, theme: &ScreenTheme, area: Rect, buffer: &mut 
 
 /// The note behind a hook without a listed run.
 fn waits(model: &ScreenModel, row: HookRow<'_>) -> &'static str {
-    let over = model.session.as_ref().is_some_and(|state| state.outcome().is_some());
+    let over = model.session.as_ref().is_some_and(|state| state.phase.outcome().is_some());
     match switched_off(model, row) {
         "" if over => "",
         "" => " · waits for its point",
@@ -99,7 +99,8 @@ fn switched_off(model: &ScreenModel, row: HookRow<'_>) -> &'static str {
     let state = model.session.as_ref();
     let spec = state.and_then(|state| state.plan().hook(hook.point, &hook.hook).map(|spec| (state, spec)));
     let off = spec.is_some_and(|(state, spec)| !state.hooks.is_enabled(hook.point, spec));
-    let decides = state.and_then(|state| state.stop_hook(&hook.hook).map(|hook| !state.stop_hook_is_on(hook)));
+    let decides = state
+        .and_then(|state| state.agent_loops().stop_hook(&hook.hook).map(|hook| !state.hooks.stop_hook_is_on(hook)));
     let off = off || (hook.point == HookPoint::StopDecision && decides == Some(true));
     if off { " · switched off" } else { "" }
 }
@@ -155,7 +156,7 @@ fn ran(model: &ScreenModel, run: &RunEntry) -> (String, ThemeRole) {
 
 /// The next hooks, by name.
 fn upcoming(state: &SessionState) -> String {
-    let queued = state.dispatch().and_then(|dispatch| dispatch.queue.as_ref());
+    let queued = state.phase.dispatch().and_then(|dispatch| dispatch.queue.as_ref());
     let here: Vec<String> = queued.into_iter().flatten().map(|hook| plain(hook)).collect();
     if !here.is_empty() {
         return format!("next: {}", here.join(", "));
@@ -164,7 +165,7 @@ fn upcoming(state: &SessionState) -> String {
         return String::new();
     }
     let soon = [HookPoint::Stop, HookPoint::PostIteration, HookPoint::PreIteration, HookPoint::SessionEnd];
-    let from = match state.dispatch().map(|dispatch| dispatch.point) {
+    let from = match state.phase.dispatch().map(|dispatch| dispatch.point) {
         Some(HookPoint::Stop) => 1,
         Some(HookPoint::PostIteration) => 2,
         Some(_) | None if matches!(state.phase, Phase::Delivering | Phase::Exit(_)) => 3,

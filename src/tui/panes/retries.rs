@@ -24,7 +24,7 @@ pub fn draw(model: &ScreenModel, theme: &ScreenTheme, area: Rect, buffer: &mut B
     let Some(state) = &model.session else { return };
     let width = usize::from(area.width);
     let used = state.retry.used;
-    let limit = state.retry_limit();
+    let limit = state.retries().retry_limit();
     // As tall as the pane allows, so that the count is readable from a distance.
     let tall = usize::from((area.height / 3).clamp(1, 3));
     let mut lines = gauge("retries", used, limit, (width, tall), theme);

@@ -9,7 +9,6 @@ use super::{
 };
 use crate::{
     engine::{
-        SessionState,
         event::StopTiming,
         ids::ItemId,
         input::{GateAnswer, SessionCommand},
@@ -59,7 +58,11 @@ pub(super) fn on_gate(model: &mut ScreenModel, asked: GateKeyResult) -> Vec<Scre
         GateKeyResult::Answer(answer) => vec![ScreenRequest::Command(SessionCommand::AnswerGate(answer))],
         GateKeyResult::Write => {
             // At a submit or merge gate, start with the text that the agent would get.
-            let told = model.session.as_ref().and_then(SessionState::remediation).filter(|_| model.draft.is_empty());
+            let told = model
+                .session
+                .as_ref()
+                .and_then(|session| session.pipeline().remediation())
+                .filter(|_| model.draft.is_empty());
             let editor =
                 EditorModal::new(EditorPurpose::Answer(id), &told.unwrap_or_else(|| std::mem::take(&mut model.draft)));
             lay_over(model, Modal::Editor(Box::new(editor)))

@@ -75,7 +75,7 @@ pub(super) fn leave(model: &mut ScreenModel) -> Vec<ScreenRequest> {
 
 /// Whether there is no running session to stop or leave.
 fn is_past(model: &ScreenModel) -> bool {
-    let over = model.session.as_ref().is_none_or(|state| state.outcome().is_some());
+    let over = model.session.as_ref().is_none_or(|state| state.phase.outcome().is_some());
     over || matches!(model.mode, ScreenMode::Replay(_))
 }
 
@@ -303,7 +303,7 @@ pub(super) fn switch_hook(model: &mut ScreenModel) -> Vec<ScreenRequest> {
     let Some(HookRef { point, hook }) = chosen_hook(model) else { return Vec::new() };
     let Some(state) = &model.session else { return Vec::new() };
     let planned = state.plan().hook(point, &hook).is_some_and(|spec| state.hooks.is_enabled(point, spec));
-    let decides = || state.stop_hook(&hook).is_some_and(|hook| state.stop_hook_is_on(hook));
+    let decides = || state.agent_loops().stop_hook(&hook).is_some_and(|hook| state.hooks.stop_hook_is_on(hook));
     let on = planned || (point == HookPoint::StopDecision && decides());
     let command = if on {
         SessionCommand::DisableHook { point: Some(point), hook }
@@ -328,8 +328,8 @@ pub(super) fn cancel_hook(model: &mut ScreenModel) -> Vec<ScreenRequest> {
         Some(HookRow::Waits(..) | HookRow::Decides(_) | HookRow::Rule(_)) | None => None,
     };
     let running = model.session.as_ref().and_then(|state| {
-        let runs = |run: &RunId| state.running().any(|running| running == *run);
-        chosen.filter(runs).or_else(|| state.running().next())
+        let runs = |run: &RunId| state.commands().running().any(|running| running == *run);
+        chosen.filter(runs).or_else(|| state.commands().running().next())
     });
     match running {
         Some(run) if is_live(model) => vec![ScreenRequest::Command(SessionCommand::CancelHook { run })],
@@ -366,7 +366,7 @@ pub(super) fn text_on_disk(model: &ScreenModel, id: ItemId, reload: RecordLoader
 }
 
 pub(super) fn preview(model: &mut ScreenModel) -> Vec<ScreenRequest> {
-    let text = model.session.as_ref().map(crate::engine::SessionState::preview).unwrap_or_default();
+    let text = model.session.as_ref().map(|session| session.prompts().preview()).unwrap_or_default();
     let about = format!("{} bytes, as it would be sent now; hooks of pre_iteration may add to it", text.len());
     lay_over(model, Modal::Viewer(ViewerModal::new("the next prompt", &text, about)))
 }

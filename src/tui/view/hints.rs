@@ -59,9 +59,10 @@ fn in_pane(model: &ScreenModel) -> Vec<KeyAction> {
         Pane::Stream => vec![KeyAction::Fold, KeyAction::NextIteration, KeyAction::NextError],
         Pane::Hooks if model.hook_rows().is_empty() => Vec::new(),
         Pane::Hooks => {
-            let running = model.session.as_ref().is_some_and(|state| state.running().next().is_some());
+            let running = model.session.as_ref().is_some_and(|state| state.commands().running().next().is_some());
             let chosen = model.hook_rows().nth(model.chosen_hook).map(|row| row.hook());
-            let by_hand = |state: &SessionState| chosen.as_ref().is_some_and(|hook| state.runs_by_hand(hook));
+            let by_hand =
+                |state: &SessionState| chosen.as_ref().is_some_and(|hook| state.commands().runs_by_hand(hook));
             let runs = model.session.as_ref().is_some_and(by_hand);
             let steering =
                 [(KeyAction::RunHook, runs), (KeyAction::SwitchHook, steered), (KeyAction::CancelHook, running)];

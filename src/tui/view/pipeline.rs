@@ -50,7 +50,7 @@ fn row(state: &SessionState) -> Option<PipelineRow<'_>> {
             link: course.pull_request.as_deref(),
         });
     }
-    let over = state.ending.is_some() || state.outcome().is_some();
+    let over = state.ending.is_some() || state.phase.outcome().is_some();
     let last = state.pipelines.last.as_deref().filter(|_| over)?;
     let (pipeline, steps, link) = (last.pipeline, last.steps.as_slice(), last.pull_request.as_deref());
     Some(PipelineRow { pipeline, steps, repairs: None, outcome: Some(last.outcome), link })

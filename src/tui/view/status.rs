@@ -43,10 +43,10 @@ pub(super) fn draw(model: &ScreenModel, theme: &ScreenTheme, area: Rect, buffer:
     let figures = StatusFigures::of(model, state);
     let doing = doing(model, state, room.saturating_sub(figures.how_far(room).width()));
     let left = room.saturating_sub(doing.width());
-    let name = plain(&format!(" {} · {} ", state.name, state.agent()));
+    let name = plain(&format!(" {} · {} ", state.name, state.agent_choice().agent()));
     let right = figures.that_fit(left, name.width().min(NAME));
     let name = fit(&name, left.saturating_sub(right.width()));
-    let working = if state.outcome().is_some() { ThemeRole::Faint } else { ThemeRole::Accent };
+    let working = if state.phase.outcome().is_some() { ThemeRole::Faint } else { ThemeRole::Accent };
     let line = Line::from(vec![
         Span::styled(name, theme.style(ThemeRole::Heading)),
         Span::styled(doing, theme.style(working)),
@@ -79,7 +79,7 @@ impl StatusFigures {
     fn of(model: &ScreenModel, state: &SessionState) -> Self {
         let account = &state.account;
         let iteration = format!("iteration {}/{}", state.iterations.current, state.max_iterations());
-        let runs = state.outcome().is_none() && matches!(model.mode, ScreenMode::Live);
+        let runs = state.phase.outcome().is_none() && matches!(model.mode, ScreenMode::Live);
         let elapsed = model.now.since(state.started).0 / 1_000;
         let context = state.turns.context.filter(|context| context.size > 0);
         let nats = model.nats.as_ref().map(|link| plain(&format!("nats: {link}")));
@@ -136,7 +136,7 @@ fn in_few_words(link: &NatsStatus) -> String {
 
 /// What the session is doing; while it only waits, until when. A shorter form is used if needed.
 fn doing(model: &ScreenModel, state: &SessionState, room: usize) -> String {
-    let idle = state.gates.open.is_none() && state.turn_in_flight().is_none() && state.outcome().is_none();
+    let idle = state.gates.open.is_none() && state.phase.turn_in_flight().is_none() && state.phase.outcome().is_none();
     let wait = panes::retries::waits(state, model).filter(|_| idle && !state.steering.paused);
     let long = format!(" {} ", plain(&wait.unwrap_or_else(|| state.doing())));
     // The gate's sign already says that the session waits for the user.

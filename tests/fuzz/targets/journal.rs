@@ -70,7 +70,7 @@ fn goes_on(mut state: SessionState, now: UnixTime) -> String {
     for steps in 0..STEPS {
         let step = engine::decide(&state, now, input);
         if step.is_empty() && steps > 0 {
-            return format!("waits after {} steps: {:?}", steps.min(40), state.outcome());
+            return format!("waits after {} steps: {:?}", steps.min(40), state.phase.outcome());
         }
         step.events.iter().for_each(|event| state.apply(now, event));
         input = Input::Proceed;

@@ -78,7 +78,7 @@ fn request(ask: &AgentPermissionRequest, project: &str, theme: &ScreenTheme, wid
 fn held(gate: &Gate, state: &SessionState, model: &ScreenModel, width: usize) -> Vec<Line<'static>> {
     let theme = &model.theme;
     let mut lines: Vec<Line<'static>> = pipeline::line(state, theme, width).into_iter().collect();
-    if let Some(text) = state.remediation() {
+    if let Some(text) = state.pipeline().remediation() {
         lines.extend([Line::default(), Line::styled("for the agent", theme.style(ThemeRole::Faint))]);
         lines.extend(plain_lines(&text, theme.style(ThemeRole::Text), width));
     }

@@ -1,0 +1,103 @@
+//! The current iteration: its number, what the agent changed in it, and the verdicts on it.
+
+use std::collections::BTreeMap;
+
+use crate::engine::{
+    EngineOutput,
+    conversation::FileContent,
+    event::{Event, IterationOutcome, SessionEvent},
+    hooks::{dispatch::HookDispatch, point::HookPoint, verdict::Verdict},
+    policy::SessionPlan,
+    stop::{agent_loop::AgentLoop, evaluation::StopEvaluation},
+};
+
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct IterationState {
+    /// The current one, or the last.
+    pub current: u32,
+    /// Whether the current one is in progress.
+    pub open: bool,
+    /// The turns that answered only messages of the agent or a hook: each counts as an iteration.
+    pub messages: u32,
+    /// The files that the current iteration changed.
+    pub files: Vec<String>,
+    /// The contents of these files, as far as creel saw them.
+    pub contents: BTreeMap<String, FileContent>,
+    pub signs: IterationSigns,
+    /// How the last completed one ended.
+    pub last: Option<IterationOutcome>,
+    /// The check that the last forced one did not pass, with its reason.
+    pub forced_past: Option<String>,
+    /// A raised limit, given when the session was resumed.
+    pub raised_limit: Option<u32>,
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct IterationSigns {
+    /// The verdicts of the stop hooks on its last turn.
+    pub stop_hooks: StopHookSigns,
+    /// Whether the agent changed a task.
+    pub changed_a_task: bool,
+    /// Whether creel could not see a turn's changes to the project's files.
+    pub unknown_work: bool,
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum StopHookSigns {
+    /// No stop hooks ran.
+    #[default]
+    None,
+    Passed,
+    NotPassed,
+}
+
+impl StopHookSigns {
+    pub(crate) fn of(dispatch: &HookDispatch) -> Self {
+        let passed = |verdict: Verdict, broken: bool| verdict == Verdict::Pass && !broken;
+        if dispatch.done.is_empty() {
+            Self::None
+        } else if dispatch.done.iter().all(|done| passed(done.judgement.verdict, done.judgement.broken)) {
+            Self::Passed
+        } else {
+            Self::NotPassed
+        }
+    }
+}
+
+impl IterationState {
+    pub fn limit(&self, plan: &SessionPlan) -> u32 {
+        self.raised_limit.unwrap_or(plan.max_iterations)
+    }
+
+    /// Starts the agent's work. Its earlier work has already been evaluated.
+    pub(crate) fn begin_work(&mut self) {
+        self.open = true;
+        self.last = None;
+        self.files.clear();
+        self.contents.clear();
+        self.signs = IterationSigns::default();
+    }
+
+    pub fn used(&self) -> u32 {
+        self.current.saturating_add(self.messages)
+    }
+}
+
+impl IterationState {
+    pub(crate) fn complete_iteration(&self, outcome: IterationOutcome) -> EngineOutput {
+        EngineOutput::record(Event::Session(SessionEvent::IterationCompleted { iteration: self.current, outcome }))
+    }
+
+    pub(crate) fn judged_iteration(&self, about: Option<&AgentLoop>) -> u32 {
+        about.map_or(self.current, |about| about.iteration)
+    }
+
+    pub(crate) fn judged_files<'a>(&'a self, judging: &'a StopEvaluation) -> &'a [String] {
+        judging.asked.as_ref().map_or(&self.files, |asked| &asked.files)
+    }
+
+    /// The files that the iteration changed, at the points after the agent's work.
+    pub(crate) fn files_offered(&self, point: HookPoint) -> Option<Vec<String>> {
+        matches!(point, HookPoint::Stop | HookPoint::PostIteration).then(|| self.files.clone())
+    }
+}

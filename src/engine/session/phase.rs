@@ -1,0 +1,175 @@
+//! Where a session is in its lifecycle, and how its loop ended.
+
+use crate::engine::{
+    event::{FinalDeliveryMode, IterationOutcome, PromptSent, SessionOutcome},
+    hooks::{
+        dispatch::{DispatchQuestion, HookDispatch},
+        point::HookPoint,
+    },
+    ids::{ItemId, TurnId},
+    session::{
+        gate::{Gate, GateChoice, GateKind},
+        turn::DuePrompt,
+    },
+    stop::evaluation::StopEvaluation,
+    submit::PipelineKind,
+};
+
+#[derive(Debug, Clone, PartialEq)]
+pub enum Phase {
+    /// The hooks of a point are due or running.
+    Hooks(HookDispatch),
+    Due(DuePrompt),
+    /// The agent works.
+    Turn(Box<PromptSent>),
+    /// Nothing more happens in this iteration.
+    Settled(IterationOutcome),
+    /// The next iteration is due, or the end of the loop.
+    Between,
+    /// The stop evaluation of the iteration runs.
+    Judging(Box<StopEvaluation>),
+    /// A stop decision asks the user.
+    Escalated(String),
+    /// The session is about to leave the loop.
+    Exit(LoopEnd),
+    /// The checks of a submit or a merge are due.
+    Pipeline,
+    /// The session exists only for this pipeline.
+    Errand(PipelineKind),
+    /// Pending items are sent, then the session ends.
+    Delivering,
+    Ended(SessionOutcome),
+}
+
+pub(crate) const STOPPED: &str = "stopped by a person";
+
+#[derive(Debug, Clone, PartialEq)]
+pub struct LoopEnd {
+    pub outcome: SessionOutcome,
+    pub reason: String,
+    pub delivery: FinalDeliveryMode,
+    /// The approved items. None until the user or the policy has answered.
+    pub approved: Option<Vec<ItemId>>,
+    /// The items that the question was about.
+    pub seen: Vec<ItemId>,
+    /// How many final deliveries the agent has answered.
+    pub deliveries: u32,
+    /// Whether the user interrupted the end.
+    pub interrupted: bool,
+    /// The successful end of the loop before it was escalated after all: `resume` continues with it.
+    pub before: Option<Box<Self>>,
+    /// The phase when the user stopped the session immediately: `resume` continues there.
+    pub stopped_at: Option<Box<Phase>>,
+}
+
+impl LoopEnd {
+    /// Pending items can still be sent.
+    pub(crate) fn offering(outcome: SessionOutcome, reason: &str) -> Self {
+        Self {
+            outcome,
+            reason: reason.to_owned(),
+            delivery: FinalDeliveryMode::Offer,
+            approved: None,
+            seen: Vec::new(),
+            deliveries: 0,
+            interrupted: false,
+            before: None,
+            stopped_at: None,
+        }
+    }
+
+    /// Pending items are not sent.
+    pub(crate) fn undelivered(outcome: SessionOutcome, reason: &str) -> Self {
+        Self { delivery: FinalDeliveryMode::No, ..Self::offering(outcome, reason) }
+    }
+}
+
+impl Phase {
+    /// None while the session runs.
+    pub fn outcome(&self) -> Option<SessionOutcome> {
+        if let Self::Ended(outcome) = self { Some(*outcome) } else { None }
+    }
+
+    pub fn turn_in_flight(&self) -> Option<&PromptSent> {
+        if let Self::Turn(prompt) = self { Some(prompt) } else { None }
+    }
+
+    /// The dispatch of the lifecycle, if one is in progress.
+    pub fn dispatch(&self) -> Option<&HookDispatch> {
+        if let Self::Hooks(dispatch) = self { Some(dispatch) } else { None }
+    }
+
+    /// The evaluation of the session's own iteration, if one is in progress.
+    pub fn judging_here(&self) -> Option<&StopEvaluation> {
+        if let Self::Judging(judging) = self { Some(judging) } else { None }
+    }
+
+    pub(crate) fn is_in_flight(&self) -> bool {
+        match self {
+            Self::Turn(_) => true,
+            Self::Hooks(dispatch) => dispatch.running.is_some(),
+            Self::Judging(judging) => judging.runs().next().is_some(),
+            Self::Due(_)
+            | Self::Settled(_)
+            | Self::Between
+            | Self::Escalated(_)
+            | Self::Exit(_)
+            | Self::Pipeline
+            | Self::Errand(_)
+            | Self::Delivering
+            | Self::Ended(_) => false,
+        }
+    }
+
+    /// Whether a gate is about a loop's escalation, and not about a hook or a decision of the session itself.
+    pub(crate) fn is_of_a_loop(&self, gate: &Gate) -> bool {
+        let decided = matches!(self, Self::Escalated(_));
+        gate.about == GateKind::Escalation && gate.hook.is_none() && !decided
+    }
+
+    /// The iteration of the turn, if it is the current one.
+    pub(crate) fn awaited(&self, turn: TurnId) -> Option<u32> {
+        let Self::Turn(prompt) = self else { return None };
+        (prompt.turn == turn).then_some(prompt.iteration)
+    }
+
+    pub(crate) fn is_ending(&self) -> bool {
+        matches!(self, Self::Hooks(dispatch) if dispatch.point == HookPoint::SessionEnd)
+    }
+
+    /// The dispatch of the lifecycle, if it is at that point.
+    pub(crate) fn dispatch_at(&mut self, point: HookPoint) -> Option<&mut HookDispatch> {
+        let Self::Hooks(dispatch) = self else { return None };
+        (dispatch.point == point).then_some(dispatch)
+    }
+
+    pub(crate) fn exit(&mut self, outcome: SessionOutcome, reason: &str) {
+        *self = Self::Exit(LoopEnd::undelivered(outcome, reason));
+    }
+
+    pub(crate) fn forget_limit(&mut self) {
+        if let Self::Hooks(dispatch) = self {
+            dispatch.asked.retain(|asked| *asked != DispatchQuestion::Limit);
+        }
+    }
+
+    pub(crate) fn broken_answered(&mut self, choice: GateChoice, hook: Option<&str>) {
+        let (Self::Hooks(dispatch), Some(hook), GateChoice::Retry) = (self, hook, choice) else { return };
+        dispatch.requeue(hook);
+    }
+
+    pub(crate) fn ask_once(&mut self, question: DispatchQuestion) {
+        if let Self::Hooks(dispatch) = self {
+            dispatch.asked.push(question);
+        }
+    }
+
+    pub(crate) fn turn_that_ended(&self) -> Option<Box<PromptSent>> {
+        let Self::Turn(prompt) = self else { return None };
+        Some(prompt.clone())
+    }
+
+    pub(crate) fn gatekeeper_works(&self) -> bool {
+        self.turn_in_flight().is_some_and(|prompt| prompt.agent.is_some())
+    }
+}
