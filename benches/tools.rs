@@ -22,7 +22,7 @@ use creel::{
         input::{Input, SessionCommand as Asks},
         policy::StopPreset,
         stop::{
-            agent_loop::{EvaluationRequest, LoopCommand, RuleCheckMode},
+            loop_command::{EvaluationRequest, LoopCommand, RuleCheckMode},
             registry::StopHookRegistration,
         },
         time::UnixTime,

@@ -22,6 +22,7 @@ pub mod hooks;
 pub mod ids;
 pub mod input;
 pub(crate) mod nearest_name;
+pub mod output;
 pub mod plain_text;
 pub mod policy;
 pub mod queue;
@@ -36,8 +37,7 @@ pub mod time;
 pub(crate) mod unquoted_text;
 pub mod wording;
 
-use std::fmt::Display;
-
+use crate::engine::session::reports::CUT_OFF;
 use conversation::ToolStatus;
 use effect::Effect;
 use event::{AutomationEvent, Event, FinalDeliveryMode, HookEvent, HookFinished, SessionEvent, SessionOutcome};
@@ -48,53 +48,11 @@ use hooks::{
 };
 use ids::RunId;
 use input::Input;
-use refusal::Refusal;
-use session::turn::CUT_OFF;
 use tasks::record::HookErrorData;
 use time::UnixTime;
 
-pub use crate::engine::session::phase::Phase;
+pub use crate::engine::{output::EngineOutput, session::phase::Phase};
 pub use session::SessionState;
-
-#[derive(Debug, Clone, Default, PartialEq)]
-#[must_use]
-pub struct EngineOutput {
-    /// To be recorded and applied, in order.
-    pub events: Vec<Event>,
-    /// To be performed afterwards.
-    pub effects: Vec<Effect>,
-    /// Why a command was refused.
-    pub refusal: Option<Refusal>,
-}
-
-impl EngineOutput {
-    pub(crate) fn record(event: Event) -> Self {
-        Self { events: vec![event], ..Self::default() }
-    }
-
-    pub(crate) fn refuse(why: impl Into<Refusal>) -> Self {
-        Self { refusal: Some(why.into()), ..Self::default() }
-    }
-
-    /// A reply that the session no longer waits for: refused, without any other consequence.
-    pub(crate) fn stale(ticket: impl Display) -> Self {
-        Self::refuse(Refusal::StaleTicket(ticket.to_string()))
-    }
-
-    pub(crate) fn and(mut self, event: Event) -> Self {
-        self.events.push(event);
-        self
-    }
-
-    pub(crate) fn then(mut self, effect: Effect) -> Self {
-        self.effects.push(effect);
-        self
-    }
-
-    pub fn is_empty(&self) -> bool {
-        self.events.is_empty() && self.effects.is_empty()
-    }
-}
 
 /// Decides what follows from an input. Pure: the state does not change, and the caller passes the time.
 pub fn decide(state: &SessionState, now: UnixTime, input: Input) -> EngineOutput {

@@ -23,10 +23,11 @@ use tokio_util::task::AbortOnDropHandle;
 use crate::{
     agents::{self, Agent, AgentError, AgentHistory, AgentWorkspace},
     engine::{
-        self, EngineOutput, SessionState,
+        self, SessionState,
         effect::{Effect, ExitReason},
         event::{Event, SessionEvent, SessionStarted},
         input::Input,
+        output::EngineOutput,
         refusal::Refusal,
         tasks::{graph::TaskGraph, inherit::inherit},
     },

@@ -18,7 +18,7 @@ use super::{
 use crate::engine::{
     hooks::{point::HookPoint, template},
     policy::{StopHook, StopHookCondition, StopHookKind, StopPreset},
-    stop::{StopAction, StopResult},
+    stop::decision::{StopAction, StopResult},
 };
 
 /// `rules` are the names that conditions can use.

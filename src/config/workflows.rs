@@ -21,7 +21,7 @@ use super::{
 use crate::engine::{
     hooks::{point::HookPoint, template},
     policy::{HookAction, HookSpec, RetryOptions, StepAction, StepCondition, StepTransition, Workflow, WorkflowStep},
-    tasks::workflow::FIELDS,
+    tasks::workflow_record::FIELDS,
 };
 
 pub(super) fn lower(report: &mut DiagnosticReport, given: Option<&ConfigNode>) -> BTreeMap<String, Workflow> {

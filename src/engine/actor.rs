@@ -6,8 +6,6 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{input::SessionCommand, submit::PipelineKind};
-
 /// How a command reached the session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -127,32 +125,6 @@ impl UserCommand {
             Self::Hooks => "hooks",
             Self::Submit => "submit",
             Self::Merge => "merge",
-        }
-    }
-}
-
-impl SessionCommand {
-    /// The user command that this is. None if agents and hooks can give it as well.
-    pub const fn of_the_user(&self) -> Option<UserCommand> {
-        match self {
-            Self::Pause => Some(UserCommand::Pause),
-            Self::Unpause => Some(UserCommand::Unpause),
-            Self::Stop { .. } => Some(UserCommand::Stop),
-            Self::CancelTurn => Some(UserCommand::Cancel),
-            Self::Message { .. } => Some(UserCommand::Message),
-            Self::SkipItem { .. } | Self::RestoreItem { .. } | Self::EditItem { .. } => Some(UserCommand::Pending),
-            // A gate may ask about these, too.
-            Self::AnswerGate(_) | Self::RetryNow | Self::SwitchAgent { .. } => Some(UserCommand::Gate),
-            Self::DisableHook { .. } | Self::EnableHook { .. } | Self::RunHook { .. } | Self::CancelHook { .. } => {
-                Some(UserCommand::Hooks)
-            }
-            Self::Pipeline { pipeline: PipelineKind::Submit } => Some(UserCommand::Submit),
-            Self::Pipeline { pipeline: PipelineKind::Merge } => Some(UserCommand::Merge),
-            Self::Task { .. }
-            | Self::RegisterStopHook(_)
-            | Self::ClearStopHooks { .. }
-            | Self::Loop { .. }
-            | Self::CompleteSession { .. } => None,
         }
     }
 }

@@ -8,12 +8,9 @@ use super::{
     hooks::point::HookPoint,
     ids::{GateId, PermissionId, RunId, TurnId},
     policy::{HookSpec, RuleSpec},
-    session::{
-        gate::{GateChoice, GateKind},
-        tamper::ProtectBaseline,
-    },
     time::TimeSpan,
 };
+use crate::engine::session::gate_kind::{GateChoice, GateKind};
 
 /// A request to the runtime. The result comes back as an input with the same id.
 #[derive(Debug, Clone, PartialEq)]
@@ -170,4 +167,13 @@ impl GateState {
 pub struct TaskFacts {
     pub id: String,
     pub content: String,
+}
+
+/// The state that protected paths are compared with after a turn.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ProtectBaseline {
+    /// The state when the prompt is sent.
+    New,
+    /// The state before the unsettled change, or before the interrupted turn.
+    Kept,
 }

@@ -7,12 +7,12 @@ use super::{
     event::{Actor, StopTiming, UserPresence},
     hooks::{point::HookPoint, verdict::RunResult},
     ids::{GateId, ItemId, RunId, TurnId},
-    session::gate::GateChoice,
     stop::{registry::StopHookRegistration, rule::RuleCheckResult},
-    submit::PipelineKind,
     tasks::command::TaskCommand,
 };
-use crate::engine::stop::agent_loop::LoopCommand;
+use crate::engine::{
+    actor::UserCommand, session::gate_kind::GateChoice, stop::loop_command::LoopCommand, submit::kind::PipelineKind,
+};
 
 #[derive(Debug, Clone, PartialEq)]
 pub enum Input {
@@ -181,4 +181,30 @@ pub struct GateAnswer {
     /// The approved items; all of them if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub items: Option<Vec<ItemId>>,
+}
+
+impl SessionCommand {
+    /// The user command that this is. None if agents and hooks can give it as well.
+    pub const fn of_the_user(&self) -> Option<UserCommand> {
+        match self {
+            Self::Pause => Some(UserCommand::Pause),
+            Self::Unpause => Some(UserCommand::Unpause),
+            Self::Stop { .. } => Some(UserCommand::Stop),
+            Self::CancelTurn => Some(UserCommand::Cancel),
+            Self::Message { .. } => Some(UserCommand::Message),
+            Self::SkipItem { .. } | Self::RestoreItem { .. } | Self::EditItem { .. } => Some(UserCommand::Pending),
+            // A gate may ask about these, too.
+            Self::AnswerGate(_) | Self::RetryNow | Self::SwitchAgent { .. } => Some(UserCommand::Gate),
+            Self::DisableHook { .. } | Self::EnableHook { .. } | Self::RunHook { .. } | Self::CancelHook { .. } => {
+                Some(UserCommand::Hooks)
+            }
+            Self::Pipeline { pipeline: PipelineKind::Submit } => Some(UserCommand::Submit),
+            Self::Pipeline { pipeline: PipelineKind::Merge } => Some(UserCommand::Merge),
+            Self::Task { .. }
+            | Self::RegisterStopHook(_)
+            | Self::ClearStopHooks { .. }
+            | Self::Loop { .. }
+            | Self::CompleteSession { .. } => None,
+        }
+    }
 }

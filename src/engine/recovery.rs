@@ -8,7 +8,6 @@
 //!   resuming then counts as `continue` at the gate.
 
 use super::{
-    EngineOutput,
     conversation::ToolStatus,
     event::{
         ActorKind, Event, HookEvent, HookFinished, PromptSent, SessionEvent, SessionOutcome, UserPresence,
@@ -18,16 +17,14 @@ use super::{
         dispatch::{DispatchCause, HookDispatch},
         point::HookPoint,
     },
-    session::{
-        SessionState,
-        pending::ItemState,
-        turn::{CUT_OFF, DuePrompt},
-    },
+    session::{SessionState, pending::ItemState, turn::DuePrompt},
 };
 use crate::engine::{
+    output::EngineOutput,
     refusal::Refusal,
     session::{
         phase::{LoopEnd, Phase},
+        reports::CUT_OFF,
         steering::QueuedMessage,
     },
     stop::apply::{cut_judgements, looked_at},

@@ -10,11 +10,10 @@ use super::{
     actor::{ActorKind, UserCommand},
     event::SessionOutcome,
     ids::{GateId, ItemId, RunId},
-    session::gate::GateChoice,
     stop::loop_refusal::LoopRefusal,
-    submit::PipelineKind,
     tasks::refusal::TaskRefusal,
 };
+use crate::engine::{session::gate_kind::GateChoice, submit::kind::PipelineKind};
 
 /// Why the session refuses a command.
 #[derive(Debug, Clone, PartialEq, Eq)]

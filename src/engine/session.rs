@@ -10,6 +10,7 @@
 //!   session does not end.
 
 pub mod answer;
+pub mod beside;
 pub mod budget;
 pub mod completion_note;
 pub mod control;
@@ -17,6 +18,7 @@ pub mod delivery;
 pub mod feedback;
 pub mod gate;
 pub mod gate_hooks;
+pub mod gate_kind;
 pub mod hook_runs;
 pub mod iteration;
 pub mod limits;
@@ -24,8 +26,10 @@ pub mod pending;
 pub mod permission;
 pub mod phase;
 pub mod prompt;
+pub mod reports;
 pub mod retry;
 pub mod side_jobs;
+pub mod side_rules;
 pub mod steering;
 pub mod tamper;
 pub mod turn;
@@ -35,7 +39,7 @@ mod contexts;
 mod lifecycle;
 
 use budget::BudgetUsage;
-use gate::{GateKind, SessionGates};
+use gate::SessionGates;
 use gate_hooks::GateHooks;
 use limits::UsageLimitState;
 use pending::PendingItems;
@@ -45,7 +49,6 @@ use tamper::UnsettledChanges;
 use turn::TurnState;
 
 use super::{
-    EngineOutput,
     event::{SessionOutcome, SessionStarted, UserPresence},
     hooks::{
         dispatch::{DispatchCause, HookDispatch},
@@ -54,16 +57,20 @@ use super::{
     },
     policy::SessionPlan,
     stop::StopState,
-    submit::PipelineState,
     tasks::SessionTasks,
     time::UnixTime,
 };
-use crate::engine::session::{
-    gate::GateDetails,
-    iteration::IterationState,
-    phase::{LoopEnd, Phase},
-    side_jobs::SideJobs,
-    steering::ControlState,
+use crate::engine::{
+    output::EngineOutput,
+    session::{
+        gate::GateDetails,
+        gate_kind::GateKind,
+        iteration::IterationState,
+        phase::{LoopEnd, Phase},
+        side_jobs::SideJobs,
+        steering::ControlState,
+    },
+    submit::state::PipelineState,
 };
 
 #[derive(Debug, Clone, PartialEq)]

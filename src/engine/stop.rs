@@ -16,15 +16,19 @@ pub mod agent_loop;
 pub mod chain;
 pub mod checkpoint;
 pub mod context;
+pub mod decision;
 pub mod evaluation;
 pub mod file_history;
 pub mod guard;
+pub mod loop_command;
 pub mod loop_refusal;
+pub mod loop_rules;
 pub mod preset;
 pub mod promise;
 pub mod registry;
 pub mod rule;
 pub mod settled;
+pub mod stop_rules;
 
 pub(crate) mod apply;
 
@@ -32,73 +36,14 @@ use checkpoint::TimedCheckpoint;
 use context::RuleOutcome;
 use guard::GuardState;
 use registry::RegisteredStopHook;
-use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
 
 use super::time::UnixTime;
 use crate::engine::{
-    EngineOutput,
     event::{Actor, Event, StopEvent},
+    output::EngineOutput,
     refusal::Refusal,
-    stop::{
-        agent_loop::{AgentLoop, EvaluationRequest},
-        loop_refusal::LoopRefusal,
-    },
+    stop::{agent_loop::AgentLoop, decision::StopAction, loop_command::EvaluationRequest, loop_refusal::LoopRefusal},
 };
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum StopAction {
-    Complete,
-    Continue,
-    /// The user has to look.
-    Escalate,
-}
-
-impl StopAction {
-    /// The name in records.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Complete => "complete",
-            Self::Continue => "continue",
-            Self::Escalate => "escalate",
-        }
-    }
-}
-
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct StopResult {
-    pub action: StopAction,
-    #[serde(default)]
-    pub reason: String,
-    /// Text for the agent's next prompt.
-    #[serde(default, alias = "nextPrompt", skip_serializing_if = "Option::is_none")]
-    pub next_prompt: Option<String>,
-    #[serde(default, alias = "checkpointData", skip_serializing_if = "Option::is_none")]
-    pub checkpoint_data: Option<Value>,
-    /// Other data of the hook.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub metadata: Option<Map<String, Value>>,
-}
-
-impl StopResult {
-    pub fn new(action: StopAction, reason: impl Into<String>) -> Self {
-        Self { action, reason: reason.into(), next_prompt: None, checkpoint_data: None, metadata: None }
-    }
-
-    /// The result of a broken hook.
-    pub fn failed(error: &str) -> Self {
-        let metadata = Map::from_iter([("error".to_owned(), Value::from(error))]);
-        let reason = format!("Hook evaluation failed: {error}");
-        Self { metadata: Some(metadata), ..Self::new(StopAction::Escalate, reason) }
-    }
-
-    /// Adds text for the agent's next prompt.
-    #[must_use]
-    pub fn telling(self, next_prompt: impl Into<String>) -> Self {
-        Self { next_prompt: Some(next_prompt.into()), ..self }
-    }
-}
 
 /// What a session knows about its stop decisions in addition to the plan.
 #[derive(Debug, Clone, Default, PartialEq)]

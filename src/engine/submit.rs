@@ -11,17 +11,14 @@
 //! - The commit that is submitted or merged after a review is the commit that was reviewed: a repair is reviewed again,
 //!   then `merge_pr` pushes it to the pull request.
 
+pub mod gatekeeper;
+pub mod kind;
 pub mod review;
+pub mod state;
 
 pub(crate) mod apply;
 
-use std::collections::{BTreeMap, BTreeSet};
-
-use review::ReviewRun;
-use serde::{Deserialize, Serialize};
-
 use super::{
-    EngineOutput,
     effect::{Effect, ExitReason},
     event::{Actor, ActorKind, Event, HookEvent, PipelineEvent, SessionEvent, SessionOutcome, UserPresence},
     hooks::{
@@ -30,194 +27,31 @@ use super::{
         resolve,
         verdict::Verdict,
     },
-    session::gate::GateKind,
     wording::shortened,
 };
 use crate::engine::{
     event::{HookFinished, SessionStarted},
     hooks::resolve::HookState,
-    ids::RunId,
+    output::EngineOutput,
     policy::SessionPlan,
     refusal::Refusal,
     session::{
+        beside::BesideWork,
         gate::{GateDetails, SessionGates},
         iteration::IterationState,
         phase::{LoopEnd, Phase},
         prompt::PromptRules,
-        side_jobs::BesideWork,
         steering::ControlState,
         turn::TurnState,
     },
-    submit::review::GatekeeperReview,
-    time::UnixTime,
+    submit::{
+        kind::{PipelineKind, PipelineOutcome},
+        state::{PipelineRun, PipelineState, ReturnTo},
+    },
 };
 
 /// The longest title of a pull request, in characters.
 const TITLE: usize = 72;
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum PipelineKind {
-    Submit,
-    Merge,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum PipelineOutcome {
-    /// Every check passed.
-    Done,
-    /// A check failed and was not repaired.
-    Failed,
-    /// The session was stopped first.
-    Cancelled,
-}
-
-#[derive(Debug, Clone, Default, PartialEq)]
-pub struct PipelineState {
-    /// The pipeline in progress.
-    pub course: Option<Box<PipelineRun>>,
-    /// The pipeline that was requested but has not begun.
-    pub wanted: Option<PipelineKind>,
-    /// Whether the end of this loop was followed by a submit.
-    pub followed: bool,
-    pub last: Option<Box<FinishedPipeline>>,
-}
-
-#[derive(Debug, Clone, PartialEq)]
-pub struct PipelineRun {
-    pub pipeline: PipelineKind,
-    /// How many times a failed check was sent to the agent for repair.
-    pub used: u32,
-    /// Whether the agent was asked to repair something, by a check or by the user.
-    pub repaired: bool,
-    /// The hooks known so far, in order.
-    pub steps: Vec<PipelineStep>,
-    /// The checks that the user skipped.
-    pub skipped: BTreeSet<String>,
-    /// Whether all checks have passed.
-    pub passed: bool,
-    /// The actor that ended the pipeline after a failure, and the reason of the failure.
-    pub left: Option<(Actor, String)>,
-    /// The last message of a built-in hook.
-    pub said: Option<String>,
-    /// The URL of the pull request.
-    pub pull_request: Option<String>,
-    /// The merge commit.
-    pub merged: Option<String>,
-    /// The reviews, by gatekeeper.
-    pub reviews: BTreeMap<String, String>,
-    /// The reviewed commit, in this pass over the hooks.
-    pub reviewed: Option<String>,
-    /// The review in progress.
-    pub review: Option<Box<ReviewRun>>,
-    /// Where the session continues afterwards.
-    pub back: ReturnTo,
-}
-
-/// One hook of a pipeline, as shown to the user.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct PipelineStep {
-    pub point: HookPoint,
-    pub hook: String,
-    pub state: PipelineStepState,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum PipelineStepState {
-    Waiting,
-    Running,
-    Passed,
-    /// It had nothing to do.
-    Idle,
-    Failed,
-    /// The user skipped it.
-    Skipped,
-}
-
-/// Where a session continues when a pipeline has ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ReturnTo {
-    Loop,
-    End,
-    /// Nowhere: the session had already ended with this outcome.
-    Ended(SessionOutcome),
-    /// Nowhere: the session exists only for the pipeline.
-    Errand,
-}
-
-#[derive(Debug, Clone, PartialEq)]
-pub struct FinishedPipeline {
-    pub pipeline: PipelineKind,
-    pub outcome: PipelineOutcome,
-    /// The actor that ended it after a failure.
-    pub by: Option<ActorKind>,
-    pub reason: String,
-    /// The URL of the pull request.
-    pub pull_request: Option<String>,
-    /// The merge commit.
-    pub merged: Option<String>,
-    pub steps: Vec<PipelineStep>,
-}
-
-impl PipelineKind {
-    pub const ALL: [Self; 2] = [Self::Submit, Self::Merge];
-
-    /// The name in records and on the command line.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Submit => "submit",
-            Self::Merge => "merge",
-        }
-    }
-
-    /// The point of its checks.
-    pub const fn before(self) -> HookPoint {
-        match self {
-            Self::Submit => HookPoint::BeforeSubmit,
-            Self::Merge => HookPoint::BeforeMerge,
-        }
-    }
-
-    /// The point of the hooks that follow.
-    pub const fn after(self) -> HookPoint {
-        match self {
-            Self::Submit => HookPoint::AfterSubmit,
-            Self::Merge => HookPoint::AfterMerge,
-        }
-    }
-
-    const fn about(self) -> GateKind {
-        match self {
-            Self::Submit => GateKind::Submit,
-            Self::Merge => GateKind::Merge,
-        }
-    }
-
-    /// The pipeline that a point belongs to.
-    pub fn of(point: HookPoint) -> Option<Self> {
-        Self::ALL.into_iter().find(|pipeline| pipeline.before() == point || pipeline.after() == point)
-    }
-}
-
-impl PipelineRun {
-    fn left_by(&self) -> Option<&Actor> {
-        self.left.as_ref().map(|(by, _)| by)
-    }
-}
-
-impl PipelineState {
-    pub fn is_open(&self) -> bool {
-        self.course.is_some()
-    }
-}
-
-impl FinishedPipeline {
-    /// Whether it failed while no user could decide.
-    pub fn waits_for_a_person(&self) -> bool {
-        self.outcome == PipelineOutcome::Failed && matches!(self.by, Some(ActorKind::Policy | ActorKind::Timeout))
-    }
-}
 
 /// The first line of a goal, truncated.
 pub(crate) fn title(goal: &str) -> String {
@@ -429,58 +263,5 @@ impl<'a> PipelineRules<'a> {
     pub(crate) fn cut_run(self, dispatch: &HookDispatch) -> Option<HookFinished> {
         let running = dispatch.running.as_ref().filter(|_| !self.pipelines.is_under_review(dispatch))?;
         Some(HookFinished::cut(dispatch.point, running))
-    }
-}
-
-impl PipelineState {
-    /// The review of this dispatch's run.
-    pub(crate) fn review_of(&self, dispatch: &HookDispatch) -> Option<&ReviewRun> {
-        let running = dispatch.running.as_ref()?;
-        self.course.as_ref()?.review.as_deref().filter(|review| review.run == running.run)
-    }
-
-    /// Whether a run is a review: it has no process that a killed creel could have left behind.
-    pub(crate) fn is_under_review(&self, dispatch: &HookDispatch) -> bool {
-        self.review_of(dispatch).is_some()
-    }
-
-    pub(crate) fn review_started(&mut self, at: UnixTime, run: RunId, change: &str, commit: Option<&str>) {
-        if let Some(course) = &mut self.course {
-            // A second review may see another commit. The first one is kept, so that the difference is noticed.
-            course.reviewed = course.reviewed.take().or(commit.map(str::to_owned));
-            let change = change.to_owned();
-            let review = ReviewRun { run, change, began: at, said: Vec::new(), heard: None, dispatch: None };
-            course.review = Some(Box::new(review));
-        }
-    }
-
-    pub(crate) fn reviewed(&mut self, said: &GatekeeperReview) {
-        let Some(course) = &mut self.course else { return };
-        let told = format!("{} by {}: {}", said.verdict.name(), said.gatekeeper, said.reason);
-        course.reviews.insert(said.gatekeeper.clone(), told);
-        if let Some(review) = &mut course.review {
-            review.heard = None;
-            review.said.push(said.clone());
-        }
-    }
-
-    /// Lists the hooks of a pipeline for display.
-    pub(crate) fn steps_due(&mut self, point: HookPoint, hooks: &[String]) {
-        let Some(course) = self.course.as_mut().filter(|course| PipelineKind::of(point) == Some(course.pipeline))
-        else {
-            return;
-        };
-        course.passed = point == course.pipeline.after();
-        course.reviewed = None;
-        let skipped: Vec<PipelineStep> = course
-            .steps
-            .iter()
-            .filter(|step| step.point == point && step.state == PipelineStepState::Skipped)
-            .cloned()
-            .collect();
-        course.steps.retain(|step| course.passed && step.point != point);
-        let waiting =
-            hooks.iter().map(|hook| PipelineStep { point, hook: hook.clone(), state: PipelineStepState::Waiting });
-        course.steps.extend(skipped.into_iter().chain(waiting));
     }
 }

@@ -40,53 +40,51 @@ impl SessionState {
             (false, Some(StopTiming::Now)) => "; is told to stop",
             (false, None) => "",
         };
-        format!("{}{then}", self.doing_now())
+        format!("{}{then}", doing_now(self))
     }
+}
 
-    fn repairs(&self) -> String {
-        let Some(course) = &self.pipelines.course else { return "the agent works".into() };
-        let limit = self.plan().submit.remediation_attempts;
-        format!("the agent repairs what held the {}, {} of {limit}", course.pipeline.name(), course.used)
-    }
+fn repairs(session: &SessionState) -> String {
+    let Some(course) = &session.pipelines.course else { return "the agent works".into() };
+    let limit = session.plan().submit.remediation_attempts;
+    format!("the agent repairs what held the {}, {} of {limit}", course.pipeline.name(), course.used)
+}
 
-    fn doing_now(&self) -> String {
-        match &self.phase {
-            // creel has nothing to do until the agent that the user runs calls a tool.
-            Phase::Hooks(HookDispatch { point: HookPoint::SessionStart, running: None, .. }) | Phase::Between
-                if self.plan().is_led_from_outside() =>
-            {
-                "is led by the agent".into()
-            }
-            Phase::Hooks(dispatch) => match &dispatch.running {
-                Some(running) => format!("runs `{}` at {}", running.hook, dispatch.point),
-                None => format!("at {}", dispatch.point),
-            },
-            Phase::Turn(prompt) => match prompt.reason {
-                PromptReason::Iteration => "the agent works".into(),
-                PromptReason::Feedback => format!("the agent works on feedback, retry {}", self.retry.used),
-                PromptReason::Recovery => "the agent recovers from an error".into(),
-                PromptReason::FinalDelivery => "the agent reads the final delivery".into(),
-                PromptReason::Message => "the agent answers a message".into(),
-                PromptReason::Remediation => self.repairs(),
-                PromptReason::Gatekeeper => {
-                    format!("`{}` reviews the change", prompt.agent.as_deref().unwrap_or("a gatekeeper"))
-                }
-            },
-            Phase::Judging(judging) => match (judging.checking.as_slice(), &judging.running) {
-                (_, Some(running)) => format!("asks `{}` whether to go on", running.hook),
-                ([one], None) => format!("checks the rule `{}`", one.hook),
-                ([], None) => "judges the iteration".into(),
-                (some, None) => format!("checks {} rules", some.len()),
-            },
-            Phase::Due(_) if self.limits.hold.is_some() => {
-                format!("waits for the usage limit of `{}` to reset", self.agent_choice().agent())
-            }
-            Phase::Due(_) | Phase::Settled(_) | Phase::Between | Phase::Escalated(_) | Phase::Exit(_) => {
-                "goes on".into()
-            }
-            Phase::Pipeline | Phase::Errand(_) => "goes on".into(),
-            Phase::Delivering => "delivers what is held".into(),
-            Phase::Ended(outcome) => outcome.name().into(),
+fn doing_now(session: &SessionState) -> String {
+    match &session.phase {
+        // creel has nothing to do until the agent that the user runs calls a tool.
+        Phase::Hooks(HookDispatch { point: HookPoint::SessionStart, running: None, .. }) | Phase::Between
+            if session.plan().is_led_from_outside() =>
+        {
+            "is led by the agent".into()
         }
+        Phase::Hooks(dispatch) => match &dispatch.running {
+            Some(running) => format!("runs `{}` at {}", running.hook, dispatch.point),
+            None => format!("at {}", dispatch.point),
+        },
+        Phase::Turn(prompt) => match prompt.reason {
+            PromptReason::Iteration => "the agent works".into(),
+            PromptReason::Feedback => format!("the agent works on feedback, retry {}", session.retry.used),
+            PromptReason::Recovery => "the agent recovers from an error".into(),
+            PromptReason::FinalDelivery => "the agent reads the final delivery".into(),
+            PromptReason::Message => "the agent answers a message".into(),
+            PromptReason::Remediation => repairs(session),
+            PromptReason::Gatekeeper => {
+                format!("`{}` reviews the change", prompt.agent.as_deref().unwrap_or("a gatekeeper"))
+            }
+        },
+        Phase::Judging(judging) => match (judging.checking.as_slice(), &judging.running) {
+            (_, Some(running)) => format!("asks `{}` whether to go on", running.hook),
+            ([one], None) => format!("checks the rule `{}`", one.hook),
+            ([], None) => "judges the iteration".into(),
+            (some, None) => format!("checks {} rules", some.len()),
+        },
+        Phase::Due(_) if session.limits.hold.is_some() => {
+            format!("waits for the usage limit of `{}` to reset", session.agent_choice().agent())
+        }
+        Phase::Due(_) | Phase::Settled(_) | Phase::Between | Phase::Escalated(_) | Phase::Exit(_) => "goes on".into(),
+        Phase::Pipeline | Phase::Errand(_) => "goes on".into(),
+        Phase::Delivering => "delivers what is held".into(),
+        Phase::Ended(outcome) => outcome.name().into(),
     }
 }

@@ -12,7 +12,9 @@
 
 pub mod action;
 pub mod automation;
+pub mod automation_rules;
 pub mod builtin;
+pub mod carry_out;
 pub mod command;
 pub mod follow_up;
 pub mod graph;
@@ -20,7 +22,10 @@ pub mod inherit;
 pub mod record;
 pub mod refusal;
 pub mod task;
+pub mod task_rules;
 pub mod workflow;
+pub mod workflow_record;
+pub mod workflow_rules;
 
 pub(crate) mod apply;
 

@@ -12,7 +12,7 @@ use crate::{
     engine::{
         input::SessionCommand,
         policy::StopPreset,
-        stop::{agent_loop::RuleCheckMode, registry::StopHookRegistration},
+        stop::{loop_command::RuleCheckMode, registry::StopHookRegistration},
     },
     mcp::connection_pool::{PooledConnection, other_answer},
     socket::{message::ReplyData, query::SessionQuery, stop_view::StopHookView},

@@ -12,7 +12,7 @@ use crate::engine::{
         resolve::HookRef,
         verdict::{RunEnd, Verdict},
     },
-    stop::StopAction,
+    stop::decision::StopAction,
     time::TimeSpan,
 };
 

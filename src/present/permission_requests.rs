@@ -12,7 +12,7 @@ use crate::engine::{
     conversation::PermissionOption,
     event::{Actor, Event, GateEvent, TurnEvent},
     ids::{GateId, PermissionId},
-    session::gate::GateChoice,
+    session::gate_kind::GateChoice,
 };
 
 /// The longest title or name of an option in a line, in characters.

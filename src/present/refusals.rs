@@ -5,9 +5,9 @@ use crate::engine::{
     event::SessionOutcome,
     ids::{GateId, ItemId},
     refusal::{ByHandObstacle, Refusal},
-    session::gate::GateChoice,
+    session::gate_kind::GateChoice,
     stop::{loop_refusal::LoopRefusal, promise::Promise},
-    submit::PipelineKind,
+    submit::kind::PipelineKind,
     wording::counted,
 };
 

@@ -2,7 +2,7 @@
 
 use crate::engine::{
     policy::{StopHook, StopHookCondition, StopHookKind, StopPreset},
-    stop::StopAction,
+    stop::decision::StopAction,
 };
 
 pub const fn action(action: StopAction) -> &'static str {

@@ -11,7 +11,7 @@ use crate::{
         input::{Input, SessionCommand},
         refusal::Refusal,
         stop::{
-            agent_loop::{EvaluationRequest, LoopCommand},
+            loop_command::{EvaluationRequest, LoopCommand},
             loop_refusal::LoopRefusal,
         },
     },

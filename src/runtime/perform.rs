@@ -31,11 +31,10 @@ use crate::{
     agents::{Agent, AgentError, AgentObserver, BoxFuture, PermissionRequest, TurnRequest},
     engine::{
         conversation::{AgentPermissionRequest, AgentUpdate, PermissionAnswer, TurnEnd, TurnFailure, WorktreeChanges},
-        effect::{Effect, HookJob, RuleJob},
+        effect::{Effect, HookJob, ProtectBaseline, RuleJob},
         hooks::verdict::RunResult,
         ids::{PermissionId, RunId, TurnId},
         input::Input,
-        session::tamper::ProtectBaseline,
         stop::rule::RuleCheckResult,
     },
     hooks::{self, HookWorkspace},

@@ -11,7 +11,7 @@ use std::{io::Read as _, sync::Arc};
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    engine::{conversation::ForbiddenChanges, session::tamper::ProtectBaseline},
+    engine::{conversation::ForbiddenChanges, effect::ProtectBaseline},
     journal::open,
     process::path_guard::{FileFingerprints, FingerprintCache, PathGuard, ProtectedScan},
 };

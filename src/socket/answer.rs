@@ -8,7 +8,7 @@ use crate::{
     engine::{
         event::{Actor, Event, StopEvent},
         input::SessionCommand,
-        stop::agent_loop::LoopCommand,
+        stop::loop_command::LoopCommand,
         tasks::command::{NewTask, TaskCommand},
     },
     runtime::{CommandRecords, SessionHandle},

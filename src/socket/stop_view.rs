@@ -7,7 +7,7 @@ use crate::{
     engine::{
         SessionState,
         event::{Event, StopEvent},
-        stop::{StopAction, agent_loop::AgentLoop, checkpoint::Checkpoint, promise::Promise},
+        stop::{agent_loop::AgentLoop, checkpoint::Checkpoint, decision::StopAction, promise::Promise},
         time::TimeSpan,
     },
     journal::{Record, record::rfc3339},

@@ -14,7 +14,8 @@ use crate::{
         ids::{GateId, ItemId, RunId, TurnId},
         policy::{AutomationHook, HookAction, HookSpec, StopHook, StopHookKind, StopPlan},
         session::{
-            gate::{Gate, GateChoice, GateKind},
+            gate::Gate,
+            gate_kind::{GateChoice, GateKind},
             pending::{ItemState, PendingItem},
             permission::OfferedAnswer,
         },

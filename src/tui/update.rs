@@ -25,7 +25,9 @@ use super::{
     theme::ThemeRole,
     view,
 };
-use crate::engine::{event::StopTiming, input::SessionCommand, submit::PipelineKind, tasks::command::TaskCommand};
+use crate::engine::{
+    event::StopTiming, input::SessionCommand, submit::kind::PipelineKind, tasks::command::TaskCommand,
+};
 use modal::{
     edited_outside, on_editor_key, on_gate_key, on_help_key, on_palette_key, on_quit_key, on_search_key, on_viewer_key,
 };

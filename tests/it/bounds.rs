@@ -9,7 +9,7 @@ use creel::engine::{
     hooks::point::HookPoint,
     input::{Input, SessionCommand},
     session::{
-        gate::{GateChoice, GateKind},
+        gate_kind::{GateChoice, GateKind},
         pending::ItemState,
     },
 };
@@ -46,7 +46,10 @@ fn chatty(tokens: u64) -> Script {
 #[test]
 fn there_are_at_most_three_final_deliveries_and_later_items_are_listed() {
     let world = World::begin(chatty(0)).run();
-    assert_eq!((world.state.outcome(), prompts(&world, PromptReason::FinalDelivery)), (Some(SessionOutcome::Limit), 3));
+    assert_eq!(
+        (world.state.phase.outcome(), prompts(&world, PromptReason::FinalDelivery)),
+        (Some(SessionOutcome::Limit), 3)
+    );
     assert_eq!(world.state.pending.waiting().count(), 1);
     assert!(warned(&world, "not delivered: item 4; the text is in the journal"), "{}", world.story());
 }
@@ -60,7 +63,7 @@ fn a_message_is_still_sent_after_the_last_final_delivery() {
     }
     world.command(SessionCommand::Message { text: "One more thing.".into() });
     let world = world.run();
-    assert_eq!(world.state.outcome(), Some(SessionOutcome::Limit));
+    assert_eq!(world.state.phase.outcome(), Some(SessionOutcome::Limit));
     let last = world.events.iter().rev().find_map(|event| match event {
         Event::Turn(TurnEvent::PromptSent(sent)) => Some((sent.reason, sent.items.len())),
         _ => None,
@@ -73,7 +76,10 @@ fn a_message_is_still_sent_after_the_last_final_delivery() {
 fn an_exhausted_budget_stops_the_final_delivery() {
     let script = chatty(100).plan(|plan| plan.budget.tokens = Some(150));
     let world = World::begin(script.clone()).run();
-    assert_eq!((world.state.outcome(), prompts(&world, PromptReason::FinalDelivery)), (Some(SessionOutcome::Limit), 1));
+    assert_eq!(
+        (world.state.phase.outcome(), prompts(&world, PromptReason::FinalDelivery)),
+        (Some(SessionOutcome::Limit), 1)
+    );
     assert!(warned(&world, "not delivered: item 2"), "{}", world.story());
     // The user can grant more: here once, after the loop.
     let answers = [
@@ -84,7 +90,10 @@ fn an_exhausted_budget_stops_the_final_delivery() {
         (GateKind::Budget, GateChoice::Stop),
     ];
     let world = World::begin(script.attended(&answers)).run();
-    assert_eq!((world.state.outcome(), prompts(&world, PromptReason::FinalDelivery)), (Some(SessionOutcome::Limit), 2));
+    assert_eq!(
+        (world.state.phase.outcome(), prompts(&world, PromptReason::FinalDelivery)),
+        (Some(SessionOutcome::Limit), 2)
+    );
 }
 
 #[test]
@@ -96,7 +105,7 @@ fn a_complete_loop_stays_complete_when_the_budget_stops_its_delivery() {
         .plan(|plan| plan.budget.tokens = Some(50));
     let world = World::begin(script).run();
     assert_eq!(
-        (world.state.outcome(), prompts(&world, PromptReason::FinalDelivery)),
+        (world.state.phase.outcome(), prompts(&world, PromptReason::FinalDelivery)),
         (Some(SessionOutcome::Complete), 0)
     );
     assert!(warned(&world, "not delivered: item 1"), "{}", world.story());
@@ -117,7 +126,7 @@ fn the_budget_is_checked_before_a_prompt_whatever_its_reason() {
         let sent = world.events.iter().filter(|event| matches!(event, Event::Turn(TurnEvent::PromptSent(_)))).count();
         assert_eq!(sent, 1, "{}", world.story());
         assert!(world.story().contains("gate 1 budget\n  gate 1 stop by Policy"), "{}", world.story());
-        assert!(world.state.outcome().is_some());
+        assert!(world.state.phase.outcome().is_some());
         every_run_has_ended(&world);
     }
 }
@@ -129,7 +138,7 @@ fn a_message_waits_at_the_budget_gate() {
     world.settle();
     world.command(SessionCommand::Message { text: "Use tabs.".into() });
     let world = world.run();
-    assert_eq!((world.state.outcome(), prompts(&world, PromptReason::Message)), (Some(SessionOutcome::Limit), 0));
+    assert_eq!((world.state.phase.outcome(), prompts(&world, PromptReason::Message)), (Some(SessionOutcome::Limit), 0));
 }
 
 #[test]
@@ -174,9 +183,9 @@ fn a_submit_that_the_budget_stopped_is_retried_with_the_same_amount_after_resume
         .stop_command("decides", [prints(r#"{"action": "complete", "reason": "good"}"#)])
         .plan(|plan| plan.budget.tokens = Some(50));
     let held = World::begin(script.clone()).run();
-    assert_eq!(held.state.outcome(), Some(SessionOutcome::Escalated), "{}", held.story());
+    assert_eq!(held.state.phase.outcome(), Some(SessionOutcome::Escalated), "{}", held.story());
     let resumed = World::from_events(script, &held.events).resume();
-    assert_eq!(resumed.state.outcome(), Some(SessionOutcome::Complete), "{}", resumed.story());
+    assert_eq!(resumed.state.phase.outcome(), Some(SessionOutcome::Complete), "{}", resumed.story());
     every_run_has_ended(&resumed);
 }
 
@@ -187,7 +196,7 @@ fn a_chain_of_hooks_that_complete_further_tasks_is_cut_with_a_warning() {
         .agent([Answer::Acts(COMPLETES, 0), DONE])
         .plan(|plan| plan.max_iterations = 1);
     let world = World::begin(script).run();
-    assert_eq!(world.state.outcome(), Some(SessionOutcome::Limit));
+    assert_eq!(world.state.phase.outcome(), Some(SessionOutcome::Limit));
     assert!(warned(&world, "on_task_complete stops here: 8 tasks led to"), "{}", world.story());
     let runs = world.events.iter().filter(|event| matches!(event, Event::Hook(HookEvent::Finished(_)))).count();
     assert!((9..=10).contains(&runs), "{runs} runs");
@@ -202,7 +211,7 @@ fn hooks_that_complete_several_tasks_each_are_cut_before_there_are_thousands_of_
         .agent([Answer::Acts(COMPLETES, 0), DONE])
         .plan(|plan| plan.max_iterations = 1);
     let world = World::begin(script).run();
-    assert_eq!(world.state.outcome(), Some(SessionOutcome::Limit));
+    assert_eq!(world.state.phase.outcome(), Some(SessionOutcome::Limit));
     assert!(warned(&world, "hooks completed 64 tasks since the last prompt"), "{}", world.story());
     let runs = world.events.iter().filter(|event| matches!(event, Event::Hook(HookEvent::Finished(_)))).count();
     assert!(runs <= 3 * 66, "{runs} runs");
@@ -236,7 +245,7 @@ fn a_message_of_the_agent_uses_up_an_iteration() {
     world.command(SessionCommand::Message { text: "Use tabs.".into() });
     let world = world.run();
     assert!(world.story().contains("prompt Message \"Use tabs.\\n\\nAgain.\""), "{}", world.story());
-    assert_eq!(world.state.outcome(), Some(SessionOutcome::Complete));
+    assert_eq!(world.state.phase.outcome(), Some(SessionOutcome::Complete));
 }
 
 #[test]
@@ -246,7 +255,7 @@ fn a_message_of_the_agent_does_not_reset_the_retries() {
         .agent([Answer::Acts(&[Deed::SendsMessage], 0)])
         .plan(|plan| (plan.max_iterations, plan.max_hook_retries) = (1, 2));
     let world = World::begin(script).run();
-    assert_eq!(world.state.outcome(), Some(SessionOutcome::Forced));
+    assert_eq!(world.state.phase.outcome(), Some(SessionOutcome::Forced));
     assert_eq!(prompts(&world, PromptReason::Feedback), 2, "{}", world.story());
     assert!(world.story().contains("prompt Feedback \"Again.\\n\\n[Hook feedback]: red\""), "{}", world.story());
 }
@@ -259,7 +268,7 @@ fn a_message_that_a_hook_queues_after_the_loop_counts_too() {
     };
     for (max, sent) in [(3, 2), (2, 1), (1, 0)] {
         let world = talks(max);
-        assert_eq!(world.state.outcome(), Some(SessionOutcome::Complete));
+        assert_eq!(world.state.phase.outcome(), Some(SessionOutcome::Complete));
         assert_eq!(prompts(&world, PromptReason::Message), sent, "{}", world.story());
         assert!(warned(&world, "not sent: 1 message"), "the hook talks after each answer:\n{}", world.story());
     }
@@ -274,7 +283,7 @@ fn a_task_completed_while_the_session_stops_gets_its_hooks_when_it_is_resumed() 
     world.command(SessionCommand::Stop { how: StopTiming::Now });
     world.command(completes("late", "on the way out"));
     let stopped = world.run();
-    assert_eq!(stopped.state.outcome(), Some(SessionOutcome::Cancelled));
+    assert_eq!(stopped.state.phase.outcome(), Some(SessionOutcome::Cancelled));
     assert!(warned(&stopped, "the on_task_complete hooks of 2 tasks have not run; they run when you resume"));
     let resumed = World::from_events(script, &stopped.events).resume();
     let ran: Vec<String> = resumed
@@ -305,7 +314,7 @@ fn a_task_completed_while_session_end_is_stopped_gets_its_hooks_before_the_end()
     world.command(SessionCommand::Stop { how: StopTiming::Now });
     world.command(completes("late", "on the way out"));
     let world = world.run();
-    assert_eq!(world.state.outcome(), Some(SessionOutcome::Complete));
+    assert_eq!(world.state.phase.outcome(), Some(SessionOutcome::Complete));
     assert!(world.story().contains("on_task_complete note exit 0"), "{}", world.story());
 }
 
@@ -318,7 +327,7 @@ fn a_turn_stopped_in_the_last_iteration_is_sent_again_in_it() {
     world.finish_hook(0);
     world.command(SessionCommand::Stop { how: StopTiming::Now });
     let stopped = world.run();
-    assert_eq!(stopped.state.outcome(), Some(SessionOutcome::Cancelled));
+    assert_eq!(stopped.state.phase.outcome(), Some(SessionOutcome::Cancelled));
     let resumed = World::from_events(script, &stopped.events).resume();
     expect![[r#"
           session_start build exit 0 -> Pass piped
@@ -364,7 +373,7 @@ fn a_session_reaches_the_same_end_wherever_it_is_stopped_and_resumed() {
             .events
             .iter()
             .filter(|e| matches!(e, Event::Session(SessionEvent::IterationCompleted { outcome, .. }) if *outcome != IterationOutcome::Done));
-        (world.state.outcome(), world.state.iterations.current, answered.count(), forced.count())
+        (world.state.phase.outcome(), world.state.iterations.current, answered.count(), forced.count())
     };
     let uncut = World::begin(script()).run();
     for steps in 0..40 {
@@ -432,9 +441,9 @@ fn a_cancelled_turn_is_sent_again_in_its_iteration_when_the_session_continues() 
         world.run()
     };
     let killed = World::from_events(script.clone().attended(&[]), &cancelled().events).resume();
-    assert!(killed.state.steering.paused && killed.state.outcome().is_none(), "a kill does not end the pause");
+    assert!(killed.state.steering.paused && killed.state.phase.outcome().is_none(), "a kill does not end the pause");
     for world in [goes_on(cancelled()), goes_on(killed)] {
-        assert_eq!((world.state.outcome(), world.state.iterations.current), (Some(SessionOutcome::Complete), 1));
+        assert_eq!((world.state.phase.outcome(), world.state.iterations.current), (Some(SessionOutcome::Complete), 1));
         assert_eq!(prompts(&world, PromptReason::Iteration), 2, "{}", world.story());
         assert!(world.state.pending.items().iter().all(|item| item.state == ItemState::Delivered));
     }
@@ -442,7 +451,10 @@ fn a_cancelled_turn_is_sent_again_in_its_iteration_when_the_session_continues() 
     let mut world = cancelled();
     world.command(SessionCommand::Stop { how: StopTiming::AfterIteration });
     let world = world.run();
-    assert_eq!((world.state.outcome(), prompts(&world, PromptReason::Iteration)), (Some(SessionOutcome::Cancelled), 1));
+    assert_eq!(
+        (world.state.phase.outcome(), prompts(&world, PromptReason::Iteration)),
+        (Some(SessionOutcome::Cancelled), 1)
+    );
 }
 
 #[test]
@@ -452,7 +464,10 @@ fn a_message_that_cancels_the_turn_is_sent_at_once() {
     world.command(SessionCommand::Message { text: "Stop that.".into() });
     world.command(SessionCommand::CancelTurn);
     let world = world.run();
-    assert_eq!((world.state.outcome(), prompts(&world, PromptReason::Message)), (Some(SessionOutcome::Complete), 1));
+    assert_eq!(
+        (world.state.phase.outcome(), prompts(&world, PromptReason::Message)),
+        (Some(SessionOutcome::Complete), 1)
+    );
     assert!(!world.story().contains("Paused"));
 }
 
@@ -516,7 +531,11 @@ fn a_pause_survives_a_kill_and_ends_with_the_session() {
     world.settle();
     world.command(SessionCommand::Pause);
     let unattended = World::from_events(script(), &world.events).resume();
-    assert_eq!(unattended.state.outcome(), Some(SessionOutcome::Limit), "unattended, no user could end the pause");
+    assert_eq!(
+        unattended.state.phase.outcome(),
+        Some(SessionOutcome::Limit),
+        "unattended, no user could end the pause"
+    );
     let script = || script().attended(&[]);
     let killed = World::from_events(script(), &world.events).resume();
     assert!(killed.state.steering.paused && killed.turn.is_none(), "the turn that was cut off waits");
@@ -524,21 +543,24 @@ fn a_pause_survives_a_kill_and_ends_with_the_session() {
     assert!(again.state.steering.paused && again.turn.is_none());
     again.command(SessionCommand::Unpause);
     let ended = again.run();
-    assert_eq!(ended.state.outcome(), Some(SessionOutcome::Limit));
+    assert_eq!(ended.state.phase.outcome(), Some(SessionOutcome::Limit));
     // A paused session that is stopped and resumed continues; the same applies to an ended one.
     let mut world = World::begin(script());
     world.settle();
     world.command(SessionCommand::Pause);
     world.command(SessionCommand::Stop { how: StopTiming::Now });
     let stopped = world.run();
-    assert_eq!(stopped.state.outcome(), Some(SessionOutcome::Cancelled));
-    assert_eq!(World::from_events(script(), &stopped.events).resume().state.outcome(), Some(SessionOutcome::Limit));
+    assert_eq!(stopped.state.phase.outcome(), Some(SessionOutcome::Cancelled));
+    assert_eq!(
+        World::from_events(script(), &stopped.events).resume().state.phase.outcome(),
+        Some(SessionOutcome::Limit)
+    );
     let mut world = World::begin(script());
     world.settle();
     world.command(SessionCommand::Pause);
     world.finish_turn();
     let ended = world.run();
-    assert_eq!((ended.state.outcome(), ended.state.steering.paused), (Some(SessionOutcome::Limit), true));
+    assert_eq!((ended.state.phase.outcome(), ended.state.steering.paused), (Some(SessionOutcome::Limit), true));
     let mut more = World::from_events(script(), &ended.events);
     more.input(Input::Resume { presence: more.script.presence, max_iterations: Some(2), checkpoint: None });
     assert_eq!(more.run().state.iterations.current, 2);

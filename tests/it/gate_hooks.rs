@@ -7,7 +7,7 @@ use creel::engine::{
     hooks::point::HookPoint,
     input::{Input, SessionCommand},
     policy::{DeliveryPolicy, FinalDeliveryPolicy, HookFailurePolicy, PermissionPolicy},
-    session::gate::{GateChoice, GateKind},
+    session::gate_kind::{GateChoice, GateKind},
 };
 use expect_test::expect;
 use serde_json::{Value, json};
@@ -45,13 +45,13 @@ fn hooks_run_beside_the_session_when_a_gate_opens_and_when_it_closes() {
     // The hook still runs, and the gate accepts an answer.
     world.answer_gate();
     assert!(world.state.ending.is_some(), "the session continues: {}", world.story());
-    assert_eq!(world.state.outcome(), None, "the end waits for the hooks");
+    assert_eq!(world.state.phase.outcome(), None, "the end waits for the hooks");
     world.finish_hook(0);
     assert_eq!(told(&world), [(1, "closed")]);
     let closed = world.jobs[0].facts.gate.as_ref().and_then(|gate| gate.answer).map(|(choice, _)| choice);
     assert_eq!(closed, Some(GateChoice::Ignore));
     let world = world.run();
-    assert_eq!(world.state.outcome(), Some(SessionOutcome::Forced));
+    assert_eq!(world.state.phase.outcome(), Some(SessionOutcome::Forced));
     expect![[r#"
         iteration 1
           prompt iteration "GOAL"
@@ -83,7 +83,7 @@ fn a_gate_that_the_config_answers_is_announced_as_one_that_does_not_wait_for_the
         .events
         .iter()
         .filter(|e| matches!(e, Event::Hook(HookEvent::Finished(done)) if done.point == HookPoint::OnGate));
-    assert_eq!((world.state.outcome(), runs.count()), (Some(SessionOutcome::Forced), 2));
+    assert_eq!((world.state.phase.outcome(), runs.count()), (Some(SessionOutcome::Forced), 2));
 }
 
 #[test]
@@ -107,7 +107,7 @@ fn failing_gate_hooks_open_no_gate() {
         let script = script.plan(|plan| plan.max_hook_retries = 0);
         let world = World::begin(script.attended(&[(GateKind::RetryLimit, GateChoice::Ignore)])).run();
         let opened = world.events.iter().filter(|event| matches!(event, Event::Gate(GateEvent::Opened { .. }))).count();
-        assert_eq!((world.state.outcome(), opened), (Some(SessionOutcome::Forced), 1), "{}", world.story());
+        assert_eq!((world.state.phase.outcome(), opened), (Some(SessionOutcome::Forced), 1), "{}", world.story());
         let warned = |event: &&Event| matches!(event, Event::Session(SessionEvent::Warning { text }) if text.contains("`tell` at on_gate"));
         assert_eq!(world.events.iter().filter(warned).count(), 2, "{}", world.story());
     }
@@ -128,7 +128,7 @@ fn a_chain_of_gates_ends() {
     let world = World::begin(script.attended(&[(GateKind::Delivery, GateChoice::Approve)])).run();
     let cut = |event: &&Event| matches!(event, Event::Session(SessionEvent::Warning { text }) if text.contains("on_task_complete stops here"));
     assert!(world.events.iter().any(|event| cut(&event)), "{}", world.story());
-    assert_eq!(world.state.outcome(), Some(SessionOutcome::Complete), "{}", world.story());
+    assert_eq!(world.state.phase.outcome(), Some(SessionOutcome::Complete), "{}", world.story());
 }
 
 #[test]
@@ -140,7 +140,7 @@ fn a_hook_that_was_cut_by_a_kill_runs_again_for_the_same_gate() {
     let mut world = World::from_events(world.script, &world.events);
     world.input(Input::Resume { presence: world.script.presence, max_iterations: None, checkpoint: None });
     assert_eq!(told(&world), [(1, "opened")]);
-    assert_eq!(world.run().state.outcome(), Some(SessionOutcome::Forced));
+    assert_eq!(world.run().state.phase.outcome(), Some(SessionOutcome::Forced));
 }
 
 #[test]
@@ -153,7 +153,12 @@ fn an_immediate_stop_ends_gate_hooks_and_starts_none() {
     world.command(SessionCommand::Stop { how: StopTiming::Now });
     assert_eq!(world.cancelled, [run]);
     world.finish_hook(0);
-    assert_eq!((world.state.outcome(), world.jobs.len()), (Some(SessionOutcome::Cancelled), 0), "{}", world.story());
+    assert_eq!(
+        (world.state.phase.outcome(), world.jobs.len()),
+        (Some(SessionOutcome::Cancelled), 0),
+        "{}",
+        world.story()
+    );
 }
 
 /// The user answers while the first of two hooks is running: the second one does not call for the user any more.
@@ -208,7 +213,7 @@ fn a_hook_run_by_hand_gets_the_open_gate() {
     world.finish_hook(0);
     world.command(SessionCommand::RunHook { point: Some(HookPoint::OnGate), hook: "tell".into() });
     assert_eq!(told(&world), [(1, "opened")]);
-    assert_eq!(world.run().state.outcome(), Some(SessionOutcome::Forced));
+    assert_eq!(world.run().state.phase.outcome(), Some(SessionOutcome::Forced));
 }
 
 fn project(hook: &str, rest: &str) -> Project {

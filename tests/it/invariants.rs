@@ -16,7 +16,7 @@ use creel::engine::{
         PermissionRule, RetryLimitPolicy,
     },
     session::{
-        gate::{GateChoice, GateKind},
+        gate_kind::{GateChoice, GateKind},
         pending::ItemState,
     },
     tasks::{
@@ -211,7 +211,7 @@ fn happen(mut world: World, what: Happens) -> World {
         }
         Happens::Gate(n) => answer(&mut world, n),
         Happens::Asks(command) => world.command(command),
-        Happens::Dies if world.state.outcome().is_none() => {
+        Happens::Dies if world.state.phase.outcome().is_none() => {
             let now = world.now;
             let mut next = World::from_events(world.script, &world.events);
             next.now = now;
@@ -296,7 +296,7 @@ fn no_prompt_is_sent_past_the_budget(world: &World) {
     let mut so_far = World::begin(world.script.clone()).state;
     for (n, event) in world.events.iter().enumerate().skip(1) {
         if let Event::Turn(TurnEvent::PromptSent(prompt)) = event {
-            assert_eq!(so_far.used_up(), None, "record {n} is a prompt for {:?}", prompt.reason);
+            assert_eq!(so_far.budget().used_up(), None, "record {n} is a prompt for {:?}", prompt.reason);
         }
         so_far.apply(UnixTime(0), event);
     }
@@ -337,7 +337,7 @@ fn every_request_of_the_agent_is_answered_once(world: &World) {
 }
 
 fn the_session_ends(world: &World) {
-    assert!(world.state.outcome().is_some(), "still {:?}", world.state.phase);
+    assert!(world.state.phase.outcome().is_some(), "still {:?}", world.state.phase);
     let ends = world.events.iter().filter(|event| matches!(event, Event::Session(SessionEvent::Ended { .. }))).count();
     let resumed =
         world.events.iter().filter(|event| matches!(event, Event::Session(SessionEvent::Resumed { .. }))).count();
@@ -371,7 +371,7 @@ fn no_text_is_lost_and_none_is_delivered_twice(world: &World) {
         .flatten()
         .collect();
     assert_eq!(reported.len(), deliveries.len(), "each delivery is reported once");
-    let went_well = matches!(world.state.outcome(), Some(SessionOutcome::Complete | SessionOutcome::Limit));
+    let went_well = matches!(world.state.phase.outcome(), Some(SessionOutcome::Complete | SessionOutcome::Limit));
     if went_well && !somebody_meddled_with_the_end(&world.events) {
         assert_eq!(world.state.pending.waiting().count(), 0, "held output at the end of a session that went well");
     }
@@ -435,7 +435,7 @@ fn every_effect_is_answered_or_cut(world: &World) {
 }
 
 fn no_answer_to_a_message_is_complete_without_a_judgement(world: &World) {
-    if world.state.outcome() != Some(SessionOutcome::Complete) {
+    if world.state.phase.outcome() != Some(SessionOutcome::Complete) {
         return;
     }
     let is_message = |event: &Event| matches!(event, Event::Turn(TurnEvent::PromptSent(prompt)) if prompt.reason == PromptReason::Message);
@@ -450,7 +450,7 @@ fn no_answer_to_a_message_is_complete_without_a_judgement(world: &World) {
 
 fn forced_is_shown_as_forced(world: &World) {
     let forced = world.state.iterations.last == Some(IterationOutcome::Forced);
-    assert_eq!(forced, world.state.outcome() == Some(SessionOutcome::Forced));
+    assert_eq!(forced, world.state.phase.outcome() == Some(SessionOutcome::Forced));
 }
 
 fn nothing_held_is_sent_while_a_hook_runs_beside(world: &World) {
@@ -565,7 +565,7 @@ fn end_state(world: &World) -> (Option<SessionOutcome>, u32, Vec<String>, Vec<St
         Event::Pending(PendingEvent::Delivered { items }) => Some(format!("{items:?}")),
         _ => None,
     });
-    (world.state.outcome(), world.state.iterations.current, prompts, runs.collect())
+    (world.state.phase.outcome(), world.state.iterations.current, prompts, runs.collect())
 }
 
 fn stories() -> Vec<Script> {
@@ -612,7 +612,7 @@ fn a_session_that_is_killed_again_and_again_still_ends() {
         let mut events = uncut.events[..1].to_vec();
         for _ in 0..uncut.events.len() * 4 {
             let mut world = World::from_events(script.clone(), &events);
-            if world.state.outcome().is_some() {
+            if world.state.phase.outcome().is_some() {
                 break;
             }
             world = world.resume();
@@ -620,6 +620,6 @@ fn a_session_that_is_killed_again_and_again_still_ends() {
             events = world.events[..keep].to_vec();
         }
         let last = World::from_events(script.clone(), &events);
-        assert_eq!(last.state.outcome(), uncut.state.outcome());
+        assert_eq!(last.state.phase.outcome(), uncut.state.phase.outcome());
     }
 }

@@ -11,8 +11,8 @@ use creel::{
         ids::{GateId, ItemId, PermissionId},
         input::{GateAnswer, SessionCommand},
         policy::PermissionPolicy,
-        session::gate::GateChoice,
-        submit::PipelineKind,
+        session::gate_kind::GateChoice,
+        submit::kind::PipelineKind,
     },
     tui::{
         modals::{Modal, viewer::ViewerModal},

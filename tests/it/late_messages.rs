@@ -5,7 +5,7 @@ use creel::engine::{
     hooks::point::HookPoint,
     input::SessionCommand,
     policy::Budget,
-    session::gate::{GateChoice, GateKind},
+    session::gate_kind::{GateChoice, GateKind},
 };
 use expect_test::expect;
 
@@ -113,7 +113,7 @@ fn an_answer_without_a_promise_does_not_complete_the_session() {
     world.finish_turn();
     says(&mut world, "Use tabs.");
     assert_eq!(
-        world.run().state.outcome(),
+        world.run().state.phase.outcome(),
         Some(SessionOutcome::Limit),
         "the work that followed was not judged complete"
     );
@@ -278,11 +278,11 @@ fn a_message_waits_while_the_session_is_paused() {
     says(&mut world, "Use tabs.");
     world.command(SessionCommand::Pause);
     world.finish_hook(0);
-    assert_eq!((prompts(&world), world.state.outcome()), (1, None));
+    assert_eq!((prompts(&world), world.state.phase.outcome()), (1, None));
     world.command(SessionCommand::Unpause);
     assert_eq!(prompts(&world), 2);
     world.command(SessionCommand::Stop { how: StopTiming::AfterIteration });
-    assert_eq!(world.run().state.outcome(), Some(SessionOutcome::Complete));
+    assert_eq!(world.run().state.phase.outcome(), Some(SessionOutcome::Complete));
 }
 
 #[test]
@@ -295,7 +295,12 @@ fn work_that_was_judged_complete_stays_complete_if_the_budget_does_not_allow_the
     world.finish_turn();
     says(&mut world, "Use tabs.");
     let world = world.run();
-    assert_eq!((prompts(&world), world.state.outcome()), (1, Some(SessionOutcome::Complete)), "{}", world.story());
+    assert_eq!(
+        (prompts(&world), world.state.phase.outcome()),
+        (1, Some(SessionOutcome::Complete)),
+        "{}",
+        world.story()
+    );
 }
 
 #[test]
@@ -305,7 +310,12 @@ fn an_agent_that_writes_to_itself_and_promises_completion_uses_up_its_iterations
         .agent([DONE])
         .plan(|plan| plan.max_iterations = 4);
     let world = World::begin(script).run();
-    assert_eq!((prompts(&world), world.state.outcome()), (4, Some(SessionOutcome::Complete)), "{}", world.story());
+    assert_eq!(
+        (prompts(&world), world.state.phase.outcome()),
+        (4, Some(SessionOutcome::Complete)),
+        "{}",
+        world.story()
+    );
 }
 
 #[test]
@@ -323,7 +333,7 @@ fn a_session_killed_at_any_record_reaches_the_same_end() {
     let answered = |world: &World| {
         let ended = world.events.iter().filter(|event| matches!(event, Event::Turn(TurnEvent::Ended { .. }))).count();
         let checked = world.events.iter().filter(|event| matches!(event, Event::Stop(StopEvent::Decided(_)))).count();
-        (ended, checked, world.state.outcome(), world.state.steering.messages.len())
+        (ended, checked, world.state.phase.outcome(), world.state.steering.messages.len())
     };
     for kept in known..uncut.events.len() {
         let resumed = World::from_events(script.clone(), &uncut.events[..kept]).resume();

@@ -150,13 +150,13 @@ fn described(effect: &Effect) -> String {
 /// The session's result, in terms of the records and not of our types.
 fn summary(state: &SessionState) -> String {
     let mut lines = vec![
-        format!("outcome: {}", state.outcome().map_or("none".into(), named)),
+        format!("outcome: {}", state.phase.outcome().map_or("none".into(), named)),
         format!("iterations: {} of {}", state.iterations.used(), state.max_iterations()),
         format!("last iteration: {}", state.iterations.last.map_or("none".into(), named)),
         format!("retries: {} used, {} granted", state.retry.used, state.retry.granted),
         format!("errors in a row: {}", state.retry.errors),
         format!("tokens: {}", state.account.tokens),
-        format!("agent: {}", state.agent()),
+        format!("agent: {}", state.agent_choice().agent()),
     ];
     for item in state.pending.items() {
         let edited = if item.edited { ", edited" } else { "" };

@@ -2,7 +2,7 @@
 
 use creel::engine::{
     hooks::point::HookPoint,
-    session::gate::{GateChoice, GateKind},
+    session::gate_kind::{GateChoice, GateKind},
 };
 use expect_test::expect;
 use serde_json::{Value, json};

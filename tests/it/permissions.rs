@@ -7,7 +7,7 @@ use creel::engine::{
     },
     input::{GateAnswer, Input, SessionCommand},
     policy::{PermissionPolicy, PermissionRule},
-    session::gate::{GateChoice, GateKind},
+    session::gate_kind::{GateChoice, GateKind},
 };
 use serde_json::{Value, json};
 
@@ -41,7 +41,7 @@ fn asked(world: &mut World, tool: ToolCall, choice: GateChoice) -> (Option<u64>,
 
 fn answered(world: &mut World, choice: GateChoice) -> Option<u64> {
     world.settle();
-    let gate = world.state.gate_for_a_person().map(|gate| gate.id)?;
+    let gate = world.state.permissions().gate_for_a_person().map(|gate| gate.id)?;
     world.command(SessionCommand::AnswerGate(GateAnswer { gate, choice, text: None, items: None }));
     world.settle();
     Some(gate.0)
@@ -155,7 +155,7 @@ fn services_of_creel_are_decided_like_any_request() {
     assert_eq!(wants(&mut ruled, linked), no, "a link leads to what is denied");
     assert_eq!(wants(&mut ruled, read("b")), yes, "to read without a rule needs no gate");
     assert_eq!(wants(&mut ruled, write("b")), None, "to write does");
-    assert!(ruled.state.gate_for_a_person().is_some_and(|gate| gate.about == GateKind::Permission));
+    assert!(ruled.state.permissions().gate_for_a_person().is_some_and(|gate| gate.about == GateKind::Permission));
     assert_eq!(answered(&mut ruled, GateChoice::RejectOnce), Some(1));
     assert_eq!(ruled.permitted.last().map(|(_, answer)| answer.clone()), no);
 }

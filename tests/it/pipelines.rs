@@ -8,8 +8,11 @@ use creel::engine::{
     hooks::{point::HookPoint, verdict::Verdict},
     input::{Input, SessionCommand},
     policy::{HookFailurePolicy, MERGE},
-    session::gate::{GateChoice, GateKind},
-    submit::{PipelineKind, PipelineOutcome, PipelineStepState},
+    session::gate_kind::{GateChoice, GateKind},
+    submit::{
+        kind::{PipelineKind, PipelineOutcome},
+        state::PipelineStepState,
+    },
     tasks::command::{NewTask, TaskCommand},
 };
 use expect_test::{Expect, expect};
@@ -117,7 +120,7 @@ fn a_failure_with_a_remediation_prompt_becomes_a_turn_and_then_the_whole_list_ru
         submit done https://forge.example/pr/1 (https://forge.example/pr/1)
         ended complete (Agent signaled completion via <promise>COMPLETE</promise>)
     "#]].assert_eq(&after_the_loop(&world));
-    assert_eq!(world.state.outcome(), Some(SessionOutcome::Complete));
+    assert_eq!(world.state.phase.outcome(), Some(SessionOutcome::Complete));
 }
 
 #[test]
@@ -136,7 +139,7 @@ fn a_failure_without_a_remediation_prompt_starts_no_turn_and_escalates_an_unatte
         ended escalated (the submit is held by `licence`: no licence)
     "#]]
     .assert_eq(&after_the_loop(&world));
-    assert_eq!(world.state.outcome(), Some(SessionOutcome::Escalated));
+    assert_eq!(world.state.phase.outcome(), Some(SessionOutcome::Escalated));
 }
 
 #[test]
@@ -232,9 +235,9 @@ fn at_the_gate_the_user_retries_writes_skips_or_leaves() {
 fn a_session_stopped_at_its_submit_retries_it_when_it_is_resumed() {
     let script = Script::new().submits().built_in(HookPoint::BeforeSubmit, "create_pr", [wants(None), does(LINK)]);
     let held = World::begin(script.clone()).run();
-    assert_eq!(held.state.outcome(), Some(SessionOutcome::Escalated));
+    assert_eq!(held.state.phase.outcome(), Some(SessionOutcome::Escalated));
     let resumed = World::from_events(script, &held.events).resume();
-    assert_eq!(resumed.state.outcome(), Some(SessionOutcome::Complete));
+    assert_eq!(resumed.state.phase.outcome(), Some(SessionOutcome::Complete));
     assert_eq!(resumed.state.iterations.current, 1, "no further iteration");
     assert_eq!(resumed.state.pipelines.last.and_then(|last| last.pull_request).as_deref(), Some(LINK));
 }
@@ -245,7 +248,7 @@ fn an_ended_session_can_be_submitted_and_keeps_its_outcome() {
         .built_in(HookPoint::BeforeSubmit, "create_pr", [wants(Some("Commit it.")), does(LINK)])
         .hook(HookPoint::SessionEnd, "bye", [passes()]);
     let mut world = World::begin(script.clone()).run();
-    assert_eq!(world.state.outcome(), Some(SessionOutcome::Complete));
+    assert_eq!(world.state.phase.outcome(), Some(SessionOutcome::Complete));
     world.left = None;
     world.input(Input::Pipeline { pipeline: PipelineKind::Submit, presence: script.presence });
     let world = world.run();
@@ -453,7 +456,7 @@ fn nothing_is_skipped_before_a_merge() {
     let gate = world.state.gates.open.clone().expect("a gate");
     assert_eq!(gate.choices, [GateChoice::Retry, GateChoice::Send, GateChoice::Leave]);
     let world = world.run();
-    assert_eq!(world.state.outcome(), Some(SessionOutcome::Aborted));
+    assert_eq!(world.state.phase.outcome(), Some(SessionOutcome::Aborted));
 }
 
 #[test]
@@ -530,7 +533,7 @@ fn end_state(world: &World) -> (Option<SessionOutcome>, Vec<String>) {
         }
         _ => None,
     });
-    (world.state.outcome(), told.collect())
+    (world.state.phase.outcome(), told.collect())
 }
 
 #[test]
@@ -539,8 +542,8 @@ fn a_pipeline_killed_at_any_record_and_resumed_reaches_the_same_end() {
         let uncut = World::begin(script.clone()).run();
         for kept in 1..uncut.events.len() {
             let cut = World::from_events(script.clone(), &uncut.events[..kept]);
-            if cut.state.outcome().is_some() {
-                assert_eq!(cut.state.outcome(), uncut.state.outcome());
+            if cut.state.phase.outcome().is_some() {
+                assert_eq!(cut.state.phase.outcome(), uncut.state.phase.outcome());
                 continue;
             }
             assert_eq!(
@@ -635,7 +638,7 @@ fn happen(mut world: World, what: &Happens) -> World {
         Happens::Stops => world.command(SessionCommand::Stop { how: creel::engine::event::StopTiming::Now }),
         Happens::CancelsTurn => world.command(SessionCommand::CancelTurn),
         Happens::Disables(hook) => world.command(SessionCommand::DisableHook { point: None, hook: (*hook).into() }),
-        Happens::Dies if world.state.outcome().is_none() => {
+        Happens::Dies if world.state.phase.outcome().is_none() => {
             let mut next = World::from_events(world.script, &world.events);
             next.input(Input::Resume { presence: next.script.presence, max_iterations: None, checkpoint: None });
             return next;
@@ -688,7 +691,7 @@ fn pipelines_end(world: &World) {
         assert!((0..=1).contains(&open), "{}", world.story());
     }
     assert_eq!(open, 0, "{}", world.story());
-    assert!(world.state.outcome().is_some());
+    assert!(world.state.phase.outcome().is_some());
 }
 
 /// In each pipeline the agent repairs at most as often as the plan allows.
@@ -783,7 +786,7 @@ fn interrupting_the_submit_of_an_ended_session_keeps_its_outcome() {
     world.input(Input::Pipeline { pipeline: PipelineKind::Submit, presence: script.presence });
     world.command(SessionCommand::Stop { how: StopTiming::Now });
     let mut world = world.run();
-    assert_eq!(world.state.outcome(), Some(SessionOutcome::Complete));
+    assert_eq!(world.state.phase.outcome(), Some(SessionOutcome::Complete));
     world.left = None;
     world.input(Input::Resume { presence: script.presence, max_iterations: None, checkpoint: None });
     assert_eq!(world.refused, ["the session is complete; start a new one with `creel run`"]);
@@ -810,5 +813,5 @@ fn a_check_that_cannot_run_starts_no_turn_whatever_it_printed() {
     let world = World::begin(script).run();
     let repairs =
         world.events.iter().filter(|event| matches!(event, Event::Pipeline(PipelineEvent::RemediationCounted { .. })));
-    assert_eq!((repairs.count(), world.state.outcome()), (0, Some(SessionOutcome::Escalated)));
+    assert_eq!((repairs.count(), world.state.phase.outcome()), (0, Some(SessionOutcome::Escalated)));
 }

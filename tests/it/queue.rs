@@ -866,7 +866,10 @@ fn an_existing_session_counts_only_for_its_own_task() {
     let begun = stopped.state.clone();
     stopped.command(SessionCommand::Stop { how: StopTiming::Now });
     let stopped = stopped.run().state;
-    assert_eq!((over.outcome(), stopped.outcome()), (Some(SessionOutcome::Complete), Some(SessionOutcome::Cancelled)));
+    assert_eq!(
+        (over.phase.outcome(), stopped.phase.outcome()),
+        (Some(SessionOutcome::Complete), Some(SessionOutcome::Cancelled))
+    );
     assert_eq!(ExistingSession::of(&over, &task), ExistingSession::Over(TaskOutcome::of(&over)));
     assert_eq!(ExistingSession::of(&begun, &task), ExistingSession::Unfinished);
     assert_eq!(ExistingSession::of(&stopped, &task), ExistingSession::Unfinished);

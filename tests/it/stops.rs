@@ -14,12 +14,12 @@ use creel::engine::{
     policy::{
         AgentSpec, FinalDeliveryPolicy, HookFailurePolicy, StopHook, StopHookCondition, StopHookKind, StopPreset,
     },
-    session::gate::{GateChoice, GateKind},
+    session::gate_kind::{GateChoice, GateKind},
     stop::{
-        StopAction, StopResult,
-        agent_loop::{EvaluationRequest, LoopCommand, RuleCheckMode},
         chain::holds,
         context::AgentContext,
+        decision::{StopAction, StopResult},
+        loop_command::{EvaluationRequest, LoopCommand, RuleCheckMode},
         promise::Promise,
         registry::{RegisteredStopHook, StopHookRegistration},
     },
@@ -358,7 +358,7 @@ fn resuming_an_escalated_session_answers_the_escalation() {
     let (mut world, id) = with_a_task(script.clone());
     world.command(SessionCommand::Task { task: TaskCommand::Start { id: id.clone(), context: None } });
     let world = world.run();
-    assert_eq!(world.state.outcome(), Some(SessionOutcome::Escalated));
+    assert_eq!(world.state.phase.outcome(), Some(SessionOutcome::Escalated));
     assert_eq!(world.state.tasks.graph.get(&id).map(|task| task.state), Some(TaskState::Blocked));
     let mut world = World::from_events(script, &world.events);
     world.input(Input::Resume { presence: UserPresence::Unattended, max_iterations: None, checkpoint: None });
@@ -446,14 +446,14 @@ fn a_hook_that_the_agent_registers_never_completes_what_the_config_continues() {
     let world = world.run();
     let decided: Vec<_> = decisions(&world).into_iter().map(|(_, action, _)| action).collect();
     assert_eq!(decided, [StopAction::Continue, StopAction::Continue]);
-    assert_eq!(world.state.outcome(), Some(SessionOutcome::Limit));
+    assert_eq!(world.state.phase.outcome(), Some(SessionOutcome::Limit));
 }
 
 #[test]
 fn a_registered_hook_for_missing_rules_blocks_nothing() {
     let (mut world, id) = with_a_task(Script::new().agent([Answer::Says("<promise>COMPLETE</promise>")]));
     tool(&mut world, register(&id, StopPreset::Validation));
-    assert_eq!(world.run().state.outcome(), Some(SessionOutcome::Complete));
+    assert_eq!(world.run().state.phase.outcome(), Some(SessionOutcome::Complete));
 }
 
 #[test]
@@ -554,7 +554,7 @@ fn a_failure_after_a_task_is_only_reported_in_a_self_driven_session() {
     let mut world = world.run();
     let told = "  warning the hook `deploy` at on_task_complete needs a person: no\n";
     assert!(world.story().ends_with(told), "{}", world.story());
-    assert_eq!((world.state.gates.open.is_some(), world.state.outcome()), (false, None));
+    assert_eq!((world.state.gates.open.is_some(), world.state.phase.outcome()), (false, None));
     tool(&mut world, completes("two", "text"));
     let state = |id: &str| world.state.tasks.graph.get(id).map(|task| task.state);
     assert_eq!((world.refused.len(), state("two")), (0, Some(TaskState::Completed)));
@@ -817,7 +817,7 @@ fn escalate(world: &mut World, id: &str) {
 /// Runs until the first prompt with this reason.
 fn at_prompt(script: Script, reason: PromptReason) -> (World, String) {
     let (world, id) = with_a_task(script);
-    let sent = |world: &World| world.state.turn_in_flight().is_some_and(|prompt| prompt.reason == reason);
+    let sent = |world: &World| world.state.phase.turn_in_flight().is_some_and(|prompt| prompt.reason == reason);
     (until(world, sent), id)
 }
 
@@ -838,7 +838,7 @@ fn a_loop_that_escalates_in_an_unjudged_turn_still_opens_a_gate() {
         let (mut world, id) = at_prompt(script.clone(), reason);
         escalate(&mut world, &id);
         let world = world.run();
-        assert_eq!(world.state.outcome(), Some(SessionOutcome::Escalated), "{}", world.story());
+        assert_eq!(world.state.phase.outcome(), Some(SessionOutcome::Escalated), "{}", world.story());
 
         let (mut world, id) = at_prompt(script.attended(&[(GateKind::Escalation, GateChoice::Continue)]), reason);
         escalate(&mut world, &id);
@@ -849,7 +849,7 @@ fn a_loop_that_escalates_in_an_unjudged_turn_still_opens_a_gate() {
             .filter(|event| matches!(event, Event::Gate(GateEvent::Opened { about: GateKind::Escalation, .. })))
             .count();
         assert_eq!((gates, world.state.iterations.current), (1, iterations), "{}", world.story());
-        assert_ne!(world.state.outcome(), Some(SessionOutcome::Escalated));
+        assert_ne!(world.state.phase.outcome(), Some(SessionOutcome::Escalated));
         assert_eq!(world.state.tasks.graph.get(&id).map(|task| task.state), Some(TaskState::Active));
     }
 }
@@ -878,7 +878,12 @@ fn accepting_submitted_work_does_not_submit_it_again() {
             spec.on_failure = Some(HookFailurePolicy::Escalate);
         });
     for world in [world.run(), script_run(announced.attended(&accepts))] {
-        assert_eq!((world.state.outcome(), submits(&world)), (Some(SessionOutcome::Complete), 1), "{}", world.story());
+        assert_eq!(
+            (world.state.phase.outcome(), submits(&world)),
+            (Some(SessionOutcome::Complete), 1),
+            "{}",
+            world.story()
+        );
     }
 }
 
@@ -890,10 +895,10 @@ fn a_session_escalated_after_its_loop_continues_after_the_loop() {
         let (mut world, id) = at_prompt(script.plan(|plan| plan.max_iterations = 1), reason);
         escalate(&mut world, &id);
         let escalated = world.run();
-        assert_eq!(escalated.state.outcome(), Some(SessionOutcome::Escalated), "{}", escalated.story());
+        assert_eq!(escalated.state.phase.outcome(), Some(SessionOutcome::Escalated), "{}", escalated.story());
         let world = World::from_events(escalated.script, &escalated.events).resume();
         let task = world.state.tasks.graph.get(&id).map(|task| task.state);
-        let end = (world.state.outcome(), submits(&world), world.state.iterations.current, task);
+        let end = (world.state.phase.outcome(), submits(&world), world.state.iterations.current, task);
         assert_eq!(end, (Some(SessionOutcome::Complete), 1, 1, Some(TaskState::Active)), "{}", world.story());
     }
 }
@@ -922,7 +927,7 @@ fn a_cut_judgement_continues_where_it_was() {
     let end = |world: &World| decisions(world).pop();
     for cut in 1..whole.events.len() {
         let world = World::from_events(script(), &whole.events[..cut]);
-        if world.state.outcome().is_some() {
+        if world.state.phase.outcome().is_some() {
             continue;
         }
         let world = world.resume();

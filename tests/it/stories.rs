@@ -19,7 +19,7 @@ use creel::engine::{
     },
     refusal::Refusal,
     session::{
-        gate::{GateChoice, GateKind},
+        gate_kind::{GateChoice, GateKind},
         retry::RetryWait,
     },
     time::{TimeSpan, UnixTime},
@@ -282,7 +282,7 @@ fn a_delivery_that_needs_approval_waits_when_unattended() {
         .plan(|plan| plan.gates.final_delivery = Some(FinalDeliveryPolicy::Ask));
     let world = World::begin(script).run();
     assert_eq!(world.left, Some(creel::engine::effect::ExitReason::NobodyThere));
-    assert_eq!(world.state.outcome(), None);
+    assert_eq!(world.state.phase.outcome(), None);
 }
 
 #[test]
@@ -397,7 +397,7 @@ fn waits_between_failed_iterations_grow() {
         Script::new().agent([Answer::Fails("x"), Answer::Fails("y"), DONE]).plan(|plan| plan.backoff = Some(backoff));
     let world = World::begin(script).run();
     assert_eq!(world.now.0, 3_000);
-    assert_eq!(world.state.outcome(), Some(SessionOutcome::Complete));
+    assert_eq!(world.state.phase.outcome(), Some(SessionOutcome::Complete));
 }
 
 #[test]
@@ -473,7 +473,7 @@ fn at_the_limit_the_user_can_ignore_disable_or_abort() {
     let ends = [GateChoice::Ignore, GateChoice::Disable, GateChoice::Abort].map(|choice| {
         let script =
             Script::new().hook(HookPoint::Stop, "tests", [blocks("no")]).attended(&[(GateKind::RetryLimit, choice)]);
-        World::begin(script).run().state.outcome()
+        World::begin(script).run().state.phase.outcome()
     });
     assert_eq!(ends, [Some(SessionOutcome::Forced), Some(SessionOutcome::Complete), Some(SessionOutcome::Aborted)]);
 }
@@ -482,7 +482,7 @@ fn at_the_limit_the_user_can_ignore_disable_or_abort() {
 fn unattended_the_limit_can_escalate_or_abort() {
     let ends = [RetryLimitPolicy::Escalate, RetryLimitPolicy::Abort].map(|on_limit| {
         let script = Script::new().hook(HookPoint::Stop, "tests", [blocks("no")]).plan(|plan| plan.on_limit = on_limit);
-        World::begin(script).run().state.outcome()
+        World::begin(script).run().state.phase.outcome()
     });
     assert_eq!(ends, [Some(SessionOutcome::Escalated), Some(SessionOutcome::Aborted)]);
 }
@@ -687,7 +687,7 @@ fn a_hook_that_is_broken_for_two_tasks_in_a_row_is_asked_about_and_runs_again_fo
 #[test]
 fn a_broken_task_hook_can_be_switched_off_and_an_unattended_session_continues() {
     let world = completed(&["T1", "T2"], &[breaks()], &[(GateKind::BrokenHook, GateChoice::Disable)]);
-    assert_eq!(world.state.outcome(), Some(SessionOutcome::Complete), "{}", world.story());
+    assert_eq!(world.state.phase.outcome(), Some(SessionOutcome::Complete), "{}", world.story());
     assert_eq!(world.story().matches("gate 1 disable").count(), 1);
     let disabled =
         |event: &&Event| matches!(event, Event::Hook(HookEvent::Disabled { point: HookPoint::OnTaskComplete, .. }));
@@ -697,7 +697,7 @@ fn a_broken_task_hook_can_be_switched_off_and_an_unattended_session_continues() 
     let runs = [breaks(), breaks(), passes()];
     let better = completed(&["T1", "T2", "T3"], &runs, &[(GateKind::BrokenHook, GateChoice::Abort)]);
     for world in [alone, better] {
-        assert_eq!(world.state.outcome(), Some(SessionOutcome::Complete), "{}", world.story());
+        assert_eq!(world.state.phase.outcome(), Some(SessionOutcome::Complete), "{}", world.story());
         assert!(!world.story().contains("gate"), "{}", world.story());
     }
 }
@@ -713,7 +713,7 @@ fn a_session_that_a_task_hook_escalated_after_the_loop_is_submitted_when_it_is_r
     world.settle();
     world.command(completes("T1", "text"));
     let escalated = world.run();
-    assert_eq!(escalated.state.outcome(), Some(SessionOutcome::Escalated), "{}", escalated.story());
+    assert_eq!(escalated.state.phase.outcome(), Some(SessionOutcome::Escalated), "{}", escalated.story());
     let before = escalated.story();
     let story = World::from_events(escalated.script, &escalated.events).resume().story();
     expect![[r#"
@@ -733,7 +733,7 @@ fn exit_code_2_is_a_decision_of_the_hook_and_no_failure() {
             spec.on_failure = Some(on_failure);
         });
         let world = World::begin(script).run();
-        assert_eq!((world.state.outcome(), world.state.retry.used), (Some(SessionOutcome::Complete), 1));
+        assert_eq!((world.state.phase.outcome(), world.state.retry.used), (Some(SessionOutcome::Complete), 1));
     }
 }
 
@@ -855,7 +855,7 @@ fn a_paused_session_sends_nothing_until_it_is_unpaused() {
     world.finish_turn();
     assert!(!world.step(), "nothing is to be done while paused");
     world.command(SessionCommand::Unpause);
-    assert_eq!(world.run().state.outcome(), Some(SessionOutcome::Complete));
+    assert_eq!(world.run().state.phase.outcome(), Some(SessionOutcome::Complete));
 }
 
 #[test]
@@ -911,7 +911,7 @@ fn a_task_hook_runs_beside_the_agent_and_nothing_is_delivered_or_ended_meanwhile
     world.command(completes("T1", "parser"));
     world.command(completes("T1", "parser"));
     world.finish_turn();
-    assert!(world.turn.is_none() && world.state.outcome().is_none(), "the session waits for the hook");
+    assert!(world.turn.is_none() && world.state.phase.outcome().is_none(), "the session waits for the hook");
     expect![[r#"
         iteration 1
           prompt iteration "GOAL"
@@ -962,9 +962,9 @@ fn a_stopped_session_can_be_resumed_with_the_next_iteration() {
     world.finish_hook(0);
     world.command(SessionCommand::Stop { how: creel::engine::event::StopTiming::Now });
     let stopped = world.run();
-    assert_eq!(stopped.state.outcome(), Some(SessionOutcome::Cancelled));
+    assert_eq!(stopped.state.phase.outcome(), Some(SessionOutcome::Cancelled));
     let resumed = World::from_events(stopped.script, &stopped.events).resume();
-    assert_eq!(resumed.state.outcome(), Some(SessionOutcome::Complete));
+    assert_eq!(resumed.state.phase.outcome(), Some(SessionOutcome::Complete));
     assert!(resumed.story().contains("delivered [1]"), "{}", resumed.story());
 }
 
@@ -976,7 +976,10 @@ fn a_waiting_unattended_session_continues_when_it_is_attended() {
     let waiting = World::begin(script).run();
     let script = Script { presence: UserPresence::Attended, ..waiting.script }
         .attended(&[(GateKind::FinalDelivery, GateChoice::Approve)]);
-    assert_eq!(World::from_events(script, &waiting.events).resume().state.outcome(), Some(SessionOutcome::Complete));
+    assert_eq!(
+        World::from_events(script, &waiting.events).resume().state.phase.outcome(),
+        Some(SessionOutcome::Complete)
+    );
 }
 
 #[test]
@@ -987,9 +990,9 @@ fn an_interrupted_final_delivery_is_all_that_is_left_to_resume() {
     world.finish_hook(0);
     world.command(SessionCommand::Stop { how: creel::engine::event::StopTiming::Now });
     let stopped = world.run();
-    assert_eq!(stopped.state.outcome(), Some(SessionOutcome::Cancelled));
+    assert_eq!(stopped.state.phase.outcome(), Some(SessionOutcome::Cancelled));
     let resumed = World::from_events(stopped.script, &stopped.events).resume();
-    assert_eq!(resumed.state.outcome(), Some(SessionOutcome::Complete));
+    assert_eq!(resumed.state.phase.outcome(), Some(SessionOutcome::Complete));
     assert_eq!(resumed.state.iterations.current, 1);
 }
 
@@ -1060,7 +1063,7 @@ fn a_recovery_neither_adds_to_the_errors_nor_clears_them() {
         DONE,
     ]);
     let world = World::begin(script).run();
-    assert_eq!((world.state.outcome(), world.state.iterations.current), (Some(SessionOutcome::Failed), 3));
+    assert_eq!((world.state.phase.outcome(), world.state.iterations.current), (Some(SessionOutcome::Failed), 3));
 }
 
 #[test]
@@ -1102,7 +1105,7 @@ fn automation_and_stop_decision_hooks_are_not_run_by_hand_however_they_are_named
     let decides = "decides about an iteration";
     let refused = [without("look", "answers events of tasks"), without("default", decides), without("judge", decides)];
     assert_eq!(world.refused, refused.concat());
-    assert_eq!((world.jobs.len(), world.state.is_busy_beside()), (0, false));
+    assert_eq!((world.jobs.len(), world.state.beside().is_busy_beside()), (0, false));
 }
 
 #[test]
@@ -1119,7 +1122,7 @@ fn a_recorded_request_for_a_hook_that_cannot_be_run_by_hand_is_dropped() {
             let events = [&begun.events[..], &records].concat();
             let mut world = World::from_events(begun.script.clone(), &events);
             world.settle();
-            assert_eq!((world.jobs.len(), world.state.is_busy_beside()), (0, false), "{hook}: {records:?}");
+            assert_eq!((world.jobs.len(), world.state.beside().is_busy_beside()), (0, false), "{hook}: {records:?}");
         }
     }
 }
@@ -1135,7 +1138,7 @@ fn a_session_stopped_at_an_escalation_returns_to_it() {
     world.command(SessionCommand::Stop { how: creel::engine::event::StopTiming::Now });
     let stopped = world.run();
     let resumed = World::from_events(stopped.script, &stopped.events).resume();
-    assert_eq!((resumed.state.outcome(), resumed.state.iterations.current), (Some(SessionOutcome::Complete), 1));
+    assert_eq!((resumed.state.phase.outcome(), resumed.state.iterations.current), (Some(SessionOutcome::Complete), 1));
 }
 
 #[test]
@@ -1229,7 +1232,7 @@ fn rules_answer_before_the_user_and_the_first_match_decides() {
     let answers: Vec<PermissionAnswer> = world.permitted.iter().map(|(_, answer)| answer.clone()).collect();
     let selected = |id: &str| PermissionAnswer::Selected(id.to_owned());
     assert_eq!(answers, [selected("yes"), selected("no"), selected("no")]);
-    assert_eq!(world.state.outcome(), Some(SessionOutcome::Complete));
+    assert_eq!(world.state.phase.outcome(), Some(SessionOutcome::Complete));
 }
 
 #[test]
@@ -1297,7 +1300,7 @@ fn the_items_of_a_killed_turn_are_sent_again_unchanged() {
     stopped.command(SessionCommand::Stop { how: StopTiming::Now });
     let stopped = stopped.run();
     assert_eq!(
-        (stopped.state.outcome(), stopped.state.pending.waiting_ids()),
+        (stopped.state.phase.outcome(), stopped.state.pending.waiting_ids()),
         (Some(SessionOutcome::Cancelled), vec![item])
     );
 }
@@ -1352,7 +1355,7 @@ fn a_turn_that_ends_by_itself_closes_the_gate_of_its_request() {
     world.finish_turn();
     world.finish_turn();
     assert!(world.state.gates.open.is_none());
-    assert_eq!(world.run().state.outcome(), Some(SessionOutcome::Complete));
+    assert_eq!(world.run().state.phase.outcome(), Some(SessionOutcome::Complete));
 }
 
 #[test]
@@ -1470,7 +1473,7 @@ fn an_exhausted_budget_opens_a_gate_and_the_same_amount_is_granted_again() {
 fn an_exhausted_budget_ends_an_unattended_session() {
     let script = Script::new().agent([Answer::Spends(60)]).plan(|plan| plan.budget.tokens = Some(100));
     let world = World::begin(script).run();
-    assert_eq!((world.state.outcome(), world.state.iterations.current), (Some(SessionOutcome::Limit), 2));
+    assert_eq!((world.state.phase.outcome(), world.state.iterations.current), (Some(SessionOutcome::Limit), 2));
 }
 
 #[test]
@@ -1491,7 +1494,7 @@ fn a_session_ended_by_its_budget_is_resumed_with_the_same_amount_again() {
     let told = "the budget of 100 tokens is used up: 120 so far; as much again is granted";
     assert!(world.story().contains(told), "{}", world.story());
     let world = world.run();
-    assert_eq!((world.state.outcome(), world.state.iterations.current), (Some(SessionOutcome::Limit), 4));
+    assert_eq!((world.state.phase.outcome(), world.state.iterations.current), (Some(SessionOutcome::Limit), 4));
     // The iteration limit ended the session, so its budget was never asked about.
     let refused = ["the session has used up its limit of 2 iterations; give it more with `--max-iterations`"];
     assert_eq!(resumed(&spends(2), None).refused, refused);
@@ -1505,7 +1508,7 @@ fn a_budget_also_ends_retries() {
         .agent([Answer::Spends(60)])
         .plan(|plan| plan.budget.tokens = Some(100));
     let world = World::begin(script).run();
-    assert_eq!((world.state.outcome(), world.state.retry.used), (Some(SessionOutcome::Limit), 2));
+    assert_eq!((world.state.phase.outcome(), world.state.retry.used), (Some(SessionOutcome::Limit), 2));
 }
 
 #[test]

@@ -10,7 +10,7 @@ use creel::engine::{
     conversation::{ForbiddenChanges, StopReason, TurnEnd, TurnFailure},
     event::SessionOutcome,
     input::Input,
-    session::gate::{GateChoice, GateKind},
+    session::gate_kind::{GateChoice, GateKind},
 };
 use expect_test::expect;
 use serde_json::{Value, json};
@@ -146,8 +146,8 @@ fn the_user_can_ignore_it_write_to_the_agent_or_abort() {
         ended complete (Agent signaled completion via <promise>COMPLETE</promise>)
     "#]]
     .assert_eq(&story(GateChoice::Send).story());
-    assert_eq!(story(GateChoice::Ignore).state.outcome(), Some(SessionOutcome::Complete));
-    assert_eq!(story(GateChoice::Abort).state.outcome(), Some(SessionOutcome::Aborted));
+    assert_eq!(story(GateChoice::Ignore).state.phase.outcome(), Some(SessionOutcome::Complete));
+    assert_eq!(story(GateChoice::Abort).state.phase.outcome(), Some(SessionOutcome::Aborted));
 }
 
 fn acp_project(more: &str, steps: &[Value]) -> Project {

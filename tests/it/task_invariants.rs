@@ -130,7 +130,7 @@ fn live(mut world: World, commands: &[SessionCommand]) -> World {
 
 fn resumed(script: &Script, events: &[Event]) -> World {
     let mut world = World::from_events(script.clone(), events);
-    if world.state.outcome().is_none() {
+    if world.state.phase.outcome().is_none() {
         let presence = world.script.presence;
         world.input(creel::engine::input::Input::Resume { presence, max_iterations: None, checkpoint: None });
     }
@@ -171,7 +171,7 @@ fn no_event_is_lost(world: &World) {
     let due =
         world.events.iter().filter(|event| matches!(event, Event::Automation(AutomationEvent::Due { .. }))).count();
     assert_eq!(raised, due);
-    assert!(!world.state.is_busy_beside());
+    assert!(!world.state.beside().is_busy_beside());
 }
 
 /// Each action that hooks decided is done or failed, once.
@@ -213,7 +213,7 @@ fn every_hook_answers_once(world: &World) {
 }
 
 fn holds(world: &World) {
-    assert!(world.state.outcome().is_some());
+    assert!(world.state.phase.outcome().is_some());
     no_ready_task_waits(&world.state.tasks.graph);
     no_event_is_lost(world);
     every_action_leaves_one_record(world);
@@ -284,7 +284,7 @@ proptest! {
         for kept in 1..uncut.events.len() {
             let events = &uncut.events[..kept];
             let world = resumed(&script, events);
-            let world = if world.state.outcome().is_none() { live(world, &accepted[taken(events)..]) } else { world };
+            let world = if world.state.phase.outcome().is_none() { live(world, &accepted[taken(events)..]) } else { world };
             holds(&world);
             prop_assert_eq!(&world.state.tasks.graph, &uncut.state.tasks.graph, "killed after {}: {:?}", kept, events.last());
         }

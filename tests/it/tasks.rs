@@ -309,7 +309,7 @@ fn a_chain_of_tasks_that_wait_for_each_other_ends_after_eight() {
         world.finish_hook(0);
     }
     assert_eq!(records(&world, "hook_started").len(), 9);
-    assert!(!world.state.is_busy_beside());
+    assert!(!world.state.beside().is_busy_beside());
 }
 
 #[test]
@@ -508,7 +508,7 @@ fn a_chain_of_events_ends_after_eight() {
     assert_eq!(world.state.tasks.graph.len(), 10);
     let [warning] = &records(&world, "warning")[..] else { panic!("one warning") };
     assert!(warning["text"].as_str().expect("text").starts_with("automation stops here: 8 events"));
-    assert!(!world.state.is_busy_beside());
+    assert!(!world.state.beside().is_busy_beside());
 }
 
 #[test]
@@ -518,9 +518,9 @@ fn the_session_does_not_end_while_a_task_event_is_handled() {
     let mut world = begun(script);
     world.command(completes("T1", "parser"));
     world.finish_turn();
-    assert_eq!((world.jobs.len(), world.state.outcome()), (1, None));
+    assert_eq!((world.jobs.len(), world.state.phase.outcome()), (1, None));
     world.finish_hook(0);
-    assert!(world.state.outcome().is_some());
+    assert!(world.state.phase.outcome().is_some());
     assert_eq!(of(&world, "task_1").goal, "late");
 }
 

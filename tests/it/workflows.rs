@@ -155,9 +155,9 @@ fn the_agent_continues_meanwhile_and_the_session_waits_for_the_steps() {
     let mut world = begun(prints("v1"));
     world.finish_hook(0);
     world.finish_turn();
-    assert_eq!((world.turn.is_none(), world.state.outcome()), (true, None));
+    assert_eq!((world.turn.is_none(), world.state.phase.outcome()), (true, None));
     finish_all(&mut world);
-    assert!(world.state.outcome().is_some());
+    assert!(world.state.phase.outcome().is_some());
 }
 
 #[test]

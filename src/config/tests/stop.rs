@@ -6,7 +6,7 @@ use serde_json::json;
 use super::{good, said};
 use crate::engine::{
     policy::{StopHook, StopHookCondition, StopHookKind, StopPreset},
-    stop::{StopAction, StopResult},
+    stop::decision::{StopAction, StopResult},
     time::TimeSpan,
 };
 

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use crate::engine::{
     actor::Actor,
     ids::{GateId, ItemId, PermissionId, RunId},
-    session::gate::{GateChoice, GateKind},
+    session::gate_kind::{GateChoice, GateKind},
 };
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

@@ -1,5 +1,7 @@
 //! Runs of hooks: which are queued, which run, how they ended.
 
+use serde::{Deserialize, Serialize};
+
 use crate::engine::{
     actor::Actor,
     hooks::{
@@ -7,10 +9,9 @@ use crate::engine::{
         verdict::{BuiltinOutcome, HookReply, RunEnd, Verdict},
     },
     ids::RunId,
-    stop::StopResult,
+    stop::decision::StopResult,
     time::TimeSpan,
 };
-use serde::{Deserialize, Serialize};
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind")]

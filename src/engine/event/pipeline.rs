@@ -1,12 +1,16 @@
 //! Submitting and merging.
 
+use serde::{Deserialize, Serialize};
+
 use super::session::UserPresence;
 use crate::engine::{
     actor::Actor,
     ids::RunId,
-    submit::{PipelineKind, PipelineOutcome, review::GatekeeperReview},
+    submit::{
+        gatekeeper::GatekeeperReview,
+        kind::{PipelineKind, PipelineOutcome},
+    },
 };
-use serde::{Deserialize, Serialize};
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind")]

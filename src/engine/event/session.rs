@@ -1,7 +1,8 @@
 //! What happens to the session as a whole: its start and end, its iterations.
 
-use crate::engine::{policy::SessionPlan, submit::PipelineKind};
 use serde::{Deserialize, Serialize};
+
+use crate::engine::{policy::SessionPlan, submit::kind::PipelineKind};
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind")]

@@ -1,15 +1,16 @@
 //! Rules, stop decisions, and the loops that an agent drives itself.
 
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
 use crate::engine::{
     actor::Actor,
     hooks::verdict::RunEnd,
     ids::RunId,
     policy::StopHook,
-    stop::{StopAction, agent_loop::EvaluationRequest, checkpoint::Checkpoint, promise::Promise},
+    stop::{checkpoint::Checkpoint, decision::StopAction, loop_command::EvaluationRequest, promise::Promise},
     time::TimeSpan,
 };
-use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind")]

@@ -1,8 +1,13 @@
 //! The task graph.
 
-use crate::engine::tasks::record::{self as task, TaskRecord};
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
+
+use crate::engine::{
+    event::Event,
+    tasks::record::{self as task, TaskRecord, TaskRecordData, TaskRecordRef},
+    time::UnixTime,
+};
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind")]
@@ -43,4 +48,45 @@ pub struct CustomRecord {
     pub kind: String,
     #[serde(flatten)]
     pub record: TaskRecord<Map<String, Value>>,
+}
+
+impl TaskEvent {
+    pub fn news(&self) -> TaskRecordRef<'_> {
+        fn news<'a, D>(record: &'a TaskRecord<D>, what: impl FnOnce(&'a D) -> TaskRecordData<'a>) -> TaskRecordRef<'a> {
+            TaskRecordRef { task: &record.task, origin: &record.origin, what: what(&record.data) }
+        }
+        match self {
+            Self::Created(record) => news(record, TaskRecordData::Created),
+            Self::Started(record) => news(record, TaskRecordData::Started),
+            Self::Completed(record) => news(record, TaskRecordData::Completed),
+            Self::Blocked(record) => news(record, TaskRecordData::Blocked),
+            Self::Deleted(record) => news(record, TaskRecordData::Deleted),
+            Self::Updated(record) => news(record, TaskRecordData::Updated),
+            Self::DependencyAdded(record) => news(record, TaskRecordData::DependencyAdded),
+            Self::DependencyRemoved(record) => news(record, TaskRecordData::DependencyRemoved),
+            Self::DependencySatisfied(record) => news(record, TaskRecordData::DependencySatisfied),
+            Self::AgentMetrics(record) => news(record, TaskRecordData::Metrics),
+            Self::Custom(custom) => news(&custom.record, |data| TaskRecordData::Custom(&custom.kind, data)),
+            Self::ActionError(record) => news(record, TaskRecordData::ActionFailed),
+        }
+    }
+
+    /// The event in the form that hooks receive.
+    pub(crate) fn for_hooks(&self, at: UnixTime) -> Value {
+        let record = serde_json::to_value(self).expect("records have no keys that are not text");
+        json!({
+            "type": record["kind"],
+            "nodeId": record["task"],
+            "timestamp": at.rfc3339(),
+            "data": record["data"],
+            "metadata": { "triggeredBy": record["by"] },
+        })
+    }
+}
+
+impl Event {
+    /// None for events that are not about a task.
+    pub fn task_news(&self) -> Option<TaskRecordRef<'_>> {
+        if let Self::Task(event) = self { Some(event.news()) } else { None }
+    }
 }

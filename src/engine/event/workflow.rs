@@ -1,10 +1,11 @@
 //! Workflows and their steps.
 
+use serde::{Deserialize, Serialize};
+
 use crate::engine::{
     ids::{RunId, WorkflowRunId},
-    tasks::workflow::{StepEnded, WorkflowOutcome, WorkflowStarted},
+    tasks::workflow_record::{StepEnded, WorkflowOutcome, WorkflowStarted},
 };
-use serde::{Deserialize, Serialize};
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind")]

@@ -1,18 +1,19 @@
 //! Answers to gates: by the user, by a rule, by the policy of an unattended session, or by a timeout.
 
 use crate::engine::{
-    EngineOutput,
     actor::POLICY,
     conversation::PermissionAnswer,
     effect::{Effect, ExitReason},
     event::{Actor, ActorKind, Event, GateEvent, HookEvent, PromptSent, SteeringEvent, UserPresence},
     hooks::point::HookPoint,
     input::GateAnswer,
+    output::EngineOutput,
     policy::SessionPlan,
     refusal::Refusal,
     session::{
-        gate::{Gate, GateChoice, GateKind, SessionGates, UnansweredGate},
+        gate::{Gate, SessionGates, UnansweredGate},
         gate_hooks::GateHooks,
+        gate_kind::{GateChoice, GateKind},
         limits::AgentChoice,
         pending::PendingItems,
         permission::PermissionRules,
@@ -21,8 +22,8 @@ use crate::engine::{
         steering::ControlState,
     },
     stop::StopState,
-    submit::PipelineState,
-    tasks::command::TaskRules,
+    submit::state::PipelineState,
+    tasks::task_rules::TaskRules,
     time::UnixTime,
 };
 

@@ -33,7 +33,11 @@ use crate::engine::{
         side_jobs::SideJob,
     },
     stop::apply::apply_stop,
-    submit::{FinishedPipeline, PipelineOutcome, ReturnTo, apply::apply_pipeline},
+    submit::{
+        apply::apply_pipeline,
+        kind::PipelineOutcome,
+        state::{FinishedPipeline, ReturnTo},
+    },
     tasks::apply::{apply_task, apply_workflow, drop_automation_commands},
     time::{TimeSpan, UnixTime},
 };
@@ -165,7 +169,7 @@ fn loop_ended(session: &mut SessionState, outcome: SessionOutcome, reason: &str,
     session.pipelines.followed &= session.ending.is_some() && !session.pipelines.last.as_deref().is_some_and(was_cut);
     session.stop.promised = None;
     let stopped_at = (outcome == SessionOutcome::Cancelled && session.steering.interrupted())
-        .then(|| session.phase_to_resume())
+        .then(|| phase_to_resume(session))
         .flatten();
     let cut_short = session.end_rules().ends_well() && outcome == SessionOutcome::Escalated;
     let before = session.ending.take().filter(|_| cut_short).map(Box::new);
@@ -173,23 +177,18 @@ fn loop_ended(session: &mut SessionState, outcome: SessionOutcome, reason: &str,
     session.phase = Phase::Delivering;
 }
 
-impl SessionState {
-    /// Where a session that is stopped immediately continues when it is resumed: as if creel had been killed here.
-    pub(super) fn phase_to_resume(&self) -> Option<Box<Phase>> {
-        match &self.phase {
-            Phase::Hooks(_) | Phase::Due(_) | Phase::Settled(_) | Phase::Between | Phase::Escalated(_) => {
-                Some(Box::new(self.phase.clone()))
-            }
-            // The cancelled hooks gave no verdict, so the turn is evaluated again.
-            Phase::Judging(_) => Some(Box::new(Phase::Judging(Box::default()))),
-            // The user had decided to leave: the iteration is over.
-            Phase::Exit(_) if self.iterations.open => Some(Box::new(Phase::Settled(IterationOutcome::Failed))),
-            Phase::Turn(_)
-            | Phase::Exit(_)
-            | Phase::Pipeline
-            | Phase::Errand(_)
-            | Phase::Delivering
-            | Phase::Ended(_) => None,
+/// Where a session that is stopped immediately continues when it is resumed: as if creel had been killed here.
+pub(super) fn phase_to_resume(session: &SessionState) -> Option<Box<Phase>> {
+    match &session.phase {
+        Phase::Hooks(_) | Phase::Due(_) | Phase::Settled(_) | Phase::Between | Phase::Escalated(_) => {
+            Some(Box::new(session.phase.clone()))
+        }
+        // The cancelled hooks gave no verdict, so the turn is evaluated again.
+        Phase::Judging(_) => Some(Box::new(Phase::Judging(Box::default()))),
+        // The user had decided to leave: the iteration is over.
+        Phase::Exit(_) if session.iterations.open => Some(Box::new(Phase::Settled(IterationOutcome::Failed))),
+        Phase::Turn(_) | Phase::Exit(_) | Phase::Pipeline | Phase::Errand(_) | Phase::Delivering | Phase::Ended(_) => {
+            None
         }
     }
 }

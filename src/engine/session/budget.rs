@@ -6,12 +6,14 @@
 //!   its outcome.
 //! - `continue` at the gate, or resuming a session that its budget ended, grants the same budget again.
 
-use super::gate::GateKind;
 use crate::engine::{
-    EngineOutput,
     conversation::TurnUsage,
+    output::EngineOutput,
     policy::{Budget, SessionPlan},
-    session::gate::{GateDetails, SessionGates},
+    session::{
+        gate::{GateDetails, SessionGates},
+        gate_kind::GateKind,
+    },
     time::{TimeSpan, UnixTime},
 };
 

@@ -2,13 +2,14 @@
 
 use crate::engine::{
     session::{
-        SessionState, answer::GateRules, budget::BudgetCheck, control::CommandRules, delivery::EndRules,
-        feedback::RetryRules, gate_hooks::SideRules, hook_runs::HookRules, limits::AgentChoice,
-        permission::PermissionRules, prompt::PromptRules, side_jobs::BesideWork, tamper::ProtectRules, turn::TurnRules,
+        SessionState, answer::GateRules, beside::BesideWork, budget::BudgetCheck, control::CommandRules,
+        delivery::EndRules, feedback::RetryRules, hook_runs::HookRules, limits::AgentChoice,
+        permission::PermissionRules, prompt::PromptRules, reports::TurnRules, side_rules::SideRules,
+        tamper::ProtectRules,
     },
-    stop::{agent_loop::LoopRules, evaluation::StopRules},
+    stop::{loop_rules::LoopRules, stop_rules::StopRules},
     submit::PipelineRules,
-    tasks::{automation::AutomationRules, command::TaskRules, workflow::WorkflowRules},
+    tasks::{automation_rules::AutomationRules, task_rules::TaskRules, workflow_rules::WorkflowRules},
 };
 
 impl SessionState {

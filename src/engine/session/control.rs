@@ -5,29 +5,29 @@
 
 use super::{pending::ItemState, tamper::PROTECT};
 use crate::engine::{
-    EngineOutput,
     actor::UserCommand,
     effect::Effect,
     event::{Actor, Event, HookEvent, PendingEvent, SteeringEvent, StopEvent, StopTiming, UsageLimitEvent},
     hooks::{dispatch::HookDispatch, point::HookPoint, resolve::HookRef},
     ids::RunId,
     input::SessionCommand,
+    output::EngineOutput,
     policy::{HookAction, HookSpec, SessionPlan},
     refusal::{ByHandObstacle, Refusal},
     session::{
         answer::GateRules,
+        beside::BesideWork,
         delivery::EndRules,
         gate::SessionGates,
         limits::AgentChoice,
         pending::PendingItems,
         phase::{LoopEnd, Phase},
-        side_jobs::BesideWork,
         steering::ControlState,
         turn::TurnState,
     },
-    stop::{StopState, agent_loop::LoopRules, evaluation::StopRules},
+    stop::{StopState, loop_rules::LoopRules, stop_rules::StopRules},
     submit::PipelineRules,
-    tasks::{SessionTasks, command::TaskRules, record::ChangeOrigin},
+    tasks::{SessionTasks, record::ChangeOrigin, task_rules::TaskRules},
     time::UnixTime,
 };
 

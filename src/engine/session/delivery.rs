@@ -8,27 +8,28 @@
 //! - At most [`FINAL_DELIVERIES`] prompts carry pending items: output that hooks produce after the last one stays in
 //!   the journal.
 
-use super::gate::GateKind;
 use crate::engine::{
-    EngineOutput,
     effect::{Effect, ExitReason},
     event::{Event, FinalDeliveryMode, IterationOutcome, SessionEvent, SessionOutcome},
     hooks::point::HookPoint,
     ids::ItemId,
+    output::EngineOutput,
     policy::SessionPlan,
     session::{
+        beside::BesideWork,
         feedback::RetryRules,
         gate::{GateDetails, SessionGates},
-        gate_hooks::SideRules,
+        gate_kind::GateKind,
         hook_runs::HookRules,
         iteration::IterationState,
         pending::PendingItems,
         phase::{LoopEnd, STOPPED},
         prompt::PromptRules,
-        side_jobs::{BesideWork, SideJobs},
+        side_jobs::SideJobs,
+        side_rules::SideRules,
         steering::ControlState,
     },
-    submit::{PipelineKind, PipelineRules, PipelineState},
+    submit::{PipelineRules, kind::PipelineKind, state::PipelineState},
     time::UnixTime,
     wording::{counted, plural, some_names},
 };

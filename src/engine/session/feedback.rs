@@ -7,7 +7,6 @@
 use similar::{Algorithm, DiffOp, capture_diff_slices};
 
 use crate::engine::{
-    EngineOutput,
     comparable_text::{comparable_text, same_text},
     event::{Event, IterationOutcome, RetryEvent, SessionStarted, UserPresence},
     hooks::{
@@ -16,9 +15,11 @@ use crate::engine::{
         resolve::HookState,
         template::fill,
     },
+    output::EngineOutput,
     policy::{RetryLimitPolicy, SessionPlan},
     session::{
-        gate::{GateDetails, GateKind, SessionGates},
+        gate::{GateDetails, SessionGates},
+        gate_kind::GateKind,
         iteration::IterationState,
         retry::{RetryState, RetryWait},
         tamper::ProtectRules,
@@ -40,16 +41,6 @@ pub(crate) struct RetryLimit {
     pub(crate) limit: u32,
     /// The hook that it is about.
     pub(crate) hook: String,
-}
-
-/// The retries that one hook has caused since the last new message.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct HookRetries {
-    pub used: u32,
-    /// How many the user granted on top of the hook's own limit.
-    pub granted: u32,
-    /// Its last output, if its feedback is a template.
-    pub output: Option<String>,
 }
 
 /// The lines that differ: removed ones with `-` and new ones with `+`. Times and other parts that change with every run

@@ -1,7 +1,6 @@
 //! Starting hooks: which are due at a point, and the facts that each one receives.
 
 use crate::engine::{
-    EngineOutput,
     effect::{Effect, GateFacts, GateState, HookFacts, HookJob, SubmissionFacts, TaskFacts},
     event::{Event, HookEvent, SessionStarted, UserPresence},
     hooks::{
@@ -9,16 +8,18 @@ use crate::engine::{
         point::HookPoint,
         resolve::{self, HookRef, HookState},
     },
+    output::EngineOutput,
     policy::{HookAction, SessionPlan},
     session::{
-        gate::{Gate, GateDetails, GateKind, SessionGates},
+        beside::BesideWork,
+        gate::{Gate, GateDetails, SessionGates},
+        gate_kind::GateKind,
         iteration::IterationState,
         permission::PermissionRules,
         retry::RetryState,
-        side_jobs::BesideWork,
         turn::TurnState,
     },
-    submit::{PipelineKind, PipelineState, review::CHANGE_LIMIT, title},
+    submit::{kind::PipelineKind, review::CHANGE_LIMIT, state::PipelineState, title},
     tasks::{SessionTasks, task::Task},
 };
 

@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 
 use crate::engine::{
-    EngineOutput,
     conversation::FileContent,
     event::{Event, IterationOutcome, SessionEvent},
     hooks::{dispatch::HookDispatch, point::HookPoint, verdict::Verdict},
+    output::EngineOutput,
     policy::SessionPlan,
     stop::{agent_loop::AgentLoop, evaluation::StopEvaluation},
 };

@@ -1,23 +1,24 @@
 //! The transitions between hook points: what is due when the hooks of a point have run.
 
-use super::{SessionState, gate::GateKind};
-use crate::engine::wording::counted;
+use super::SessionState;
 use crate::engine::{
-    EngineOutput,
     event::{Event, IterationOutcome, SessionEvent, SessionOutcome},
     hooks::{
         dispatch::{FinishedRun, HookDispatch, is_broken_again},
         point::HookPoint,
     },
+    output::EngineOutput,
     policy::DeliveryPolicy,
     session::{
         gate::GateDetails,
+        gate_kind::GateKind,
         phase::{LoopEnd, STOPPED},
         turn::DuePrompt,
     },
     stop::evaluation::StopEvaluation,
-    submit::PipelineKind,
+    submit::kind::PipelineKind,
     time::UnixTime,
+    wording::counted,
 };
 
 impl SessionState {

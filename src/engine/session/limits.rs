@@ -10,15 +10,16 @@
 
 use std::collections::BTreeMap;
 
-use super::gate::{Gate, GateChoice, GateKind};
+use super::gate::Gate;
 use crate::engine::{
-    EngineOutput,
     conversation::UsageLimit,
     event::{Actor, Event, LimitAction, LimitReached, SessionStarted, UsageLimitEvent, UserPresence},
+    output::EngineOutput,
     policy::{BackoffPolicy, SessionPlan, UsageLimitPolicy},
     refusal::Refusal,
     session::{
         gate::{GateDetails, SessionGates},
+        gate_kind::{GateChoice, GateKind},
         retry::wait_for,
     },
     time::{TimeSpan, UnixTime},

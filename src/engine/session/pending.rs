@@ -13,12 +13,15 @@ use std::collections::VecDeque;
 use serde::{Deserialize, Serialize};
 
 use crate::engine::{
-    EngineOutput,
     event::{Actor, Event, PendingEvent},
     hooks::point::HookPoint,
     ids::{ItemId, RunId},
+    output::EngineOutput,
     refusal::Refusal,
-    session::gate::{Gate, GateChoice, GateKind},
+    session::{
+        gate::Gate,
+        gate_kind::{GateChoice, GateKind},
+    },
 };
 
 #[derive(Debug, Clone, Default, PartialEq)]

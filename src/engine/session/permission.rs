@@ -17,9 +17,8 @@ use std::collections::VecDeque;
 
 use rules::first_that_fits;
 
-use super::gate::{Gate, GateChoice, GateKind};
+use super::gate::Gate;
 use crate::engine::{
-    EngineOutput,
     conversation::{
         AgentPermissionRequest, PermissionAnswer, PermissionOption, PermissionOptionKind, PermissionSource, ToolCall,
         ToolKind,
@@ -27,9 +26,11 @@ use crate::engine::{
     effect::Effect,
     event::{Event, SessionStarted, TurnEvent, UserPresence},
     ids::TurnId,
+    output::EngineOutput,
     policy::{PermissionPolicy, SessionPlan},
     session::{
         gate::{GateDetails, SessionGates},
+        gate_kind::{GateChoice, GateKind},
         permission::remembered_answers::{RememberedAnswer, covers, remembered},
         phase::Phase,
         steering::ControlState,

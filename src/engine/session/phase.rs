@@ -8,11 +8,12 @@ use crate::engine::{
     },
     ids::{ItemId, TurnId},
     session::{
-        gate::{Gate, GateChoice, GateKind},
+        gate::Gate,
+        gate_kind::{GateChoice, GateKind},
         turn::DuePrompt,
     },
     stop::evaluation::StopEvaluation,
-    submit::PipelineKind,
+    submit::kind::PipelineKind,
 };
 
 #[derive(Debug, Clone, PartialEq)]

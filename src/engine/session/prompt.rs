@@ -1,12 +1,12 @@
 //! The text of each prompt, and the one way to send it.
 
 use crate::engine::{
-    EngineOutput,
     conversation::ConversationMode,
     effect::Effect,
     event::{Event, PromptReason, PromptSent, SessionOutcome, SessionStarted, TurnEvent},
     hooks::dispatch::HookDispatch,
     ids::ItemId,
+    output::EngineOutput,
     policy::{ContextPolicy, SessionPlan},
     session::{
         budget::BudgetCheck,
@@ -18,7 +18,7 @@ use crate::engine::{
         tamper::UnsettledChanges,
         turn::TurnState,
     },
-    submit::PipelineState,
+    submit::state::PipelineState,
     time::TimeSpan,
 };
 

@@ -6,7 +6,6 @@
 
 use std::collections::BTreeMap;
 
-use super::feedback::HookRetries;
 use crate::engine::{
     hooks::dispatch::HookFeedback,
     policy::BackoffPolicy,
@@ -113,6 +112,16 @@ impl RetryState {
             known.output = feedback.own.iter().find(|own| own.hook == *hook).map(|own| own.output.clone());
         }
     }
+}
+
+/// The retries that one hook has caused since the last new message.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct HookRetries {
+    pub used: u32,
+    /// How many the user granted on top of the hook's own limit.
+    pub granted: u32,
+    /// Its last output, if its feedback is a template.
+    pub output: Option<String>,
 }
 
 #[cfg(test)]

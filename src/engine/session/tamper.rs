@@ -9,16 +9,17 @@
 //!   failed, and regardless of the stop hooks.
 //! - Changes between turns are not attributed to the agent.
 
-use super::gate::GateKind;
 use crate::engine::{
-    EngineOutput,
+    effect::ProtectBaseline,
     hooks::{
         dispatch::{HookDispatch, HookFeedback},
         point::HookPoint,
         resolve::{HookRef, HookState},
     },
+    output::EngineOutput,
     session::{
         gate::{GateDetails, SessionGates},
+        gate_kind::GateKind,
         phase::Phase,
     },
     wording::{bulleted, some_names},
@@ -40,15 +41,6 @@ pub struct UnsettledChanges {
     pub(super) unjudged: bool,
     /// Whether a turn of the session's own agent began and creel has not seen its end: it runs, or it was interrupted.
     pub(super) unseen: bool,
-}
-
-/// The state that protected paths are compared with after a turn.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ProtectBaseline {
-    /// The state when the prompt is sent.
-    New,
-    /// The state before the unsettled change, or before the interrupted turn.
-    Kept,
 }
 
 impl UnsettledChanges {

@@ -1,9 +1,6 @@
 //! Applies the events of stop decisions to the state.
 
-use super::{
-    StopAction, StopResult, checkpoint::TimedCheckpoint, context::RuleOutcome, guard::GuardState,
-    registry::RegisteredStopHook,
-};
+use super::{checkpoint::TimedCheckpoint, context::RuleOutcome, guard::GuardState, registry::RegisteredStopHook};
 use crate::engine::{
     conversation::WorktreeChanges,
     event::{HookFinished, SessionOutcome, StopDecided, StopEvent},
@@ -15,6 +12,7 @@ use crate::engine::{
     },
     stop::{
         agent_loop::{AgentLoop, LoopGuards},
+        decision::{StopAction, StopResult},
         evaluation::StopEvaluation,
     },
     time::UnixTime,

@@ -11,8 +11,11 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use super::{StopAction, StopResult, context::AgentContext, preset};
-use crate::engine::policy::{StopHook, StopHookCondition, StopHookKind, StopPreset};
+use super::{context::AgentContext, preset};
+use crate::engine::{
+    policy::{StopHook, StopHookCondition, StopHookKind, StopPreset},
+    stop::decision::{StopAction, StopResult},
+};
 
 #[derive(Debug, Clone, PartialEq)]
 pub struct StopHookInput<'a> {

@@ -3,11 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::engine::{
-    event::{Event, StopEvent},
-    stop::agent_loop::LoopRules,
-    time::UnixTime,
-};
+use crate::engine::time::UnixTime;
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Checkpoint {
@@ -52,29 +48,5 @@ impl Checkpoint {
     pub fn for_agent(&self) -> String {
         let commit = self.commit.as_deref().map(|commit| format!(" · commit {commit}")).unwrap_or_default();
         format!("[Checkpoint {} · iteration {}{commit}]\n{}", self.checkpoint, self.iteration, self.data)
-    }
-}
-
-impl LoopRules<'_> {
-    /// Numbers new checkpoints and returns their records.
-    pub(crate) fn keep(self, all: impl IntoIterator<Item = NewCheckpoint>) -> Vec<Event> {
-        let last = self.stop.checkpoints.last().map_or(0, |kept| kept.checkpoint.checkpoint);
-        let work = self.turns.work.as_ref();
-        let numbered = (last + 1..).zip(all);
-        numbered
-            .map(|(checkpoint, NewCheckpoint { task, iteration, hook, data })| {
-                let commit = work.and_then(|work| work.commit.clone());
-                let dirty = work.map(|work| work.dirty.clone()).unwrap_or_default();
-                Event::Stop(StopEvent::CheckpointKept(Box::new(Checkpoint {
-                    checkpoint,
-                    task,
-                    iteration,
-                    hook,
-                    data,
-                    commit,
-                    dirty,
-                })))
-            })
-            .collect()
     }
 }

@@ -1,6 +1,6 @@
 //! Why a loop that an agent leads does not start, continue or complete.
 
-use super::StopAction;
+use crate::engine::stop::decision::StopAction;
 
 /// Why the session refuses a command about a loop.
 #[derive(Debug, Clone, PartialEq, Eq)]

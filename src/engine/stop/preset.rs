@@ -1,7 +1,11 @@
 //! The built-in stop hooks.
 
-use super::{StopAction, StopResult, context::AgentContext, promise::Promise};
-use crate::engine::{policy::StopPreset, wording::plural};
+use super::{context::AgentContext, promise::Promise};
+use crate::engine::{
+    policy::StopPreset,
+    stop::decision::{StopAction, StopResult},
+    wording::plural,
+};
 
 pub fn judge(preset: StopPreset, context: &AgentContext) -> StopResult {
     match preset {

@@ -6,16 +6,9 @@
 use serde_json::{Map, Value};
 
 use crate::engine::{
-    EngineOutput,
-    event::{Actor, ActorKind, Event, StopEvent},
+    event::ActorKind,
     policy::{StopHook, StopHookKind, StopPreset},
-    refusal::Refusal,
-    stop::agent_loop::LoopRules,
-    time::UnixTime,
 };
-
-/// The most hooks that a task can have.
-const MOST: usize = 50;
 
 #[derive(Debug, Clone, PartialEq)]
 pub struct RegisteredStopHook {
@@ -42,31 +35,4 @@ pub struct StopHookRegistration {
     /// Data of the actor that registers it; creel does not use it.
     #[serde(default)]
     pub metadata: Map<String, Value>,
-}
-
-impl<'a> LoopRules<'a> {
-    pub(crate) fn register_stop_hook(self, by: &Actor, wanted: StopHookRegistration, now: UnixTime) -> EngineOutput {
-        let StopHookRegistration { task, preset, metadata } = wanted;
-        if let Err(why) = self.known_task(&task) {
-            return EngineOutput::refuse(why);
-        }
-        if self.stop.registered.iter().filter(|known| known.task == task).count() >= MOST {
-            return EngineOutput::refuse(Refusal::TooManyStopHooks { task, limit: MOST });
-        }
-        let hook_id = self.stop.name("HOOK", now);
-        let hook = StopHook { name: hook_id.clone(), ..StopHook::preset(preset) };
-        EngineOutput::record(Event::Stop(StopEvent::HookRegistered {
-            hook_id,
-            task,
-            hook: Box::new(hook),
-            metadata,
-            by: by.clone(),
-        }))
-    }
-
-    /// The stop hook of that name, configured or registered.
-    pub fn stop_hook(self, name: &str) -> Option<&'a StopHook> {
-        let registered = || self.stop.registered.iter().find(|known| known.id == name).map(|known| &known.hook);
-        self.plan.stop.hook(name).or_else(registered)
-    }
 }

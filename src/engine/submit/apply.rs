@@ -1,20 +1,16 @@
 //! Applies the events of pipelines to the state.
 
-use super::{
-    FinishedPipeline, PipelineKind, PipelineOutcome, PipelineRun, PipelineState, PipelineStepState, ReturnTo,
-    errand_outcome,
-};
+use super::errand_outcome;
 use crate::engine::{
     event::{Actor, FinalDeliveryMode, HookFinished, PipelineEvent, SessionOutcome, UserPresence},
     hooks::{
         point::HookPoint,
         verdict::{BuiltinOutcome, BuiltinStatus, Verdict},
     },
-    session::{
-        SessionState,
-        gate::{Gate, GateChoice},
-        phase::Phase,
-        turn::DuePrompt,
+    session::{SessionState, gate::Gate, gate_kind::GateChoice, phase::Phase, turn::DuePrompt},
+    submit::{
+        kind::{PipelineKind, PipelineOutcome},
+        state::{FinishedPipeline, PipelineRun, PipelineState, PipelineStepState, ReturnTo},
     },
     time::UnixTime,
 };

@@ -10,11 +10,9 @@
 //! - An approval must be alone on its line, outside of code and quotations: a gatekeeper that only mentions the tag,
 //!   shows it, or uses it in a sentence has not approved.
 
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 
-use super::PipelineRun;
 use crate::engine::{
-    EngineOutput,
     conversation::ConversationMode,
     event::{Event, HookEvent, HookFinished, PipelineEvent, PromptReason, PromptSent},
     hooks::{
@@ -22,8 +20,13 @@ use crate::engine::{
         verdict::{self, BuiltinOutcome, BuiltinStatus, RunEnd, RunResult},
     },
     ids::RunId,
+    output::EngineOutput,
     policy::{Gatekeeper, HookAction},
-    submit::PipelineRules,
+    submit::{
+        PipelineRules,
+        gatekeeper::{GatekeeperReview, ReviewVerdict},
+        state::{PipelineRun, ReviewRun},
+    },
     time::UnixTime,
     unquoted_text::UnquotedText,
 };
@@ -36,46 +39,6 @@ const REASON: usize = 4 << 10;
 
 /// The default instructions for a review.
 const USUAL: &str = include_str!("../../../assets/prompts/gatekeeper.md");
-
-#[derive(Debug, Clone, PartialEq)]
-pub struct ReviewRun {
-    pub run: RunId,
-    pub change: String,
-    pub began: UnixTime,
-    /// The reviews so far, in order.
-    pub said: Vec<GatekeeperReview>,
-    /// The last answer until it is parsed, or why there is none.
-    pub(crate) heard: Option<Result<String, String>>,
-    /// The dispatch of the point, while a gatekeeper works.
-    pub(crate) dispatch: Option<HookDispatch>,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct GatekeeperReview {
-    pub gatekeeper: String,
-    pub verdict: ReviewVerdict,
-    pub reason: String,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum ReviewVerdict {
-    Approve,
-    Block,
-    /// No verdict that creel understands; it counts as a block.
-    Unsaid,
-}
-
-impl ReviewVerdict {
-    /// The word in the tag, also shown to the user.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Approve => "approve",
-            Self::Block => "block",
-            Self::Unsaid => "no verdict",
-        }
-    }
-}
 
 /// Reads the verdict from an answer: a tag or a line of JSON, written by the gatekeeper itself. An approval must be
 /// alone on its line, an objection can be anywhere. An answer with both does not approve.

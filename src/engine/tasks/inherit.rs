@@ -12,8 +12,8 @@ use super::{
     task::{Task, TaskState},
 };
 use crate::engine::{
-    EngineOutput,
     event::{ActorKind, Event, TaskEvent},
+    output::EngineOutput,
 };
 
 /// Copies the open tasks of a graph under their ids. The copies are neither active nor blocked.

@@ -2,16 +2,16 @@
 //!
 //! Keys inside `data` are in `camelCase`, as in the tools that creel shares these events with.
 
+use crate::engine::ids::TaskEventId;
 use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
 use super::task::{PRIORITY, TaskState};
 use crate::engine::{
-    event::{Actor, ActorKind, Event, TaskEvent},
-    ids::{TaskEventId, WorkflowRunId},
-    time::UnixTime,
+    event::{Actor, ActorKind},
+    ids::WorkflowRunId,
 };
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -284,46 +284,8 @@ impl TaskRecordData<'_> {
     }
 }
 
-impl TaskEvent {
-    pub fn news(&self) -> TaskRecordRef<'_> {
-        fn news<'a, D>(record: &'a TaskRecord<D>, what: impl FnOnce(&'a D) -> TaskRecordData<'a>) -> TaskRecordRef<'a> {
-            TaskRecordRef { task: &record.task, origin: &record.origin, what: what(&record.data) }
-        }
-        match self {
-            Self::Created(record) => news(record, TaskRecordData::Created),
-            Self::Started(record) => news(record, TaskRecordData::Started),
-            Self::Completed(record) => news(record, TaskRecordData::Completed),
-            Self::Blocked(record) => news(record, TaskRecordData::Blocked),
-            Self::Deleted(record) => news(record, TaskRecordData::Deleted),
-            Self::Updated(record) => news(record, TaskRecordData::Updated),
-            Self::DependencyAdded(record) => news(record, TaskRecordData::DependencyAdded),
-            Self::DependencyRemoved(record) => news(record, TaskRecordData::DependencyRemoved),
-            Self::DependencySatisfied(record) => news(record, TaskRecordData::DependencySatisfied),
-            Self::AgentMetrics(record) => news(record, TaskRecordData::Metrics),
-            Self::Custom(custom) => news(&custom.record, |data| TaskRecordData::Custom(&custom.kind, data)),
-            Self::ActionError(record) => news(record, TaskRecordData::ActionFailed),
-        }
-    }
-
-    /// The event in the form that hooks receive.
-    pub(crate) fn for_hooks(&self, at: UnixTime) -> Value {
-        let record = serde_json::to_value(self).expect("records have no keys that are not text");
-        json!({
-            "type": record["kind"],
-            "nodeId": record["task"],
-            "timestamp": at.rfc3339(),
-            "data": record["data"],
-            "metadata": { "triggeredBy": record["by"] },
-        })
-    }
-}
-
-impl Event {
-    /// None for events that are not about a task.
-    pub fn task_news(&self) -> Option<TaskRecordRef<'_>> {
-        if let Self::Task(event) = self { Some(event.news()) } else { None }
-    }
-}
+/// Events that are more levels below the first event than this are ignored.
+pub const DEEPEST: u32 = 8;
 
 #[cfg(test)]
 mod tests {

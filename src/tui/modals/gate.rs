@@ -28,7 +28,8 @@ use crate::{
         ids::ItemId,
         input::GateAnswer,
         session::{
-            gate::{Gate, GateChoice, GateKind},
+            gate::Gate,
+            gate_kind::{GateChoice, GateKind},
             pending::{ItemState, PendingItems},
         },
         time::{TimeSpan as Time, UnixTime},

@@ -12,7 +12,7 @@ use crate::{
         event::StopTiming,
         ids::ItemId,
         input::{GateAnswer, SessionCommand},
-        session::gate::GateChoice,
+        session::gate_kind::GateChoice,
     },
     present::text::counted,
     tui::{

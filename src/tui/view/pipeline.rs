@@ -11,7 +11,10 @@ use unicode_width::UnicodeWidthStr as _;
 use crate::{
     engine::{
         SessionState,
-        submit::{PipelineKind, PipelineOutcome, PipelineStep, PipelineStepState},
+        submit::{
+            kind::{PipelineKind, PipelineOutcome},
+            state::{PipelineStep, PipelineStepState},
+        },
     },
     present::{
         describe::pipeline_result,

@@ -8,7 +8,7 @@ use creel::engine::{
     hooks::point::HookPoint,
     input::{GateAnswer, Input, SessionCommand},
     policy::{BackoffPolicy, Budget, DeliveryPolicy, HookFailurePolicy},
-    session::gate::{GateChoice, GateKind},
+    session::gate_kind::{GateChoice, GateKind},
     time::TimeSpan,
 };
 
@@ -136,7 +136,7 @@ pub fn final_delivery() -> World {
 }
 
 pub fn ended() -> World {
-    until(final_delivery(), |world| world.state.outcome().is_some())
+    until(final_delivery(), |world| world.state.phase.outcome().is_some())
 }
 
 /// A hook is running.

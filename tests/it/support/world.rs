@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use creel::engine::{
-    self, EngineOutput, SessionState,
+    self, SessionState,
     conversation::{
         AgentPermissionRequest, AgentUpdate, FileLocation, PermissionAnswer, PermissionOption, PermissionOptionKind,
         StopReason, ToolCall, ToolKind, TurnEnd, TurnFailure, TurnUsage,
@@ -22,14 +22,15 @@ use creel::engine::{
     },
     ids::{PermissionId, RunId, TurnId},
     input::{Input, SessionCommand},
+    output::EngineOutput,
     policy::{
         AgentSpec, AutomationHook, Budget, CompletionInstructions, ContextPolicy, GatePolicies, Gatekeeper, HookAction,
         HookSpec, LimitsPlan, MERGE, RetryLimitPolicy, RetryOptions, RuleCheck, RuleSpec, SessionPlan, SettledPolicy,
         StopHook, StopHookCondition, StopHookKind, StopPlan, StopPreset, SubmitPlan,
     },
-    session::gate::{GateChoice, GateKind},
+    session::gate_kind::{GateChoice, GateKind},
     stop::rule::RuleCheckResult,
-    submit::PipelineKind,
+    submit::kind::PipelineKind,
     tasks::{
         builtin::BuiltinAutomation,
         command::{TaskCommand, TaskCompletion},

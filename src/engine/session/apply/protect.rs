@@ -4,7 +4,7 @@ use crate::engine::{
     conversation::ForbiddenChanges,
     event::PromptSent,
     hooks::point::HookPoint,
-    session::{SessionState, gate::GateChoice, phase::Phase, turn::DuePrompt},
+    session::{SessionState, gate_kind::GateChoice, phase::Phase, turn::DuePrompt},
 };
 
 pub(crate) fn unseen_changes(session: &mut SessionState, prompt: &PromptSent) {

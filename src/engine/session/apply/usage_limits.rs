@@ -2,7 +2,9 @@
 
 use crate::engine::{
     event::{LimitAction, LimitReached, UsageLimitEvent},
-    session::{SessionState, budget::ConversationUsage, gate::GateChoice, limits::UsageLimitWait, retry::RetryWait},
+    session::{
+        SessionState, budget::ConversationUsage, gate_kind::GateChoice, limits::UsageLimitWait, retry::RetryWait,
+    },
     time::UnixTime,
 };
 

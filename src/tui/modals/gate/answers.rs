@@ -11,7 +11,10 @@ use unicode_width::UnicodeWidthStr as _;
 use crate::{
     engine::{
         conversation::AgentPermissionRequest,
-        session::gate::{Gate, GateChoice, GateKind},
+        session::{
+            gate::Gate,
+            gate_kind::{GateChoice, GateKind},
+        },
     },
     present::text::plain_line,
     tui::text::fit,

@@ -6,10 +6,7 @@ use crate::{
     engine::{
         SessionState,
         conversation::AgentPermissionRequest,
-        session::{
-            gate::{Gate, GateKind},
-            tamper::NAMED,
-        },
+        session::{gate::Gate, gate_kind::GateKind, tamper::NAMED},
         time::TimeSpan,
     },
     present::{text::plain, tool_calls, usage_totals},

@@ -1,0 +1,186 @@
+//! The state of a pipeline: its checks, its repairs, and where the session continues afterwards.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::engine::{
+    event::{Actor, ActorKind, SessionOutcome},
+    hooks::{dispatch::HookDispatch, point::HookPoint},
+    ids::RunId,
+    submit::{
+        gatekeeper::GatekeeperReview,
+        kind::{PipelineKind, PipelineOutcome},
+    },
+    time::UnixTime,
+};
+
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct PipelineState {
+    /// The pipeline in progress.
+    pub course: Option<Box<PipelineRun>>,
+    /// The pipeline that was requested but has not begun.
+    pub wanted: Option<PipelineKind>,
+    /// Whether the end of this loop was followed by a submit.
+    pub followed: bool,
+    pub last: Option<Box<FinishedPipeline>>,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub struct PipelineRun {
+    pub pipeline: PipelineKind,
+    /// How many times a failed check was sent to the agent for repair.
+    pub used: u32,
+    /// Whether the agent was asked to repair something, by a check or by the user.
+    pub repaired: bool,
+    /// The hooks known so far, in order.
+    pub steps: Vec<PipelineStep>,
+    /// The checks that the user skipped.
+    pub skipped: BTreeSet<String>,
+    /// Whether all checks have passed.
+    pub passed: bool,
+    /// The actor that ended the pipeline after a failure, and the reason of the failure.
+    pub left: Option<(Actor, String)>,
+    /// The last message of a built-in hook.
+    pub said: Option<String>,
+    /// The URL of the pull request.
+    pub pull_request: Option<String>,
+    /// The merge commit.
+    pub merged: Option<String>,
+    /// The reviews, by gatekeeper.
+    pub reviews: BTreeMap<String, String>,
+    /// The reviewed commit, in this pass over the hooks.
+    pub reviewed: Option<String>,
+    /// The review in progress.
+    pub review: Option<Box<ReviewRun>>,
+    /// Where the session continues afterwards.
+    pub back: ReturnTo,
+}
+
+/// One hook of a pipeline, as shown to the user.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PipelineStep {
+    pub point: HookPoint,
+    pub hook: String,
+    pub state: PipelineStepState,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PipelineStepState {
+    Waiting,
+    Running,
+    Passed,
+    /// It had nothing to do.
+    Idle,
+    Failed,
+    /// The user skipped it.
+    Skipped,
+}
+
+/// Where a session continues when a pipeline has ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ReturnTo {
+    Loop,
+    End,
+    /// Nowhere: the session had already ended with this outcome.
+    Ended(SessionOutcome),
+    /// Nowhere: the session exists only for the pipeline.
+    Errand,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub struct FinishedPipeline {
+    pub pipeline: PipelineKind,
+    pub outcome: PipelineOutcome,
+    /// The actor that ended it after a failure.
+    pub by: Option<ActorKind>,
+    pub reason: String,
+    /// The URL of the pull request.
+    pub pull_request: Option<String>,
+    /// The merge commit.
+    pub merged: Option<String>,
+    pub steps: Vec<PipelineStep>,
+}
+
+impl PipelineRun {
+    pub(super) fn left_by(&self) -> Option<&Actor> {
+        self.left.as_ref().map(|(by, _)| by)
+    }
+}
+
+impl PipelineState {
+    pub fn is_open(&self) -> bool {
+        self.course.is_some()
+    }
+}
+
+impl PipelineState {
+    /// The review of this dispatch's run.
+    pub(crate) fn review_of(&self, dispatch: &HookDispatch) -> Option<&ReviewRun> {
+        let running = dispatch.running.as_ref()?;
+        self.course.as_ref()?.review.as_deref().filter(|review| review.run == running.run)
+    }
+
+    /// Whether a run is a review: it has no process that a killed creel could have left behind.
+    pub(crate) fn is_under_review(&self, dispatch: &HookDispatch) -> bool {
+        self.review_of(dispatch).is_some()
+    }
+
+    pub(crate) fn review_started(&mut self, at: UnixTime, run: RunId, change: &str, commit: Option<&str>) {
+        if let Some(course) = &mut self.course {
+            // A second review may see another commit. The first one is kept, so that the difference is noticed.
+            course.reviewed = course.reviewed.take().or(commit.map(str::to_owned));
+            let change = change.to_owned();
+            let review = ReviewRun { run, change, began: at, said: Vec::new(), heard: None, dispatch: None };
+            course.review = Some(Box::new(review));
+        }
+    }
+
+    pub(crate) fn reviewed(&mut self, said: &GatekeeperReview) {
+        let Some(course) = &mut self.course else { return };
+        let told = format!("{} by {}: {}", said.verdict.name(), said.gatekeeper, said.reason);
+        course.reviews.insert(said.gatekeeper.clone(), told);
+        if let Some(review) = &mut course.review {
+            review.heard = None;
+            review.said.push(said.clone());
+        }
+    }
+
+    /// Lists the hooks of a pipeline for display.
+    pub(crate) fn steps_due(&mut self, point: HookPoint, hooks: &[String]) {
+        let Some(course) = self.course.as_mut().filter(|course| PipelineKind::of(point) == Some(course.pipeline))
+        else {
+            return;
+        };
+        course.passed = point == course.pipeline.after();
+        course.reviewed = None;
+        let skipped: Vec<PipelineStep> = course
+            .steps
+            .iter()
+            .filter(|step| step.point == point && step.state == PipelineStepState::Skipped)
+            .cloned()
+            .collect();
+        course.steps.retain(|step| course.passed && step.point != point);
+        let waiting =
+            hooks.iter().map(|hook| PipelineStep { point, hook: hook.clone(), state: PipelineStepState::Waiting });
+        course.steps.extend(skipped.into_iter().chain(waiting));
+    }
+}
+
+impl FinishedPipeline {
+    /// Whether it failed while no user could decide.
+    pub fn waits_for_a_person(&self) -> bool {
+        self.outcome == PipelineOutcome::Failed && matches!(self.by, Some(ActorKind::Policy | ActorKind::Timeout))
+    }
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub struct ReviewRun {
+    pub run: RunId,
+    pub change: String,
+    pub began: UnixTime,
+    /// The reviews so far, in order.
+    pub said: Vec<GatekeeperReview>,
+    /// The last answer until it is parsed, or why there is none.
+    pub(crate) heard: Option<Result<String, String>>,
+    /// The dispatch of the point, while a gatekeeper works.
+    pub(crate) dispatch: Option<HookDispatch>,
+}
