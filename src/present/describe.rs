@@ -30,7 +30,7 @@ use crate::engine::{
     },
     hooks::verdict::{RunEnd, Verdict},
     ids::ItemId,
-    session::gate::GateKind,
+    session::gate_kind::GateKind,
 };
 
 /// The longest name or title in a line, in characters.

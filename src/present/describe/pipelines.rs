@@ -4,7 +4,10 @@ use super::{Described, EventTone, name, sentence};
 use crate::{
     engine::{
         event::PipelineEvent,
-        submit::{PipelineKind, PipelineOutcome, review::ReviewVerdict},
+        submit::{
+            gatekeeper::ReviewVerdict,
+            kind::{PipelineKind, PipelineOutcome},
+        },
     },
     present::text::{plain, readable_size},
 };

@@ -4,7 +4,7 @@ use super::{Described, EventTone, name, sentence};
 use crate::{
     engine::{
         event::{StopDecided, StopEvent},
-        stop::{StopAction, checkpoint::Checkpoint},
+        stop::{checkpoint::Checkpoint, decision::StopAction},
     },
     present::{stop_decisions::action, text::counted},
 };

@@ -7,7 +7,7 @@ use crate::engine::{
     event::WorkflowEvent,
     tasks::{
         record::{TaskRecordData, TaskRecordRef, TaskUpdated},
-        workflow::WorkflowOutcome,
+        workflow_record::WorkflowOutcome,
     },
     time::TimeSpan,
 };
