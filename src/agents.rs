@@ -14,6 +14,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     engine::{
+        budget::ConversationUsage,
         conversation::{
             AgentUpdate, ConversationMode, PermissionAnswer, PermissionOption, PermissionSource, StopReason, ToolCall,
             TurnEnd, TurnFailure,
@@ -21,7 +22,6 @@ use crate::{
         hooks::template::TemplateError,
         ids::TurnId,
         policy::AgentSpec,
-        session::budget::ConversationUsage,
         time::TimeSpan,
     },
     process::{environment::project, path_guard::PathGuard, run::ProcessGroup},

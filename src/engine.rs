@@ -13,31 +13,38 @@
 //! - Events are recorded and applied before the effects of their step are performed.
 
 pub mod actor;
+pub mod budget;
 pub mod comparable_text;
 pub mod conversation;
 pub mod creel_tools;
 pub mod effect;
 pub mod event;
+pub mod gate;
 pub mod hooks;
 pub mod ids;
 pub mod input;
 pub(crate) mod nearest_name;
 pub mod output;
+pub mod pending;
+pub mod permission;
 pub mod plain_text;
 pub mod policy;
+pub mod protect;
 pub mod queue;
-pub mod recovery;
 pub mod refusal;
+pub mod retry;
 pub mod session;
+pub mod steering;
 pub mod stop;
 pub mod submit;
-pub mod summary;
 pub mod tasks;
 pub mod time;
+pub mod turn;
 pub(crate) mod unquoted_text;
+pub mod usage_limit;
 pub mod wording;
 
-use crate::engine::session::reports::CUT_OFF;
+use crate::engine::turn::reports::CUT_OFF;
 use conversation::ToolStatus;
 use effect::Effect;
 use event::{AutomationEvent, Event, FinalDeliveryMode, HookEvent, HookFinished, SessionEvent, SessionOutcome};

@@ -267,7 +267,7 @@ impl Tui {
         Ok(())
     }
 
-    fn open_gate(&self) -> Option<&crate::engine::session::gate::Gate> {
+    fn open_gate(&self) -> Option<&crate::engine::gate::Gate> {
         self.model.session.as_ref().and_then(|session| session.permissions().gate_for_a_person())
     }
 

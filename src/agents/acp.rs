@@ -48,9 +48,9 @@ use crate::{
         scripted::ScriptError,
     },
     engine::{
+        budget::ConversationUsage,
         conversation::{AgentUpdate, ConversationMode, StopReason, TurnEnd, TurnFailure},
         policy::{AgentFacts, AgentSpec, ServicePolicy, UsageScope},
-        session::budget::ConversationUsage,
     },
     process::run::StartError,
 };

@@ -18,7 +18,7 @@ use crate::{
         event::{Event, PendingEvent},
         ids::ItemId,
         input::SessionCommand,
-        session::pending::ItemState,
+        pending::ItemState,
     },
     journal::{self, SessionDir},
     present::text::{counted, plain, plain_line},

@@ -21,7 +21,8 @@ use crate::engine::{
         template::{self, Placeholder, offered, placeholders},
     },
     policy::{BuiltinCall, BuiltinOptions, HookAction, HookFailurePolicy, HookSpec, MERGE, RetryOptions},
-    session::{feedback::FEEDBACK_VALUES, tamper::PROTECT},
+    protect::PROTECT,
+    retry::feedback::FEEDBACK_VALUES,
     time::TimeSpan,
     wording::command_line,
 };

@@ -10,7 +10,7 @@ use super::{
     policy::{HookSpec, RuleSpec},
     time::TimeSpan,
 };
-use crate::engine::session::gate_kind::{GateChoice, GateKind};
+use crate::engine::gate::kind::{GateChoice, GateKind};
 
 /// A request to the runtime. The result comes back as an input with the same id.
 #[derive(Debug, Clone, PartialEq)]

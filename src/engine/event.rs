@@ -3,38 +3,26 @@
 //! The fields that other programs rely on are fixed; more can be added. A kind that a reader does not know is
 //! [`Event::Unknown`], and changes nothing. Hooks log events of their own kinds as [`TaskEvent::Custom`].
 
-pub mod automation;
-pub mod gate;
-pub mod hook;
-pub mod pending;
-pub mod pipeline;
-pub mod retry;
-pub mod session;
-pub mod steering;
-pub mod stop;
-pub mod task;
-pub mod turn;
-pub mod usage_limit;
-pub mod workflow;
-
 use std::collections::BTreeMap;
 
 use serde::{Serialize, Serializer, de::DeserializeOwned};
 
 pub use super::actor::{Actor, ActorKind};
-pub use automation::AutomationEvent;
-pub use gate::GateEvent;
-pub use hook::{HookEvent, HookFinished};
-pub use pending::PendingEvent;
-pub use pipeline::PipelineEvent;
-pub use retry::RetryEvent;
-pub use session::{FinalDeliveryMode, IterationOutcome, SessionEvent, SessionOutcome, SessionStarted, UserPresence};
-pub use steering::{SteeringEvent, StopTiming};
-pub use stop::{StopDecided, StopEvent};
-pub use task::{CUSTOM, CustomRecord, TaskEvent};
-pub use turn::{PromptReason, PromptSent, TurnEvent};
-pub use usage_limit::{LimitAction, LimitReached, UsageLimitEvent};
-pub use workflow::WorkflowEvent;
+pub use crate::engine::gate::event::GateEvent;
+pub use crate::engine::hooks::event::{HookEvent, HookFinished};
+pub use crate::engine::pending::event::PendingEvent;
+pub use crate::engine::retry::event::RetryEvent;
+pub use crate::engine::session::event::{
+    FinalDeliveryMode, IterationOutcome, SessionEvent, SessionOutcome, SessionStarted, UserPresence,
+};
+pub use crate::engine::steering::event::{SteeringEvent, StopTiming};
+pub use crate::engine::stop::event::{StopDecided, StopEvent};
+pub use crate::engine::submit::event::PipelineEvent;
+pub use crate::engine::tasks::automation_event::AutomationEvent;
+pub use crate::engine::tasks::event::{CUSTOM, CustomRecord, TaskEvent};
+pub use crate::engine::tasks::workflow_event::WorkflowEvent;
+pub use crate::engine::turn::event::{PromptReason, PromptSent, TurnEvent};
+pub use crate::engine::usage_limit::event::{LimitAction, LimitReached, UsageLimitEvent};
 
 #[derive(Debug, Clone, PartialEq)]
 pub enum Event {

@@ -11,7 +11,7 @@ use super::{
     tasks::command::TaskCommand,
 };
 use crate::engine::{
-    actor::UserCommand, session::gate_kind::GateChoice, stop::loop_command::LoopCommand, submit::kind::PipelineKind,
+    actor::UserCommand, gate::kind::GateChoice, stop::loop_command::LoopCommand, submit::kind::PipelineKind,
 };
 
 #[derive(Debug, Clone, PartialEq)]

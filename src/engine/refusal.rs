@@ -13,7 +13,7 @@ use super::{
     stop::loop_refusal::LoopRefusal,
     tasks::refusal::TaskRefusal,
 };
-use crate::engine::{session::gate_kind::GateChoice, submit::kind::PipelineKind};
+use crate::engine::{gate::kind::GateChoice, submit::kind::PipelineKind};
 
 /// Why the session refuses a command.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -9,44 +9,16 @@
 //! - While a hook of a task event runs or automation work is left, no prompt with pending items is sent, and the
 //!   session does not end.
 
-pub mod answer;
-pub mod beside;
-pub mod budget;
-pub mod completion_note;
-pub mod control;
-pub mod delivery;
-pub mod feedback;
-pub mod gate;
-pub mod gate_hooks;
-pub mod gate_kind;
-pub mod hook_runs;
-pub mod iteration;
-pub mod limits;
-pub mod pending;
-pub mod permission;
-pub mod phase;
-pub mod prompt;
-pub mod reports;
-pub mod retry;
-pub mod side_jobs;
-pub mod side_rules;
-pub mod steering;
-pub mod tamper;
-pub mod turn;
-
 pub(crate) mod apply;
+pub mod delivery;
+pub mod event;
+pub mod iteration;
+pub mod phase;
+pub mod recovery;
+pub mod summary;
+
 mod contexts;
 mod lifecycle;
-
-use budget::BudgetUsage;
-use gate::SessionGates;
-use gate_hooks::GateHooks;
-use limits::UsageLimitState;
-use pending::PendingItems;
-use permission::PermissionState;
-use retry::{RetryState, RetryWait};
-use tamper::UnsettledChanges;
-use turn::TurnState;
 
 use super::{
     event::{SessionOutcome, SessionStarted, UserPresence},
@@ -61,16 +33,22 @@ use super::{
     time::UnixTime,
 };
 use crate::engine::{
+    budget::BudgetUsage,
+    gate::{GateDetails, SessionGates, kind::GateKind, notices::GateHooks},
+    hooks::side_jobs::SideJobs,
     output::EngineOutput,
+    pending::PendingItems,
+    permission::PermissionState,
+    protect::UnsettledChanges,
+    retry::{RetryState, RetryWait},
     session::{
-        gate::GateDetails,
-        gate_kind::GateKind,
         iteration::IterationState,
         phase::{LoopEnd, Phase},
-        side_jobs::SideJobs,
-        steering::ControlState,
     },
+    steering::ControlState,
     submit::state::PipelineState,
+    turn::TurnState,
+    usage_limit::UsageLimitState,
 };
 
 #[derive(Debug, Clone, PartialEq)]

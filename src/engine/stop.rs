@@ -13,11 +13,13 @@
 //! - Data that hooks save ([`checkpoint`]) is kept, whatever the decision.
 
 pub mod agent_loop;
+pub(crate) mod apply;
 pub mod chain;
 pub mod checkpoint;
 pub mod context;
 pub mod decision;
 pub mod evaluation;
+pub mod event;
 pub mod file_history;
 pub mod guard;
 pub mod loop_command;
@@ -29,8 +31,6 @@ pub mod registry;
 pub mod rule;
 pub mod settled;
 pub mod stop_rules;
-
-pub(crate) mod apply;
 
 use checkpoint::TimedCheckpoint;
 use context::RuleOutcome;

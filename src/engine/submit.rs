@@ -11,12 +11,12 @@
 //! - The commit that is submitted or merged after a review is the commit that was reviewed: a repair is reviewed again,
 //!   then `merge_pr` pushes it to the pull request.
 
+pub(crate) mod apply;
+pub mod event;
 pub mod gatekeeper;
 pub mod kind;
 pub mod review;
 pub mod state;
-
-pub(crate) mod apply;
 
 use super::{
     effect::{Effect, ExitReason},
@@ -31,23 +31,21 @@ use super::{
 };
 use crate::engine::{
     event::{HookFinished, SessionStarted},
-    hooks::resolve::HookState,
+    gate::{GateDetails, SessionGates},
+    hooks::{beside::BesideWork, resolve::HookState},
     output::EngineOutput,
     policy::SessionPlan,
     refusal::Refusal,
     session::{
-        beside::BesideWork,
-        gate::{GateDetails, SessionGates},
         iteration::IterationState,
         phase::{LoopEnd, Phase},
-        prompt::PromptRules,
-        steering::ControlState,
-        turn::TurnState,
     },
+    steering::ControlState,
     submit::{
         kind::{PipelineKind, PipelineOutcome},
         state::{PipelineRun, PipelineState, ReturnTo},
     },
+    turn::{TurnState, prompt::PromptRules},
 };
 
 /// The longest title of a pull request, in characters.

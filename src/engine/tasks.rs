@@ -11,11 +11,14 @@
 //! - No ready task has an open dependency, and no task depends on itself, directly or indirectly.
 
 pub mod action;
+pub(crate) mod apply;
 pub mod automation;
+pub mod automation_event;
 pub mod automation_rules;
 pub mod builtin;
 pub mod carry_out;
 pub mod command;
+pub mod event;
 pub mod follow_up;
 pub mod graph;
 pub mod inherit;
@@ -24,10 +27,9 @@ pub mod refusal;
 pub mod task;
 pub mod task_rules;
 pub mod workflow;
+pub mod workflow_event;
 pub mod workflow_record;
 pub mod workflow_rules;
-
-pub(crate) mod apply;
 
 use automation::AutomationState;
 use graph::TaskGraph;

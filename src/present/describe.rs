@@ -28,9 +28,9 @@ use crate::engine::{
         AutomationEvent, Event, GateEvent, HookEvent, HookFinished, IterationOutcome, PendingEvent, RetryEvent,
         SessionEvent, SessionOutcome, SteeringEvent, StopTiming, TurnEvent, UsageLimitEvent,
     },
+    gate::kind::GateKind,
     hooks::verdict::{RunEnd, Verdict},
     ids::ItemId,
-    session::gate_kind::GateKind,
 };
 
 /// The longest name or title in a line, in characters.

@@ -11,8 +11,8 @@ use super::{
 use crate::engine::{
     conversation::PermissionOption,
     event::{Actor, Event, GateEvent, TurnEvent},
+    gate::kind::GateChoice,
     ids::{GateId, PermissionId},
-    session::gate_kind::GateChoice,
 };
 
 /// The longest title or name of an option in a line, in characters.

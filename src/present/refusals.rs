@@ -3,9 +3,9 @@
 use crate::engine::{
     actor::{ActorKind, UserCommand},
     event::SessionOutcome,
+    gate::kind::GateChoice,
     ids::{GateId, ItemId},
     refusal::{ByHandObstacle, Refusal},
-    session::gate_kind::GateChoice,
     stop::{loop_refusal::LoopRefusal, promise::Promise},
     submit::kind::PipelineKind,
     wording::counted,

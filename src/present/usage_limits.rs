@@ -5,8 +5,8 @@ use jiff::{Timestamp, tz::TimeZone};
 use super::text::plain;
 use crate::engine::{
     event::{LimitAction, LimitReached},
-    session::limits::UsageLimitWait,
     time::{TimeSpan, UnixTime},
+    usage_limit::UsageLimitWait,
 };
 
 /// A reset that is further away than this is shown with its day.

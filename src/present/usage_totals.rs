@@ -1,7 +1,7 @@
 //! Usage as text for people.
 
 use super::text::counted;
-use crate::engine::{conversation::TurnUsage, session::budget::BudgetUsage};
+use crate::engine::{budget::BudgetUsage, conversation::TurnUsage};
 
 /// Tokens and money, as far as the agent reported them.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]

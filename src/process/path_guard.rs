@@ -2,7 +2,7 @@
 //! under `protect:`.
 //!
 //! Owns which files these are, whether a path leads to one of them, and their fingerprints before and after a turn.
-//! Does not decide the consequences: see [`crate::engine::session::tamper`].
+//! Does not decide the consequences: see [`crate::engine::protect`].
 //!
 //! # Invariants
 //! - A path is judged by the file that it leads to: links, `..`, other spellings and hard links make no difference.

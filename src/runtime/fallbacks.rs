@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::{
     agents::{self, Agent, AgentHistory, AgentWorkspace},
-    engine::{policy::FallbackAgent, session::budget::ConversationUsage},
+    engine::{budget::ConversationUsage, policy::FallbackAgent},
     runtime::perform::SendError,
 };
 

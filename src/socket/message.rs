@@ -305,12 +305,12 @@ mod tests {
     use crate::{
         engine::{
             event::StopTiming,
+            gate::kind::GateChoice,
             hooks::point::HookPoint,
             ids::{GateId, ItemId, RunId},
             input::GateAnswer,
             policy::StopPreset,
             refusal::Refusal,
-            session::gate_kind::GateChoice,
             stop::{loop_command::LoopCommand, registry::StopHookRegistration},
             submit::kind::PipelineKind,
             tasks::command::TaskCommand,

@@ -7,7 +7,7 @@ pub mod stream;
 pub mod tasks;
 
 use super::model::{Pane, ScreenModel};
-use crate::engine::session::pending::ItemState;
+use crate::engine::pending::ItemState;
 
 /// The text in a pane's frame: its name and its most important number.
 pub fn title(model: &ScreenModel, pane: Pane) -> String {

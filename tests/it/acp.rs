@@ -5,11 +5,11 @@ use std::path::{Path, PathBuf};
 use creel::{
     agents::{Agent, AgentHistory, TurnRequest, start},
     engine::{
+        budget::ConversationUsage,
         conversation::{
             AgentUpdate, ContextUsage, PermissionOptionKind, StopReason, ToolKind, ToolStatus, TurnEnd, TurnUsage,
         },
         policy::{AgentFacts, AgentSpec, ServicePolicy, UsageScope},
-        session::budget::ConversationUsage,
         time::TimeSpan,
     },
 };

@@ -6,12 +6,10 @@ use creel::engine::{
         Event, HookEvent, IterationOutcome, PromptReason, SessionEvent, SessionOutcome, StopTiming, TurnEvent,
         UserPresence,
     },
+    gate::kind::{GateChoice, GateKind},
     hooks::point::HookPoint,
     input::{Input, SessionCommand},
-    session::{
-        gate_kind::{GateChoice, GateKind},
-        pending::ItemState,
-    },
+    pending::ItemState,
 };
 use expect_test::expect;
 

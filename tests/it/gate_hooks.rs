@@ -4,10 +4,10 @@ use creel::engine::{
     conversation::StopReason,
     effect::ExitReason,
     event::{Event, GateEvent, HookEvent, SessionEvent, SessionOutcome, StopTiming, TurnEvent},
+    gate::kind::{GateChoice, GateKind},
     hooks::point::HookPoint,
     input::{Input, SessionCommand},
     policy::{DeliveryPolicy, FinalDeliveryPolicy, HookFailurePolicy, PermissionPolicy},
-    session::gate_kind::{GateChoice, GateKind},
 };
 use expect_test::expect;
 use serde_json::{Value, json};

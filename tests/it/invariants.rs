@@ -8,16 +8,14 @@ use creel::engine::{
         ActorKind, Event, GateEvent, HookEvent, IterationOutcome, PendingEvent, PromptReason, RetryEvent, SessionEvent,
         SessionOutcome, SteeringEvent, StopEvent, StopTiming, TaskEvent, TurnEvent,
     },
+    gate::kind::{GateChoice, GateKind},
     hooks::{point::HookPoint, verdict::RunEnd},
     ids::ItemId,
     input::{GateAnswer, SessionCommand},
+    pending::ItemState,
     policy::{
         BackoffPolicy, ContextPolicy, DeliveryPolicy, FinalDeliveryPolicy, HookFailurePolicy, PermissionPolicy,
         PermissionRule, RetryLimitPolicy,
-    },
-    session::{
-        gate_kind::{GateChoice, GateKind},
-        pending::ItemState,
     },
     tasks::{
         command::{NewTask, TaskCommand},

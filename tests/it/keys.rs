@@ -7,11 +7,11 @@ use creel::{
             TurnUsage,
         },
         event::{Event, GateEvent, SessionEvent, StopTiming},
+        gate::kind::GateChoice,
         hooks::point::HookPoint,
         ids::{GateId, ItemId, PermissionId},
         input::{GateAnswer, SessionCommand},
         policy::PermissionPolicy,
-        session::gate_kind::GateChoice,
         submit::kind::PipelineKind,
     },
     tui::{

@@ -2,10 +2,10 @@
 
 use creel::engine::{
     event::{Event, SessionOutcome, StopEvent, StopTiming, TurnEvent},
+    gate::kind::{GateChoice, GateKind},
     hooks::point::HookPoint,
     input::SessionCommand,
     policy::Budget,
-    session::gate_kind::{GateChoice, GateKind},
 };
 use expect_test::expect;
 

@@ -4,7 +4,7 @@ use creel::{
     cli::record_formatter::{HookOutputMode, RecordFormatter},
     engine::{
         conversation::{AgentUpdate, ToolStatus, TurnUsage},
-        session::gate_kind::{GateChoice, GateKind},
+        gate::kind::{GateChoice, GateKind},
     },
     present::style::ColourMode,
 };

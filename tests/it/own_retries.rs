@@ -1,8 +1,8 @@
 //! Stop hooks with a retry limit and a feedback text of their own.
 
 use creel::engine::{
+    gate::kind::{GateChoice, GateKind},
     hooks::point::HookPoint,
-    session::gate_kind::{GateChoice, GateKind},
 };
 use expect_test::expect;
 use serde_json::{Value, json};

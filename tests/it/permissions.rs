@@ -5,9 +5,9 @@ use creel::engine::{
         AgentPermissionRequest, FileLocation, PermissionAnswer, PermissionOption, PermissionOptionKind,
         PermissionSource, ToolCall, ToolKind,
     },
+    gate::kind::{GateChoice, GateKind},
     input::{GateAnswer, Input, SessionCommand},
     policy::{PermissionPolicy, PermissionRule},
-    session::gate_kind::{GateChoice, GateKind},
 };
 use serde_json::{Value, json};
 

@@ -5,10 +5,10 @@ use creel::engine::{
     event::{
         ActorKind, Event, GateEvent, HookEvent, PipelineEvent, PromptReason, SessionOutcome, StopTiming, TurnEvent,
     },
+    gate::kind::{GateChoice, GateKind},
     hooks::{point::HookPoint, verdict::Verdict},
     input::{Input, SessionCommand},
     policy::{HookFailurePolicy, MERGE},
-    session::gate_kind::{GateChoice, GateKind},
     submit::{
         kind::{PipelineKind, PipelineOutcome},
         state::PipelineStepState,

@@ -9,12 +9,12 @@ use creel::engine::{
         ActorKind, Event, GateEvent, HookEvent, PipelineEvent, PromptReason, SessionEvent, SessionOutcome, StopEvent,
         TaskEvent, TurnEvent, UserPresence,
     },
+    gate::kind::{GateChoice, GateKind},
     hooks::point::HookPoint,
     input::{Input, SessionCommand},
     policy::{
         AgentSpec, FinalDeliveryPolicy, HookFailurePolicy, StopHook, StopHookCondition, StopHookKind, StopPreset,
     },
-    session::gate_kind::{GateChoice, GateKind},
     stop::{
         chain::holds,
         context::AgentContext,

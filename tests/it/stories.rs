@@ -8,6 +8,7 @@ use creel::engine::{
         ActorKind, Event, GateEvent, HookEvent, PendingEvent, SessionEvent, SessionOutcome, StopTiming, TurnEvent,
         UserPresence,
     },
+    gate::kind::{GateChoice, GateKind},
     hooks::{
         point::HookPoint,
         verdict::{HookDecision, HookReply},
@@ -18,10 +19,7 @@ use creel::engine::{
         PermissionRule, RetryLimitPolicy,
     },
     refusal::Refusal,
-    session::{
-        gate_kind::{GateChoice, GateKind},
-        retry::RetryWait,
-    },
+    retry::RetryWait,
     time::{TimeSpan, UnixTime},
 };
 use expect_test::{Expect, expect};

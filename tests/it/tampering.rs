@@ -9,8 +9,8 @@ use std::{
 use creel::engine::{
     conversation::{ForbiddenChanges, StopReason, TurnEnd, TurnFailure},
     event::SessionOutcome,
+    gate::kind::{GateChoice, GateKind},
     input::Input,
-    session::gate_kind::{GateChoice, GateKind},
 };
 use expect_test::expect;
 use serde_json::{Value, json};

@@ -20,12 +20,12 @@ use crate::{
         tool_limits::{INPUT_MAX, LONG_MAX, NOTE_MAX, OUTPUT_MAX, limited, unified},
     },
     engine::{
+        budget::ConversationUsage,
         conversation::{
             AgentUpdate, ContextUsage, FileLocation, PermissionOption, PermissionOptionKind, PlanEntry, StopReason,
             ToolCall, ToolKind, ToolStatus, TurnUsage,
         },
         policy::UsageScope,
-        session::budget::ConversationUsage,
     },
 };
 

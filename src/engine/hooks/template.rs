@@ -17,13 +17,13 @@
 //!   does with its argument or input; only programs that are known to read it as code (`sh -c`, `eval`, `ssh`,
 //!   `| python`) are refused: see [`simple_command`].
 
-use std::{fmt, ops::Range};
-
-use super::point::HookPoint;
-
 mod shell;
 mod simple_command;
 mod taint;
+
+use std::{fmt, ops::Range};
+
+use super::point::HookPoint;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Placeholder {

@@ -9,12 +9,12 @@ use serde::{Deserialize, Serialize};
 
 use super::QueuedTask;
 use crate::engine::{
-    session::completion_note::COMPLETION_NOTE,
     tasks::{
         command::{a_goal, a_priority, is_name},
         refusal::TaskRefusal,
         task::PRIORITY,
     },
+    turn::completion_note::COMPLETION_NOTE,
 };
 
 /// The largest description in bytes, as JSON. Together with the result it must fit into one message of the server.

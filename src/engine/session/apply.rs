@@ -1,36 +1,27 @@
 //! Applies events to the state. It decides nothing: an event contains the decision.
 
-pub(crate) mod gate_hooks;
-pub(crate) mod gates;
-pub(crate) mod hooks;
-pub(crate) mod protect;
-pub(crate) mod steering;
-pub(crate) mod turns;
-pub(crate) mod usage_limits;
-
-use super::{SessionState, retry::RetryWait};
+use super::SessionState;
 use crate::engine::{
-    effect::TaskFacts,
-    event::{Event, FinalDeliveryMode, IterationOutcome, SessionEvent, SessionOutcome, StopTiming},
+    steering::apply::apply_steering,
     hooks::{
+        apply::{apply_hook, hold_what_stop_hooks_piped},
         dispatch::{DispatchCause, HookDispatch},
         point::HookPoint,
         resolve,
+        side_jobs::SideJob,
+    },
+    effect::TaskFacts,
+    event::{Event, FinalDeliveryMode, IterationOutcome, SessionEvent, SessionOutcome, StopTiming},
+    gate::{
+        apply::{apply_gate, apply_retry},
+        apply_notices::note_gate_change,
     },
     ids::RunId,
-    recovery::resumed,
+    retry::RetryWait,
     session::{
-        apply::{
-            gate_hooks::note_gate_change,
-            gates::{apply_gate, apply_retry},
-            hooks::{apply_hook, hold_what_stop_hooks_piped},
-            steering::apply_steering,
-            turns::{apply_turn, set_turn_aside},
-            usage_limits::apply_usage_limit,
-        },
         iteration::StopHookSigns,
         phase::{LoopEnd, Phase},
-        side_jobs::SideJob,
+        recovery::resumed,
     },
     stop::apply::apply_stop,
     submit::{
@@ -40,6 +31,8 @@ use crate::engine::{
     },
     tasks::apply::{apply_task, apply_workflow, drop_automation_commands},
     time::{TimeSpan, UnixTime},
+    turn::apply::{apply_turn, set_turn_aside},
+    usage_limit::apply::apply_usage_limit,
 };
 
 impl SessionState {
@@ -89,7 +82,7 @@ fn apply_session(session: &mut SessionState, at: UnixTime, event: &SessionEvent)
 }
 
 /// The dispatch that waits for this run.
-fn dispatch_of(session: &mut SessionState, run: RunId) -> Option<&mut HookDispatch> {
+pub(crate) fn dispatch_of(session: &mut SessionState, run: RunId) -> Option<&mut HookDispatch> {
     let main = if let Phase::Hooks(dispatch) = &mut session.phase { Some(dispatch) } else { None };
     let waits = |dispatch: &&mut HookDispatch| dispatch.running.as_ref().is_some_and(|running| running.run == run);
     main.into_iter().chain(&mut session.side.dispatch).chain(&mut session.gate_hooks.dispatch).find(waits)
@@ -178,7 +171,7 @@ fn loop_ended(session: &mut SessionState, outcome: SessionOutcome, reason: &str,
 }
 
 /// Where a session that is stopped immediately continues when it is resumed: as if creel had been killed here.
-pub(super) fn phase_to_resume(session: &SessionState) -> Option<Box<Phase>> {
+pub(crate) fn phase_to_resume(session: &SessionState) -> Option<Box<Phase>> {
     match &session.phase {
         Phase::Hooks(_) | Phase::Due(_) | Phase::Settled(_) | Phase::Between | Phase::Escalated(_) => {
             Some(Box::new(session.phase.clone()))

@@ -1,15 +1,19 @@
 //! The contexts of the sub-machines: each sees only the parts of the session that its rules depend on.
 
 use crate::engine::{
-    session::{
-        SessionState, answer::GateRules, beside::BesideWork, budget::BudgetCheck, control::CommandRules,
-        delivery::EndRules, feedback::RetryRules, hook_runs::HookRules, limits::AgentChoice,
-        permission::PermissionRules, prompt::PromptRules, reports::TurnRules, side_rules::SideRules,
-        tamper::ProtectRules,
-    },
+    budget::BudgetCheck,
+    gate::answer::GateRules,
+    hooks::{beside::BesideWork, side_rules::SideRules, start::HookRules},
+    permission::PermissionRules,
+    protect::ProtectRules,
+    retry::feedback::RetryRules,
+    session::{SessionState, delivery::EndRules},
+    steering::commands::CommandRules,
     stop::{loop_rules::LoopRules, stop_rules::StopRules},
     submit::PipelineRules,
     tasks::{automation_rules::AutomationRules, task_rules::TaskRules, workflow_rules::WorkflowRules},
+    turn::{prompt::PromptRules, reports::TurnRules},
+    usage_limit::AgentChoice,
 };
 
 impl SessionState {

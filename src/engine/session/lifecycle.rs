@@ -3,26 +3,23 @@
 use super::SessionState;
 use crate::engine::{
     event::{Event, IterationOutcome, SessionEvent, SessionOutcome},
+    gate::{GateDetails, kind::GateKind},
     hooks::{
         dispatch::{FinishedRun, HookDispatch, is_broken_again},
         point::HookPoint,
     },
     output::EngineOutput,
     policy::DeliveryPolicy,
-    session::{
-        gate::GateDetails,
-        gate_kind::GateKind,
-        phase::{LoopEnd, STOPPED},
-        turn::DuePrompt,
-    },
+    session::phase::{LoopEnd, STOPPED},
     stop::evaluation::StopEvaluation,
     submit::kind::PipelineKind,
     time::UnixTime,
+    turn::DuePrompt,
     wording::counted,
 };
 
 impl SessionState {
-    pub(super) fn proceed_hooks(&self, dispatch: &HookDispatch, now: UnixTime) -> EngineOutput {
+    pub(crate) fn proceed_hooks(&self, dispatch: &HookDispatch, now: UnixTime) -> EngineOutput {
         if dispatch.running.is_some() {
             return self.pipeline().proceed_review(dispatch, now);
         }
@@ -72,7 +69,7 @@ impl SessionState {
     }
 
     /// The next iteration, or the reason why there is none.
-    pub(super) fn proceed_between(&self, now: UnixTime) -> EngineOutput {
+    pub(crate) fn proceed_between(&self, now: UnixTime) -> EngineOutput {
         if let Some(step) = self.retries().too_many_errors().or_else(|| self.pipeline().begin_between()) {
             return step;
         }
@@ -134,7 +131,7 @@ impl SessionState {
 
     /// A message that waits when the session would be complete is answered first. If the budget does not allow that,
     /// the session stays complete.
-    pub(super) fn proceed_exit(&self, ending: &LoopEnd, now: UnixTime) -> EngineOutput {
+    pub(crate) fn proceed_exit(&self, ending: &LoopEnd, now: UnixTime) -> EngineOutput {
         let answers = !self.iterations.open && self.budget().used_up().is_none();
         let answer = answers.then(|| self.end_rules().answer_before_the_end(ending, now)).flatten();
         answer.unwrap_or_else(|| self.end_rules().leave_loop(ending))
@@ -142,7 +139,7 @@ impl SessionState {
 }
 
 impl SessionState {
-    pub(super) fn proceed_due(&self, due: &DuePrompt, now: UnixTime) -> EngineOutput {
+    pub(crate) fn proceed_due(&self, due: &DuePrompt, now: UnixTime) -> EngineOutput {
         if self.steering.paused {
             return EngineOutput::default();
         }

@@ -2,18 +2,18 @@
 
 use crate::engine::{
     event::{FinalDeliveryMode, IterationOutcome, PromptSent, SessionOutcome},
+    gate::{
+        Gate,
+        kind::{GateChoice, GateKind},
+    },
     hooks::{
         dispatch::{DispatchQuestion, HookDispatch},
         point::HookPoint,
     },
     ids::{ItemId, TurnId},
-    session::{
-        gate::Gate,
-        gate_kind::{GateChoice, GateKind},
-        turn::DuePrompt,
-    },
     stop::evaluation::StopEvaluation,
     submit::kind::PipelineKind,
+    turn::DuePrompt,
 };
 
 #[derive(Debug, Clone, PartialEq)]

@@ -9,7 +9,6 @@ use crate::engine::{
     output::EngineOutput,
     policy::{SessionPlan, StopHook},
     refusal::Refusal,
-    session::turn::TurnState,
     stop::{
         StopState, checkpoint::Checkpoint, loop_command::LoopCommand, loop_refusal::LoopRefusal,
         registry::StopHookRegistration,
@@ -23,6 +22,7 @@ use crate::engine::{
         task_rules::TaskRules,
     },
     time::UnixTime,
+    turn::TurnState,
 };
 
 /// Carries out an agent's commands about its own loops and stop hooks.

@@ -23,7 +23,8 @@ use crate::engine::{
     ids::RunId,
     output::EngineOutput,
     policy::{HookAction, HookSpec, RetryOptions, RuleSpec, SessionPlan, StopHook, StopHookKind},
-    session::{iteration::IterationState, phase::Phase, steering::ControlState, turn::TurnState},
+    session::{iteration::IterationState, phase::Phase},
+    steering::ControlState,
     stop::{
         StopState,
         agent_loop::AgentLoop,
@@ -34,6 +35,7 @@ use crate::engine::{
     },
     tasks::{SessionTasks, command::TaskCommand, record::ChangeOrigin, task::Task, task_rules::TaskRules},
     time::UnixTime,
+    turn::TurnState,
 };
 
 pub(crate) fn blocked_why(result: &StopResult) -> String {

@@ -3,16 +3,18 @@
 use super::errand_outcome;
 use crate::engine::{
     event::{Actor, FinalDeliveryMode, HookFinished, PipelineEvent, SessionOutcome, UserPresence},
+    gate::{Gate, kind::GateChoice},
     hooks::{
         point::HookPoint,
         verdict::{BuiltinOutcome, BuiltinStatus, Verdict},
     },
-    session::{SessionState, gate::Gate, gate_kind::GateChoice, phase::Phase, turn::DuePrompt},
+    session::{SessionState, phase::Phase},
     submit::{
         kind::{PipelineKind, PipelineOutcome},
         state::{FinishedPipeline, PipelineRun, PipelineState, PipelineStepState, ReturnTo},
     },
     time::UnixTime,
+    turn::DuePrompt,
 };
 
 pub(crate) fn apply_pipeline(session: &mut SessionState, at: UnixTime, event: &PipelineEvent) {

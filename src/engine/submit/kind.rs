@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::engine::{hooks::point::HookPoint, session::gate_kind::GateKind};
+use crate::engine::{gate::kind::GateKind, hooks::point::HookPoint};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

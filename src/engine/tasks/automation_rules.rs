@@ -11,7 +11,8 @@ use crate::engine::{
     hooks::{point::HookPoint, resolve::HookState},
     output::EngineOutput,
     policy::{AutomationHook, HookAction, HookSpec, SessionPlan},
-    session::{iteration::IterationState, steering::ControlState},
+    session::iteration::IterationState,
+    steering::ControlState,
     tasks::{
         SessionTasks,
         automation::{AutomationJob, QueuedAction, RaisedEvent},

@@ -13,10 +13,11 @@ use super::{
 };
 use crate::engine::{
     event::{Actor, Event, TaskEvent},
+    hooks::side_jobs::SideJobs,
     output::EngineOutput,
     policy::SessionPlan,
     queue::task_spec::TaskSpec,
-    session::{side_jobs::SideJobs, steering::ControlState},
+    steering::ControlState,
     tasks::{
         SessionTasks,
         command::{NewTask, TaskChanges, TaskCommand, TaskCompletion},

@@ -25,13 +25,13 @@ use crate::{
     engine::{
         SessionState,
         conversation::AgentPermissionRequest,
+        gate::{
+            Gate,
+            kind::{GateChoice, GateKind},
+        },
         ids::ItemId,
         input::GateAnswer,
-        session::{
-            gate::Gate,
-            gate_kind::{GateChoice, GateKind},
-            pending::{ItemState, PendingItems},
-        },
+        pending::{ItemState, PendingItems},
         time::{TimeSpan as Time, UnixTime},
     },
     tui::{

@@ -8,7 +8,7 @@ use ratatui::{
 };
 
 use crate::{
-    engine::session::pending::{ItemState, PendingItem},
+    engine::pending::{ItemState, PendingItem},
     present::text::{counted, plain},
     tui::{
         model::{Pane, ScreenModel},

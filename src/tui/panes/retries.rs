@@ -8,7 +8,7 @@ use ratatui::{
 };
 
 use crate::{
-    engine::{SessionState, session::retry::RetryWait},
+    engine::{SessionState, retry::RetryWait},
     present::{
         text::{plain, plain_line},
         usage_limits,

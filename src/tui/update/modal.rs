@@ -10,9 +10,9 @@ use super::{
 use crate::{
     engine::{
         event::StopTiming,
+        gate::kind::GateChoice,
         ids::ItemId,
         input::{GateAnswer, SessionCommand},
-        session::gate_kind::GateChoice,
     },
     present::text::counted,
     tui::{

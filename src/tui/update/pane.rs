@@ -7,7 +7,7 @@ use crate::{
         hooks::{point::HookPoint, resolve::HookRef},
         ids::{ItemId, RunId},
         input::SessionCommand,
-        session::pending::ItemState,
+        pending::ItemState,
     },
     present::{hook_stats, stop_decisions, text::counted},
     tui::{

@@ -11,7 +11,7 @@ use unicode_width::UnicodeWidthStr as _;
 use crate::{
     engine::{
         SessionState,
-        session::pending::ItemState,
+        pending::ItemState,
         tasks::task::{Task, TaskState},
     },
     present::text::plain,

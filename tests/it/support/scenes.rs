@@ -5,10 +5,10 @@ use creel::engine::{
         AgentPermissionRequest, AgentUpdate, ContextUsage, FileLocation, ForbiddenChanges, PermissionOption,
         PermissionOptionKind, PlanEntry, StopReason, ToolCall, ToolKind, ToolStatus, TurnEnd, TurnUsage,
     },
+    gate::kind::{GateChoice, GateKind},
     hooks::point::HookPoint,
     input::{GateAnswer, Input, SessionCommand},
     policy::{BackoffPolicy, Budget, DeliveryPolicy, HookFailurePolicy},
-    session::gate_kind::{GateChoice, GateKind},
     time::TimeSpan,
 };
 

@@ -5,40 +5,42 @@
 
 use std::collections::BTreeMap;
 
-use creel::engine::{
-    self, SessionState,
-    conversation::{
-        AgentPermissionRequest, AgentUpdate, FileLocation, PermissionAnswer, PermissionOption, PermissionOptionKind,
-        StopReason, ToolCall, ToolKind, TurnEnd, TurnFailure, TurnUsage,
+use creel::{
+    engine::{
+        self, SessionState,
+        conversation::{
+            AgentPermissionRequest, AgentUpdate, FileLocation, PermissionAnswer, PermissionOption,
+            PermissionOptionKind, StopReason, ToolCall, ToolKind, TurnEnd, TurnFailure, TurnUsage,
+        },
+        effect::{Effect, ExitReason, HookJob, RuleJob},
+        event::{
+            ActorKind, Event, GateEvent, HookEvent, HookFinished, PendingEvent, PipelineEvent, RetryEvent,
+            SessionEvent, SessionStarted, StopEvent, TurnEvent, UserPresence,
+        },
+        gate::kind::{GateChoice, GateKind},
+        hooks::{
+            point::HookPoint,
+            verdict::{BuiltinOutcome, BuiltinStatus, HookReply, RunEnd, RunResult},
+        },
+        ids::{PermissionId, RunId, TurnId},
+        input::{Input, SessionCommand},
+        output::EngineOutput,
+        policy::{
+            AgentSpec, AutomationHook, Budget, CompletionInstructions, ContextPolicy, GatePolicies, Gatekeeper,
+            HookAction, HookSpec, LimitsPlan, MERGE, RetryLimitPolicy, RetryOptions, RuleCheck, RuleSpec, SessionPlan,
+            SettledPolicy, StopHook, StopHookCondition, StopHookKind, StopPlan, StopPreset, SubmitPlan,
+        },
+        stop::rule::RuleCheckResult,
+        submit::kind::PipelineKind,
+        tasks::{
+            builtin::BuiltinAutomation,
+            command::{TaskCommand, TaskCompletion},
+            record::TaskEventKind,
+        },
+        time::{TimeSpan, UnixTime},
     },
-    effect::{Effect, ExitReason, HookJob, RuleJob},
-    event::{
-        ActorKind, Event, GateEvent, HookEvent, HookFinished, PendingEvent, PipelineEvent, RetryEvent, SessionEvent,
-        SessionStarted, StopEvent, TurnEvent, UserPresence,
-    },
-    hooks::{
-        point::HookPoint,
-        verdict::{BuiltinOutcome, BuiltinStatus, HookReply, RunEnd, RunResult},
-    },
-    ids::{PermissionId, RunId, TurnId},
-    input::{Input, SessionCommand},
-    output::EngineOutput,
-    policy::{
-        AgentSpec, AutomationHook, Budget, CompletionInstructions, ContextPolicy, GatePolicies, Gatekeeper, HookAction,
-        HookSpec, LimitsPlan, MERGE, RetryLimitPolicy, RetryOptions, RuleCheck, RuleSpec, SessionPlan, SettledPolicy,
-        StopHook, StopHookCondition, StopHookKind, StopPlan, StopPreset, SubmitPlan,
-    },
-    session::gate_kind::{GateChoice, GateKind},
-    stop::rule::RuleCheckResult,
-    submit::kind::PipelineKind,
-    tasks::{
-        builtin::BuiltinAutomation,
-        command::{TaskCommand, TaskCompletion},
-        record::TaskEventKind,
-    },
-    time::{TimeSpan, UnixTime},
+    present::refusals,
 };
-use creel::present::refusals;
 
 /// A stop hook that is a command.
 pub fn stop_command(name: &str) -> StopHook {

@@ -11,9 +11,9 @@ use unicode_width::UnicodeWidthStr as _;
 use crate::{
     engine::{
         conversation::AgentPermissionRequest,
-        session::{
-            gate::Gate,
-            gate_kind::{GateChoice, GateKind},
+        gate::{
+            Gate,
+            kind::{GateChoice, GateKind},
         },
     },
     present::text::plain_line,

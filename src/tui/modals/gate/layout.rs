@@ -19,7 +19,7 @@ use super::{
     text,
 };
 use crate::{
-    engine::session::gate_kind::GateKind,
+    engine::gate::kind::GateKind,
     tui::{modals::middle, model::ScreenModel, text::plain_lines, theme::ThemeRole},
 };
 

@@ -6,7 +6,8 @@ use crate::{
     engine::{
         SessionState,
         conversation::AgentPermissionRequest,
-        session::{gate::Gate, gate_kind::GateKind, tamper::NAMED},
+        gate::{Gate, kind::GateKind},
+        protect::NAMED,
         time::TimeSpan,
     },
     present::{text::plain, tool_calls, usage_totals},

@@ -1,0 +1,93 @@
+//! A session's usage and its budget.
+//!
+//! # Invariants
+//! - The budget is checked before every prompt, never during a turn: the turn has its own time limit.
+//! - After `stop` at the gate nothing more is sent: pending items stay in the journal, and a loop that had ended keeps
+//!   its outcome.
+//! - `continue` at the gate, or resuming a session that its budget ended, grants the same budget again.
+
+use crate::engine::{
+    conversation::TurnUsage,
+    gate::{GateDetails, SessionGates, kind::GateKind},
+    output::EngineOutput,
+    policy::{Budget, SessionPlan},
+    time::{TimeSpan, UnixTime},
+};
+
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct ConversationUsage {
+    pub tokens: u64,
+    pub cost: f64,
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct BudgetUsage {
+    /// All tokens that the agent reported.
+    pub tokens: u64,
+    /// All costs that the agent reported.
+    pub cost: f64,
+    /// The part that was used in the agent's current conversation.
+    pub conversation: ConversationUsage,
+    /// Time during which the agent worked.
+    pub time: TimeSpan,
+    /// When the current turn began.
+    pub turn_began: UnixTime,
+    /// How many times the budget was granted again.
+    pub granted: u32,
+}
+
+impl BudgetUsage {
+    /// Adds the usage of a turn that ended.
+    pub(crate) fn book(&mut self, at: UnixTime, spent: TurnUsage) {
+        let (tokens, cost) = (spent.tokens.unwrap_or(0), spent.cost.unwrap_or(0.0).max(0.0));
+        self.tokens = self.tokens.saturating_add(tokens);
+        self.cost += cost;
+        self.conversation.tokens = self.conversation.tokens.saturating_add(tokens);
+        self.conversation.cost += cost;
+        self.time = TimeSpan(self.time.0.saturating_add(at.since(self.turn_began).0));
+    }
+}
+
+impl BudgetUsage {
+    /// Grants the initial budget again, counted from the current usage.
+    pub(in crate::engine) fn grant(&mut self, budget: &Budget) {
+        let times = |used: u64, limit: Option<u64>| limit.filter(|limit| *limit > 0).map_or(0, |limit| used / limit);
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "saturates, and is never negative")]
+        let by_cost = budget.cost.filter(|cost| *cost > 0.0).map_or(0, |cost| (self.cost / cost) as u64);
+        let used =
+            times(self.tokens, budget.tokens).max(times(self.time.0, budget.time.map(|time| time.0))).max(by_cost);
+        self.granted = u32::try_from(used).unwrap_or(u32::MAX).max(self.granted.saturating_add(1));
+    }
+}
+
+/// Compares what the session has used with its budget.
+#[derive(Debug, Clone, Copy)]
+pub struct BudgetCheck<'a> {
+    pub(crate) plan: &'a SessionPlan,
+    pub(crate) gates: &'a SessionGates,
+    pub(crate) account: &'a BudgetUsage,
+}
+
+impl BudgetCheck<'_> {
+    /// Which limit is used up, in words.
+    pub fn used_up(self) -> Option<String> {
+        let budget = &self.plan.budget;
+        let times = u64::from(self.account.granted) + 1;
+        #[expect(clippy::cast_precision_loss, reason = "nobody grants 2^53 budgets")]
+        let cost = budget.cost.map(|cost| cost * times as f64).filter(|cost| self.account.cost >= *cost);
+        let tokens = budget.tokens.map(|tokens| tokens.saturating_mul(times)).filter(|all| self.account.tokens >= *all);
+        let time =
+            budget.time.map(|time| TimeSpan(time.0.saturating_mul(times))).filter(|all| self.account.time >= *all);
+        tokens
+            .map(|all| format!("the budget of {all} tokens is used up: {} so far", self.account.tokens))
+            .or_else(|| cost.map(|all| format!("the budget of {all:.2} is used up: {:.2} so far", self.account.cost)))
+            .or_else(|| {
+                time.map(|all| format!("the agent has worked for {}, and the budget is {all}", self.account.time))
+            })
+    }
+
+    /// Opens the gate if a limit is used up.
+    pub(crate) fn over_budget(self) -> Option<EngineOutput> {
+        self.used_up().map(|reason| self.gates.open_gate(GateKind::Budget, reason, GateDetails::default()))
+    }
+}

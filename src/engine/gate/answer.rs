@@ -1,0 +1,209 @@
+//! Answers to gates: by the user, by a rule, by the policy of an unattended session, or by a timeout.
+
+use crate::engine::{
+    actor::POLICY,
+    conversation::PermissionAnswer,
+    effect::{Effect, ExitReason},
+    event::{Actor, ActorKind, Event, GateEvent, HookEvent, PromptSent, SteeringEvent, UserPresence},
+    gate::{
+        Gate, SessionGates, UnansweredGate,
+        kind::{GateChoice, GateKind},
+        notices::GateHooks,
+    },
+    hooks::{point::HookPoint, side_jobs::SideJobs},
+    input::GateAnswer,
+    output::EngineOutput,
+    pending::PendingItems,
+    permission::PermissionRules,
+    policy::SessionPlan,
+    refusal::Refusal,
+    session::phase::{LoopEnd, Phase},
+    steering::ControlState,
+    stop::StopState,
+    submit::state::PipelineState,
+    tasks::task_rules::TaskRules,
+    time::UnixTime,
+    usage_limit::AgentChoice,
+};
+
+/// What the answer to a gate records and starts.
+#[derive(Debug, Clone, Copy)]
+pub struct GateRules<'a> {
+    pub(crate) plan: &'a SessionPlan,
+    pub(crate) presence: UserPresence,
+    pub(crate) phase: &'a Phase,
+    pub(crate) pending: &'a PendingItems,
+    pub(crate) gates: &'a SessionGates,
+    pub(crate) side: &'a SideJobs,
+    pub(crate) gate_hooks: &'a GateHooks,
+    pub(crate) stop: &'a StopState,
+    pub(crate) pipelines: &'a PipelineState,
+    pub(crate) steering: &'a ControlState,
+    pub(crate) ending: &'a Option<LoopEnd>,
+    pub(crate) agent_choice: AgentChoice<'a>,
+    pub(crate) permissions: PermissionRules<'a>,
+    pub(crate) task_rules: TaskRules<'a>,
+}
+
+impl GateRules<'_> {
+    pub(crate) fn proceed_gate(self, now: UnixTime) -> EngineOutput {
+        let Some(gate) = &self.gates.open else { return EngineOutput::default() };
+        if let Some(choice) = self.permissions.asked_at(gate).and_then(|ask| self.permissions.standing_permission(ask))
+        {
+            return self.answered(gate, choice, &POLICY, None);
+        }
+        if let Some(choice) = self.agent_choice.limit_has_reset(gate, now) {
+            return self.answered(gate, choice, &POLICY, None);
+        }
+        match gate.unanswered(self.plan, self.presence, now) {
+            UnansweredGate::Answer(choice, by) => self.answered(gate, choice, &by.into(), None),
+            UnansweredGate::Wait => EngineOutput::default(),
+            // Leaving would end the hooks that notify the user about this gate.
+            UnansweredGate::NobodyThere if self.gate_hooks.is_busy() => EngineOutput::default(),
+            UnansweredGate::NobodyThere => EngineOutput::default().then(Effect::Leave(ExitReason::NobodyThere)),
+        }
+    }
+
+    /// After cancelling a turn, the user wants to look or to send a message first, so the session pauses instead of
+    /// sending the same prompt again. A message that is already queued is sent immediately.
+    pub(crate) fn hold_cancelled(self, by: &Actor, prompt: &PromptSent, step: EngineOutput) -> EngineOutput {
+        let in_the_loop = self.ending.is_none() && !self.pipelines.is_open();
+        let nothing_said = !self.steering.person_spoke_after(prompt.messages);
+        let holds =
+            in_the_loop && nothing_said && !self.steering.interrupted() && self.steering.cancelled != Some(prompt.turn);
+        if holds {
+            step.and(Event::Steering(SteeringEvent::Paused { by: by.clone(), turn: Some(prompt.turn) }))
+        } else {
+            step
+        }
+    }
+
+    pub(crate) fn answer_gate(self, by: &Actor, answer: GateAnswer) -> EngineOutput {
+        let GateAnswer { gate: id, choice, text, items } = answer;
+        let Some(gate) = self.gates.open_gate_named(id) else {
+            let answered = id <= self.gates.last;
+            return EngineOutput::refuse(if answered {
+                Refusal::GateAlreadyAnswered(id)
+            } else {
+                Refusal::NoSuchGate(id)
+            });
+        };
+        let choice = gate.understood(choice);
+        if !gate.choices.contains(&choice) {
+            let offered = gate.choices.clone();
+            return EngineOutput::refuse(Refusal::ChoiceNotOffered { gate: id, choice, offered });
+        }
+        if let Some(unknown) = items.iter().flatten().find(|id| !gate.items.contains(id)) {
+            return EngineOutput::refuse(Refusal::ItemNotAtGate { gate: gate.id, item: *unknown });
+        }
+        let ask = self.permissions.asked_at(gate);
+        if let (Some(ask), Some(named)) = (ask, &text)
+            && ask.option(choice, Some(named)).is_none()
+        {
+            let known =
+                ask.options.iter().filter(|option| option.kind.choice() == choice).map(|option| option.id.clone());
+            let (option, known) = (named.clone(), known.collect());
+            return EngineOutput::refuse(Refusal::NoSuchOption { gate: id, choice, option, known });
+        }
+        let option = ask.and(text.clone());
+        let message = if matches!(choice, GateChoice::Send | GateChoice::Message) {
+            let Some(text) = text.filter(|text| !text.trim().is_empty()) else {
+                return EngineOutput::refuse(Refusal::EmptyGateMessage);
+            };
+            Some(Event::Steering(SteeringEvent::MessageQueued { by: by.clone(), text }))
+        } else {
+            None
+        };
+        // The answer's consequences are recorded before the answer: after an interruption in between, the gate is still
+        // open.
+        let before = message.into_iter().chain(self.pending.skips(gate, choice, items.as_deref(), by));
+        let step = before.fold(EngineOutput::default(), EngineOutput::and);
+        let answered = self.answered(gate, choice, by, option.as_deref());
+        EngineOutput { events: step.events.into_iter().chain(answered.events).collect(), ..answered }
+    }
+
+    /// Closes a gate with an answer and its consequences, for every actor.
+    pub(crate) fn answered(self, gate: &Gate, choice: GateChoice, by: &Actor, option: Option<&str>) -> EngineOutput {
+        if gate.about == GateKind::Permission {
+            return self.permitted(gate, choice, by, option);
+        }
+        let answered = Event::Gate(GateEvent::Answered { gate: gate.id, choice, by: by.clone(), option: None });
+        let before = match choice {
+            GateChoice::Disable => self.disabled_at(gate, by),
+            GateChoice::Continue | GateChoice::Message if matches!(self.phase, Phase::Escalated(_)) => {
+                self.task_rules.unblock(&self.stop.blocked, by)
+            }
+            GateChoice::Continue | GateChoice::Message if self.phase.is_of_a_loop(gate) => {
+                self.task_rules.unblock(self.stop.escalated.iter().map(|(_, task, _)| task), by)
+            }
+            GateChoice::Switch => {
+                self.agent_choice.switch_agent(None, by, gate.opened).map(EngineOutput::record).unwrap_or_default()
+            }
+            GateChoice::Skip if *by == POLICY => {
+                self.pending.skips(gate, choice, None, by).fold(EngineOutput::default(), EngineOutput::and)
+            }
+            GateChoice::Continue
+            | GateChoice::Message
+            | GateChoice::Skip
+            | GateChoice::Approve
+            | GateChoice::Send
+            | GateChoice::Ignore
+            | GateChoice::Retry
+            | GateChoice::Wait
+            | GateChoice::Complete
+            | GateChoice::Escalate
+            | GateChoice::Fail
+            | GateChoice::Stop
+            | GateChoice::AllowOnce
+            | GateChoice::AllowAlways
+            | GateChoice::RejectOnce
+            | GateChoice::RejectAlways
+            | GateChoice::Leave
+            | GateChoice::Cancel
+            | GateChoice::Abort => EngineOutput::default(),
+        };
+        before.and(answered)
+    }
+
+    /// Disables the hook that a gate is about, at the gate's hook point.
+    pub(crate) fn disabled_at(self, gate: &Gate, by: &Actor) -> EngineOutput {
+        let (Some(hook), by) = (gate.hook.clone(), by.clone()) else { return EngineOutput::default() };
+        if self.side.is_beside(gate) {
+            EngineOutput::record(Event::Hook(HookEvent::Disabled { point: HookPoint::OnTaskComplete, hook, by }))
+        } else if let Phase::Hooks(dispatch) = &self.phase {
+            EngineOutput::record(Event::Hook(HookEvent::Disabled { point: dispatch.point, hook, by }))
+        } else {
+            EngineOutput::default()
+        }
+    }
+
+    /// Answers the agent's request. `cancel` cancels the turn.
+    pub(crate) fn permitted(self, gate: &Gate, choice: GateChoice, by: &Actor, named: Option<&str>) -> EngineOutput {
+        let ask = self.permissions.asked_at(gate);
+        let option = ask.and_then(|ask| ask.selected(choice, named)).map(|option| option.id.clone());
+        let step = EngineOutput::record(Event::Gate(GateEvent::Answered {
+            gate: gate.id,
+            choice,
+            by: by.clone(),
+            option: option.clone(),
+        }));
+        match (ask, option, self.phase.turn_in_flight()) {
+            (Some(ask), Some(option), _) => {
+                step.then(Effect::AnswerPermission { ask: ask.ask, answer: PermissionAnswer::Selected(option) })
+            }
+            (_, None, Some(prompt)) => {
+                let step = match by.by {
+                    ActorKind::Policy | ActorKind::Timeout => step,
+                    ActorKind::Tui
+                    | ActorKind::Cli
+                    | ActorKind::Mcp
+                    | ActorKind::Nats
+                    | ActorKind::Agent
+                    | ActorKind::Hook => self.hold_cancelled(by, prompt, step),
+                };
+                step.then(Effect::CancelTurn(prompt.turn))
+            }
+            (None, Some(_), _) | (_, None, None) => step,
+        }
+    }
+}

@@ -1,0 +1,41 @@
+//! Decisions that the session waits for.
+
+use serde::{Deserialize, Serialize};
+
+use crate::engine::{
+    actor::Actor,
+    gate::kind::{GateChoice, GateKind},
+    ids::{GateId, ItemId, PermissionId, RunId},
+};
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind")]
+pub enum GateEvent {
+    #[serde(rename = "gate_opened")]
+    Opened {
+        gate: GateId,
+        about: GateKind,
+        choices: Vec<GateChoice>,
+        /// Why the session waits.
+        reason: String,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        hook: Option<String>,
+        /// The failed run of that hook.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        run: Option<RunId>,
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        items: Vec<ItemId>,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        ask: Option<PermissionId>,
+    },
+    #[serde(rename = "gate_answered")]
+    Answered {
+        gate: GateId,
+        choice: GateChoice,
+        #[serde(flatten)]
+        by: Actor,
+        /// The id of the agent's option that was chosen.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        option: Option<String>,
+    },
+}

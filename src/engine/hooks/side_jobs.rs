@@ -1,0 +1,206 @@
+//! Hooks of completed tasks, and hooks that the user runs by hand. They run independently of the agent, one at a time,
+//! in the order of the requests.
+//!
+//! # Invariants
+//! - A hook that cannot run here is never added to a dispatch: every dispatch ends.
+//! - A chain of hooks that complete further tasks ends at depth [`DEEPEST`], and after [`MOST_CHAINED`] such tasks
+//!   between two prompts, with a warning.
+//! - An interrupt starts nothing here and keeps everything about tasks: it runs when the session is resumed.
+//! - A session that the agent drives itself is never stopped: where the user would have to decide, there is only a
+//!   warning.
+
+use std::collections::{BTreeSet, VecDeque};
+
+use crate::engine::{
+    effect::TaskFacts,
+    event::Event,
+    gate::{
+        Gate,
+        kind::{GateChoice, GateKind},
+    },
+    hooks::{
+        dispatch::{DispatchCause, HookDispatch, is_broken_again},
+        point::HookPoint,
+        resolve::HookRef,
+    },
+    ids::RunId,
+    tasks::record::DEEPEST,
+};
+
+/// For how many tasks completed by hooks the hooks run between two prompts. Each task can lead to several more, so the
+/// depth alone would allow thousands.
+pub const MOST_CHAINED: u32 = 64;
+
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct SideJobs {
+    pub queue: VecDeque<SideJob>,
+    /// The dispatch in progress.
+    pub dispatch: Option<HookDispatch>,
+    /// The depth of the last started job: how many tasks led to it, each completed by a hook of the one before.
+    pub depth: u32,
+    /// For how many tasks completed by hooks the hooks have run since the last prompt.
+    pub chained: u32,
+    /// Completed tasks; completing one again has no effect.
+    pub completed: BTreeSet<String>,
+    /// Failures that the user has not been asked about. They wait until the session can open a gate.
+    pub troubles: Vec<TaskHookFailure>,
+}
+
+/// A hook of a completed task that needs the user.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TaskHookFailure {
+    pub hook: String,
+    pub run: RunId,
+    /// The reason as shown. One answer applies to all failures with the same reason.
+    pub reason: String,
+    /// The task, if the hook was broken for it twice in a row: the hook can be run again.
+    pub broken_for: Option<TaskFacts>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum SideJob {
+    /// The hooks for a completed task.
+    Task {
+        task: TaskFacts,
+        /// How many tasks led to it, each completed by a hook of the one before.
+        depth: u32,
+    },
+    /// One of these hooks again.
+    Again(TaskFacts, String),
+    /// A hook that the user runs by hand.
+    ByHand(HookRef),
+}
+
+impl TaskHookFailure {
+    /// The gate that asks about it.
+    pub(crate) fn gate(&self) -> GateKind {
+        if self.broken_for.is_some() { GateKind::BrokenHook } else { GateKind::Escalation }
+    }
+}
+
+impl SideJobs {
+    pub fn is_busy(&self) -> bool {
+        self.dispatch.is_some() || !self.queue.is_empty()
+    }
+
+    pub(crate) fn begin(&mut self, hooks: VecDeque<String>) {
+        let (mut dispatch, depth) = match self.queue.pop_front() {
+            Some(SideJob::Task { task, depth }) => {
+                (HookDispatch::reached(HookPoint::OnTaskComplete, DispatchCause::Task(task)), depth)
+            }
+            Some(SideJob::Again(task, _)) => {
+                (HookDispatch::reached(HookPoint::OnTaskComplete, DispatchCause::Task(task)), 0)
+            }
+            Some(SideJob::ByHand(hook)) => (HookDispatch::reached(hook.point, DispatchCause::ByHand), 0),
+            None => return,
+        };
+        self.depth = depth;
+        self.chained += u32::from(depth > 0);
+        dispatch.queue = Some(hooks);
+        self.dispatch = Some(dispatch);
+        self.settle();
+    }
+
+    /// Ends a dispatch that has nothing left to run.
+    pub(crate) fn settle(&mut self) {
+        let over = |dispatch: &HookDispatch| dispatch.running.is_none() && dispatch.next().is_none();
+        if self.dispatch.as_ref().is_some_and(over) {
+            self.dispatch = None;
+        }
+    }
+
+    /// Records a failure if the last hook of a task escalated, or was broken again.
+    pub(crate) fn look(&mut self, broken_again: bool) {
+        let Some(dispatch) = &self.dispatch else { return };
+        let (DispatchCause::Task(task), Some(done)) = (&dispatch.cause, dispatch.done.last()) else { return };
+        let (hook, run, point) = (done.hook.clone(), done.run, dispatch.point);
+        if done.judgement.escalates {
+            let reason = done.needs_a_person(point);
+            self.troubles.push(TaskHookFailure { hook, run, reason, broken_for: None });
+        } else if broken_again {
+            let reason = is_broken_again(point, &hook);
+            self.troubles.push(TaskHookFailure { hook, run, reason, broken_for: Some(task.clone()) });
+        }
+    }
+
+    /// The user was asked about failures. Returns whether they were failures of task hooks, and not of the lifecycle.
+    pub(crate) fn asked(&mut self, run: Option<RunId>, choice: GateChoice) -> bool {
+        let Some(failure) = self.failure_of(run).cloned() else { return false };
+        let is_same = |other: &mut TaskHookFailure| other.hook == failure.hook && other.reason == failure.reason;
+        let asked: Vec<TaskHookFailure> = self.troubles.extract_if(.., is_same).collect();
+        let again = asked.into_iter().filter(|_| choice == GateChoice::Retry);
+        let again = again.filter_map(|trouble| trouble.broken_for.map(|task| SideJob::Again(task, trouble.hook)));
+        self.queue.extend(again);
+        true
+    }
+
+    /// The failure of that run, if it is one of a task's hooks.
+    fn failure_of(&self, run: Option<RunId>) -> Option<&TaskHookFailure> {
+        self.troubles.iter().find(|failure| Some(failure.run) == run)
+    }
+
+    /// The run of the first failure that a gate about this hook can mean.
+    pub(crate) fn next_failure_of(&self, hook: &str, about: GateKind) -> Option<RunId> {
+        let asks = |failure: &&TaskHookFailure| failure.hook == hook && failure.gate() == about;
+        self.troubles.iter().find(asks).map(|failure| failure.run)
+    }
+
+    /// Discards hooks that the user wanted to run and that have not been started.
+    pub(crate) fn drop_by_hand(&mut self) {
+        self.queue.retain(|errand| !matches!(errand, SideJob::ByHand(_)));
+        if let Some(dispatch) = self.dispatch.as_mut().filter(|dispatch| dispatch.cause == DispatchCause::ByHand) {
+            dispatch.queue = Some(VecDeque::new());
+        }
+        self.settle();
+    }
+
+    /// Whether the hooks of a task at this depth are skipped, because the chain is too long.
+    pub(crate) fn is_cut(&self, depth: u32) -> bool {
+        depth > DEEPEST || (depth > 0 && self.chained >= MOST_CHAINED)
+    }
+
+    /// The depth of a task that a task hook completes now. None if no such hook runs.
+    pub(in crate::engine) fn next_depth(&self) -> Option<u32> {
+        let dispatch = self.dispatch.as_ref()?;
+        matches!(dispatch.cause, DispatchCause::Task(_)).then(|| self.depth.saturating_add(1))
+    }
+
+    /// The completed tasks whose hooks have not all run.
+    pub fn tasks(&self) -> impl Iterator<Item = &str> {
+        let begun = self.dispatch.as_ref().and_then(|dispatch| match &dispatch.cause {
+            DispatchCause::Task(task) => Some(&task.id),
+            DispatchCause::Lifecycle | DispatchCause::Error(_) | DispatchCause::Gate(_) | DispatchCause::ByHand => None,
+        });
+        let queued = self.queue.iter().filter_map(|errand| match errand {
+            SideJob::Task { task, .. } | SideJob::Again(task, _) => Some(&task.id),
+            SideJob::ByHand(_) => None,
+        });
+        begun.into_iter().chain(queued).map(String::as_str)
+    }
+}
+
+pub(crate) fn cut_off(task: &str, depth: u32) -> String {
+    let why = if depth > DEEPEST {
+        format!("{DEEPEST} tasks led to {task}, each completed by a hook of the one before")
+    } else {
+        format!("hooks completed {MOST_CHAINED} tasks since the last prompt")
+    };
+    format!("on_task_complete stops here: {why}; the hooks for {task} do not run")
+}
+
+impl SideJobs {
+    /// Whether a gate is about a task hook.
+    pub(crate) fn is_beside(&self, gate: &Gate) -> bool {
+        self.failure_of(gate.run).is_some()
+    }
+
+    /// The completed tasks whose hooks did not run because of the interrupt.
+    pub(crate) fn hooks_left(&self) -> Option<Event> {
+        let tasks: Vec<&str> = self.tasks().collect();
+        let first = tasks.first()?;
+        let of = if tasks.len() == 1 { format!("task {first}") } else { format!("{} tasks", tasks.len()) };
+        Some(Event::warning(format!(
+            "the on_task_complete hooks of {of} have not run; they run when you resume the session"
+        )))
+    }
+}

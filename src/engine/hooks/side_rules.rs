@@ -1,0 +1,137 @@
+//! Starts the hooks that run beside the session, and asks the user about their failures.
+
+use super::side_jobs::cut_off;
+use crate::engine::{
+    event::{Event, HookEvent, UserPresence},
+    gate::{
+        GateDetails, SessionGates,
+        kind::GateKind,
+        notices::{GateHooks, GateNotice},
+    },
+    hooks::{
+        beside::BesideWork,
+        point::HookPoint,
+        resolve::{self, HookRef, HookState},
+        side_jobs::{SideJob, SideJobs, TaskHookFailure},
+        start::HookRules,
+    },
+    output::EngineOutput,
+    policy::SessionPlan,
+    session::iteration::IterationState,
+    stop::StopState,
+};
+
+/// Starts the hooks that run beside the session, and asks the user about their failures.
+#[derive(Debug, Clone, Copy)]
+pub struct SideRules<'a> {
+    pub(crate) plan: &'a SessionPlan,
+    pub(crate) presence: UserPresence,
+    pub(crate) iterations: &'a IterationState,
+    pub(crate) gates: &'a SessionGates,
+    pub(crate) hooks: &'a HookState,
+    pub(crate) side: &'a SideJobs,
+    pub(crate) gate_hooks: &'a GateHooks,
+    pub(crate) stop: &'a StopState,
+    pub(crate) beside: BesideWork<'a>,
+    pub(crate) hook_rules: HookRules<'a>,
+}
+
+impl SideRules<'_> {
+    /// The gate for a loop's escalation after a turn without a stop evaluation: one that failed, or that came after the
+    /// loop of the session.
+    pub(crate) fn take_up_a_loop(self) -> Option<EngineOutput> {
+        let (_, _, reason) = self.stop.escalated.as_ref()?;
+        Some(self.gates.open_gate(GateKind::Escalation, reason.clone(), GateDetails::default()))
+    }
+
+    pub(crate) fn proceed_gate_hooks(self) -> EngineOutput {
+        let GateHooks { waiting, dispatch, .. } = &self.gate_hooks;
+        match (dispatch, waiting.front()) {
+            (Some(dispatch), _) if dispatch.running.is_none() => {
+                dispatch.next().map_or_else(EngineOutput::default, |hook| self.hook_rules.start_hook(dispatch, hook))
+            }
+            (None, Some(notice)) => {
+                let mut hooks = resolve::due(self.plan, self.hooks, HookPoint::OnGate);
+                let by_hand = match notice {
+                    GateNotice::Changed(_) => false,
+                    GateNotice::ByHand(wanted) => {
+                        hooks = self
+                            .plan
+                            .hook(HookPoint::OnGate, wanted)
+                            .map(|spec| spec.name.clone())
+                            .into_iter()
+                            .collect();
+                        true
+                    }
+                };
+                let iteration = (self.iterations.current > 0).then_some(self.iterations.current);
+                EngineOutput::record(Event::Hook(HookEvent::Due {
+                    point: HookPoint::OnGate,
+                    iteration,
+                    hooks,
+                    task: None,
+                    by_hand,
+                }))
+            }
+            (Some(_) | None, _) => EngineOutput::default(),
+        }
+    }
+
+    /// The gate for a failed task hook.
+    pub(crate) fn take_up_trouble(self) -> Option<EngineOutput> {
+        let hook_of = |trouble: &TaskHookFailure| HookRef::new(HookPoint::OnTaskComplete, &trouble.hook);
+        let matters = |trouble: &TaskHookFailure| {
+            let is_still_broken =
+                || self.presence == UserPresence::Attended && self.hooks.is_broken_again(&hook_of(trouble));
+            trouble.broken_for.is_none() || is_still_broken()
+        };
+        let mut waiting = self.side.troubles.iter().filter(|trouble| !self.hooks.is_off(&hook_of(trouble)));
+        let failure = waiting.find(|trouble| matters(trouble))?;
+        let details = GateDetails::failed_run(&failure.hook, failure.run);
+        Some(self.gates.open_gate(failure.gate(), failure.reason.clone(), details))
+    }
+
+    pub(crate) fn proceed_side(self) -> EngineOutput {
+        if self.beside.task_hooks_wait() {
+            return EngineOutput::default();
+        }
+        match (&self.side.dispatch, self.side.queue.front()) {
+            (Some(dispatch), _) if dispatch.running.is_none() => {
+                dispatch.next().map_or_else(EngineOutput::default, |hook| self.hook_rules.start_hook(dispatch, hook))
+            }
+            (None, Some(errand)) => {
+                // Recorded even if no hook is left: the record removes the job from the queue.
+                let (point, hooks, task) = match errand {
+                    SideJob::Task { task, depth } if self.side.is_cut(*depth) => {
+                        return EngineOutput::record(Event::warning(cut_off(&task.id, *depth))).and(Event::Hook(
+                            HookEvent::Due {
+                                point: HookPoint::OnTaskComplete,
+                                iteration: Some(self.iterations.current),
+                                hooks: Vec::new(),
+                                task: Some(task.id.clone()),
+                                by_hand: false,
+                            },
+                        ));
+                    }
+                    SideJob::Task { task, .. } => {
+                        let point = HookPoint::OnTaskComplete;
+                        (point, resolve::due(self.plan, self.hooks, point), Some(task.id.clone()))
+                    }
+                    SideJob::Again(task, again) => {
+                        let point = HookPoint::OnTaskComplete;
+                        let mut hooks = resolve::due(self.plan, self.hooks, point);
+                        hooks.retain(|hook| hook == again);
+                        (point, hooks, Some(task.id.clone()))
+                    }
+                    SideJob::ByHand(HookRef { point, hook }) => {
+                        let runs = self.beside.runs_beside(*point, hook);
+                        (*point, runs.then(|| hook.clone()).into_iter().collect(), None)
+                    }
+                };
+                let (iteration, by_hand) = (Some(self.iterations.current), task.is_none());
+                EngineOutput::record(Event::Hook(HookEvent::Due { point, iteration, hooks, task, by_hand }))
+            }
+            (Some(_) | None, _) => EngineOutput::default(),
+        }
+    }
+}

@@ -1,0 +1,44 @@
+//! Stores a turn's changes to paths that it must not change, and the user's answers about them.
+
+use crate::engine::{
+    conversation::ForbiddenChanges,
+    event::PromptSent,
+    gate::kind::GateChoice,
+    hooks::point::HookPoint,
+    session::{SessionState, phase::Phase},
+    turn::DuePrompt,
+};
+
+pub(crate) fn unseen_changes(session: &mut SessionState, prompt: &PromptSent) {
+    // The changes of an interrupted turn are unknown: the iteration cannot settle.
+    session.iterations.signs.unknown_work |= session.unsettled.unseen;
+    session.unsettled.unseen |= prompt.agent.is_none();
+}
+
+/// Records the changes of a turn. A gatekeeper's turn is not checked for protected paths.
+pub(crate) fn forbidden_changes(session: &mut SessionState, found: &ForbiddenChanges) {
+    let reviews = session.phase.gatekeeper_works();
+    for name in &found.tampered {
+        if !session.unsettled.tampered.contains(name) {
+            session.unsettled.tampered.push(name.clone());
+        }
+    }
+    if !reviews {
+        session.unsettled.unseen = false;
+        session.unsettled.protected.clone_from(&found.protected);
+        // Stop hooks check the turns of an iteration; turns of a pipeline and of the final delivery have no other
+        // check.
+        session.unsettled.unjudged = session.ending.is_some() || session.pipelines.is_open();
+    }
+}
+
+pub(crate) fn tampered_answered(session: &mut SessionState, choice: GateChoice) {
+    session.unsettled.tampered.clear();
+    if session.unsettled.unjudged {
+        session.unsettled.protected.clear();
+    }
+    let at_stop = matches!(&session.phase, Phase::Hooks(dispatch) if dispatch.point == HookPoint::Stop);
+    if matches!(choice, GateChoice::Send | GateChoice::Message) && at_stop {
+        session.phase = Phase::Due(DuePrompt::Message);
+    }
+}

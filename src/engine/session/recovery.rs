@@ -1,0 +1,181 @@
+//! Resuming after creel was killed, or after a session was stopped.
+//!
+//! # Invariants
+//! - Work in progress is recorded as cut and done again: a turn unchanged, a hook from its start. It makes no
+//!   difference whether creel was killed or a person stopped the session immediately.
+//! - A session that was paused when creel was killed is still paused, unless it is resumed unattended.
+//! - Counters, pending items and open gates are unchanged, except where the session had ended because it needed a user:
+//!   resuming then counts as `continue` at the gate.
+
+use crate::engine::{
+    conversation::ToolStatus,
+    event::{
+        ActorKind, Event, HookEvent, HookFinished, PromptSent, SessionEvent, SessionOutcome, UserPresence,
+        WorkflowEvent,
+    },
+    hooks::{
+        dispatch::{DispatchCause, HookDispatch},
+        point::HookPoint,
+    },
+    output::EngineOutput,
+    pending::ItemState,
+    refusal::Refusal,
+    session::{
+        SessionState,
+        phase::{LoopEnd, Phase},
+    },
+    steering::QueuedMessage,
+    stop::apply::{cut_judgements, looked_at},
+    submit::apply::pipeline_resumed,
+    turn::{DuePrompt, reports::CUT_OFF},
+};
+
+impl SessionState {
+    pub(crate) fn on_resume(
+        &self,
+        presence: UserPresence,
+        max_iterations: Option<u32>,
+        checkpoint: Option<u32>,
+    ) -> EngineOutput {
+        if let Some(refusal) = self.refuse_resume(max_iterations).or_else(|| self.stop.refuse_checkpoint(checkpoint)) {
+            return EngineOutput::refuse(refusal);
+        }
+        let dispatches = self.phase.dispatch().into_iter().chain(self.beside().dispatches_beside());
+        let runs = dispatches.filter_map(|dispatch| self.pipeline().cut_run(dispatch));
+        let runs: Vec<HookFinished> =
+            runs.chain(self.tasks.automation.cut_automation_run()).chain(self.stop_rules().cut_stop_hooks()).collect();
+        let turn = self.phase.turn_in_flight().map(|prompt| format!("turn {}", prompt.turn));
+        let steps: Vec<_> = self.tasks.flows.cut_steps().collect();
+        let cut_runs = runs.iter().map(|run| format!("run {} of {}", run.run, run.hook));
+        let cut_steps = steps.iter().map(|(run, ended)| format!("run {run} of {}", ended.step));
+        let checked = self.stop_rules().judgements().flat_map(|(_, judging)| &judging.checking);
+        let cut_rules = checked.map(|rule| format!("run {} of {}", rule.run, rule.hook));
+        let cut = cut_runs.chain(cut_steps).chain(cut_rules).chain(turn).collect();
+        let runs = runs.into_iter().map(|run| Event::Hook(HookEvent::Finished(Box::new(run))));
+        let steps = steps.into_iter().map(|(_, ended)| Event::Workflow(WorkflowEvent::StepEnded(Box::new(ended))));
+        // Resuming an escalated session means that the user has looked: the tasks that it blocked continue.
+        let blocked = self.stop.blocked.iter().filter(|_| self.phase.outcome() == Some(SessionOutcome::Escalated));
+        let started = self.task_rules().unblock(blocked, &ActorKind::Cli.into()).events;
+        // The agent's requests are gone, and it will repeat them.
+        let calls = self.turn_rules().close_calls(ToolStatus::Failed, CUT_OFF);
+        let before = runs
+            .chain(steps)
+            .chain(calls)
+            .chain(started)
+            .fold(self.gates.unasked(&ActorKind::Policy.into()), EngineOutput::and);
+        // Resuming a session that has ended continues it. A kill is no reason to end a pause, unless no user is there to end it.
+        let attended = presence == UserPresence::Attended;
+        let paused = self.steering.paused && self.phase.outcome().is_none() && attended;
+        let resumed =
+            before.and(Event::Session(SessionEvent::Resumed { cut, presence, max_iterations, checkpoint, paused }));
+        let granted = self.ended_by_its_budget().map(|why| Event::warning(format!("{why}; as much again is granted")));
+        granted.into_iter().chain(self.stop.offer_checkpoint(checkpoint)).fold(resumed, EngineOutput::and)
+    }
+
+    /// Which limit was used up, if that ended the session: in its loop, or during a submit.
+    fn ended_by_its_budget(&self) -> Option<String> {
+        let had_iterations_left = self.iterations.used() < self.max_iterations();
+        let ended = self.phase.outcome();
+        let by_budget =
+            ended == Some(SessionOutcome::Escalated) || (ended == Some(SessionOutcome::Limit) && had_iterations_left);
+        self.budget().used_up().filter(|_| by_budget)
+    }
+
+    /// Why the session cannot be resumed with that iteration limit. None if it can.
+    pub fn refuse_resume(&self, max_iterations: Option<u32>) -> Option<Refusal> {
+        self.phase.outcome()?;
+        let ending = self.ending.as_ref().filter(|ending| !ending.interrupted)?;
+        match ending.outcome {
+            SessionOutcome::Complete | SessionOutcome::Forced => Some(Refusal::SessionComplete),
+            SessionOutcome::Limit if max_iterations.unwrap_or(self.max_iterations()) <= self.iterations.used() => {
+                Some(Refusal::IterationLimitUsed(self.iterations.used()))
+            }
+            SessionOutcome::Limit
+            | SessionOutcome::Escalated
+            | SessionOutcome::Aborted
+            | SessionOutcome::Failed
+            | SessionOutcome::Cancelled => None,
+        }
+    }
+}
+
+pub(crate) fn resumed(
+    session: &mut SessionState,
+    presence: UserPresence,
+    max_iterations: Option<u32>,
+    checkpoint: Option<u32>,
+) {
+    if let Some(kept) = checkpoint.and_then(|number| session.stop.checkpoint(number)) {
+        let told = kept.checkpoint.for_agent();
+        if session.iterations.open {
+            // An open iteration continues with its old prompt, and its stop decision replaces `next_prompt`. So the
+            // checkpoint is sent as a message.
+            session.steering.messages.push(QueuedMessage { by: ActorKind::Cli, text: told });
+        } else {
+            let told = [Some(told), session.turns.next_prompt.take()];
+            session.turns.next_prompt = Some(told.into_iter().flatten().collect::<Vec<_>>().join("\n\n"));
+        }
+    }
+    if session.ended_by_its_budget().is_some() {
+        session.account.grant(&session.began.plan.budget);
+    }
+    session.presence = presence;
+    session.iterations.raised_limit = max_iterations.or(session.iterations.raised_limit);
+    session.steering.stop = None;
+    session.processes.clear();
+    session.asks.waiting.clear();
+    cut_judgements(session);
+    let cut = session.phase.turn_in_flight().cloned();
+    if let Some(prompt) = &cut {
+        session.pending.set_state(&prompt.items, ItemState::Pending);
+    }
+    go_on(session, cut, max_iterations);
+    // A turn that is sent again is unchanged, so its items cannot be edited any more.
+    if let Phase::Due(DuePrompt::Again(prompt) | DuePrompt::Cancelled(prompt)) = &session.phase {
+        session.pending.set_state(&prompt.items, ItemState::InFlight);
+    }
+}
+
+/// Sets the phase in which the session continues, with the interrupted turn if it is still wanted.
+fn go_on(session: &mut SessionState, cut: Option<PromptSent>, max_iterations: Option<u32>) {
+    if pipeline_resumed(session) {
+        if let Some(prompt) = cut {
+            session.phase = Phase::Due(DuePrompt::Again(Box::new(prompt)));
+        }
+        return;
+    }
+    if let Some(ending) = session.ending.as_mut().filter(|ending| ending.interrupted) {
+        // The loop had already ended: only the end was interrupted.
+        let before = ending.before.take();
+        *ending = LoopEnd { before, ..LoopEnd::offering(ending.outcome, &ending.reason) };
+        session.phase = Phase::Delivering;
+        return;
+    }
+    let stopped = session.ending.as_ref().is_some_and(|ending| ending.outcome == SessionOutcome::Cancelled);
+    if stopped || matches!(session.phase, Phase::Ended(_)) {
+        let (before, stopped_at) =
+            session.ending.take().map_or((None, None), |ending| (ending.before, ending.stopped_at));
+        session.retry.errors = 0;
+        if session.phase.outcome() == Some(SessionOutcome::Escalated) {
+            looked_at(session);
+        }
+        // The loop had ended before the user was needed, unless the user raises its limit.
+        if let Some(before) = before.filter(|end| end.outcome != SessionOutcome::Limit || max_iterations.is_none()) {
+            session.ending = Some(*before);
+            session.phase = Phase::Delivering;
+            return;
+        }
+        // A session that never reached its first iteration sets up again.
+        let set_up = session.iterations.current > 0;
+        let start = Phase::Hooks(HookDispatch::reached(HookPoint::SessionStart, DispatchCause::Lifecycle));
+        session.phase = match stopped_at {
+            Some(phase) => *phase,
+            None if set_up => Phase::Between,
+            None => start,
+        };
+        return;
+    }
+    if let Some(prompt) = cut {
+        session.phase = Phase::Due(DuePrompt::Again(Box::new(prompt)));
+    }
+}

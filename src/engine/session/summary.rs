@@ -1,0 +1,89 @@
+//! A session in a few words, for lists and status lines.
+
+use crate::engine::{
+    event::{PromptReason, SessionOutcome, StopTiming},
+    hooks::{dispatch::HookDispatch, point::HookPoint},
+    session::{SessionState, phase::Phase},
+};
+
+impl SessionOutcome {
+    /// The name in records.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Complete => "complete",
+            Self::Forced => "forced",
+            Self::Limit => "limit",
+            Self::Escalated => "escalated",
+            Self::Aborted => "aborted",
+            Self::Failed => "failed",
+            Self::Cancelled => "cancelled",
+        }
+    }
+}
+
+impl SessionState {
+    /// What the session is doing, in words.
+    pub fn doing(&self) -> String {
+        if let Some(outcome) = self.phase.outcome() {
+            return outcome.name().into();
+        }
+        if let Some(gate) = &self.gates.open {
+            return format!("waits for a person: {}", gate.about.name().replace('_', " "));
+        }
+        if self.steering.paused && self.phase.turn_in_flight().is_none() {
+            return "paused".into();
+        }
+        let then = match (self.steering.paused, self.steering.stop) {
+            (true, _) => "; pauses then",
+            (false, Some(StopTiming::AfterIteration)) => "; stops after this iteration",
+            (false, Some(StopTiming::Now)) => "; is told to stop",
+            (false, None) => "",
+        };
+        format!("{}{then}", doing_now(self))
+    }
+}
+
+fn repairs(session: &SessionState) -> String {
+    let Some(course) = &session.pipelines.course else { return "the agent works".into() };
+    let limit = session.plan().submit.remediation_attempts;
+    format!("the agent repairs what held the {}, {} of {limit}", course.pipeline.name(), course.used)
+}
+
+fn doing_now(session: &SessionState) -> String {
+    match &session.phase {
+        // creel has nothing to do until the agent that the user runs calls a tool.
+        Phase::Hooks(HookDispatch { point: HookPoint::SessionStart, running: None, .. }) | Phase::Between
+            if session.plan().is_led_from_outside() =>
+        {
+            "is led by the agent".into()
+        }
+        Phase::Hooks(dispatch) => match &dispatch.running {
+            Some(running) => format!("runs `{}` at {}", running.hook, dispatch.point),
+            None => format!("at {}", dispatch.point),
+        },
+        Phase::Turn(prompt) => match prompt.reason {
+            PromptReason::Iteration => "the agent works".into(),
+            PromptReason::Feedback => format!("the agent works on feedback, retry {}", session.retry.used),
+            PromptReason::Recovery => "the agent recovers from an error".into(),
+            PromptReason::FinalDelivery => "the agent reads the final delivery".into(),
+            PromptReason::Message => "the agent answers a message".into(),
+            PromptReason::Remediation => repairs(session),
+            PromptReason::Gatekeeper => {
+                format!("`{}` reviews the change", prompt.agent.as_deref().unwrap_or("a gatekeeper"))
+            }
+        },
+        Phase::Judging(judging) => match (judging.checking.as_slice(), &judging.running) {
+            (_, Some(running)) => format!("asks `{}` whether to go on", running.hook),
+            ([one], None) => format!("checks the rule `{}`", one.hook),
+            ([], None) => "judges the iteration".into(),
+            (some, None) => format!("checks {} rules", some.len()),
+        },
+        Phase::Due(_) if session.limits.hold.is_some() => {
+            format!("waits for the usage limit of `{}` to reset", session.agent_choice().agent())
+        }
+        Phase::Due(_) | Phase::Settled(_) | Phase::Between | Phase::Escalated(_) | Phase::Exit(_) => "goes on".into(),
+        Phase::Pipeline | Phase::Errand(_) => "goes on".into(),
+        Phase::Delivering => "delivers what is held".into(),
+        Phase::Ended(outcome) => outcome.name().into(),
+    }
+}

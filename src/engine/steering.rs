@@ -1,0 +1,97 @@
+//! The user's commands that are still in effect: a pause, a stop, messages that wait for the agent.
+
+pub(crate) mod apply;
+pub mod commands;
+pub mod event;
+
+use crate::engine::{
+    event::{ActorKind, Event, StopTiming},
+    ids::TurnId,
+    wording::counted,
+};
+
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct ControlState {
+    /// While true, no prompt is sent.
+    pub paused: bool,
+    /// The turn whose cancellation paused the session.
+    pub cancelled: Option<TurnId>,
+    /// When the session should stop. None: it continues.
+    pub stop: Option<StopTiming>,
+    /// Messages that the agent has not answered, oldest first.
+    pub messages: Vec<QueuedMessage>,
+    pub queued_in: LastMessageTurns,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct QueuedMessage {
+    pub by: ActorKind,
+    pub text: String,
+}
+
+impl ControlState {
+    /// Whether a person sent one of the messages after the first `known`.
+    pub(crate) fn person_spoke_after(&self, known: usize) -> bool {
+        self.messages.iter().skip(known).any(|message| !message.by.is_supervised())
+    }
+
+    /// Whether a person sent one of the first `carried` messages. Older records do not count the messages of a prompt:
+    /// those count as a person's.
+    pub(crate) fn person_speaks_in(&self, carried: usize) -> bool {
+        carried == 0 || self.messages.iter().take(carried).any(|message| !message.by.is_supervised())
+    }
+}
+
+/// When agents and hooks queued their last message: each can queue one per turn.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct LastMessageTurns {
+    agent: Option<TurnId>,
+    hook: Option<TurnId>,
+}
+
+impl LastMessageTurns {
+    pub(in crate::engine) fn note(&mut self, by: ActorKind, turn: TurnId) {
+        match by {
+            ActorKind::Agent => self.agent = Some(turn),
+            ActorKind::Hook => self.hook = Some(turn),
+            ActorKind::Tui
+            | ActorKind::Cli
+            | ActorKind::Mcp
+            | ActorKind::Nats
+            | ActorKind::Policy
+            | ActorKind::Timeout => {}
+        }
+    }
+
+    pub(crate) fn has(self, by: ActorKind, turn: TurnId) -> bool {
+        match by {
+            ActorKind::Agent => self.agent == Some(turn),
+            ActorKind::Hook => self.hook == Some(turn),
+            ActorKind::Tui
+            | ActorKind::Cli
+            | ActorKind::Mcp
+            | ActorKind::Nats
+            | ActorKind::Policy
+            | ActorKind::Timeout => false,
+        }
+    }
+}
+
+impl ControlState {
+    pub(crate) fn messages_text(&self) -> Option<String> {
+        let texts: Vec<&str> = self.messages.iter().map(|message| message.text.as_str()).collect();
+        (!texts.is_empty()).then(|| texts.join("\n\n"))
+    }
+
+    pub(crate) fn interrupted(&self) -> bool {
+        self.stop == Some(StopTiming::Now)
+    }
+
+    /// The warning about unsent messages of the agent or a hook.
+    pub(crate) fn messages_left(&self) -> Option<Event> {
+        let left = self.messages.iter().filter(|message| message.by.is_supervised()).count();
+        let words = counted(left, "message");
+        (left > 0)
+            .then(|| Event::warning(format!("not sent: {words} of the agent or its hooks; the text is in the journal")))
+    }
+}

@@ -1,0 +1,22 @@
+//! Applies the user's commands to the state.
+
+use crate::engine::{
+    event::SteeringEvent,
+    session::{SessionState, apply::stop_requested},
+    steering::QueuedMessage,
+};
+
+pub(crate) fn apply_steering(session: &mut SessionState, event: &SteeringEvent) {
+    match event {
+        SteeringEvent::Paused { turn, .. } => {
+            session.steering.paused = true;
+            session.steering.cancelled = *turn;
+        }
+        SteeringEvent::Unpaused { .. } => session.steering.paused = false,
+        SteeringEvent::MessageQueued { by, text } => {
+            session.steering.messages.push(QueuedMessage { by: by.by, text: text.clone() });
+            session.steering.queued_in.note(by.by, session.turns.last);
+        }
+        SteeringEvent::StopRequested { how, .. } => stop_requested(session, *how),
+    }
+}

@@ -1,0 +1,58 @@
+//! Submitting and merging.
+
+use serde::{Deserialize, Serialize};
+
+use crate::engine::{
+    actor::Actor,
+    ids::RunId,
+    session::event::UserPresence,
+    submit::{
+        gatekeeper::GatekeeperReview,
+        kind::{PipelineKind, PipelineOutcome},
+    },
+};
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind")]
+pub enum PipelineEvent {
+    #[serde(rename = "pipeline_requested")]
+    Requested {
+        pipeline: PipelineKind,
+        #[serde(flatten)]
+        by: Actor,
+    },
+    #[serde(rename = "pipeline_started")]
+    Started { pipeline: PipelineKind, presence: UserPresence },
+    /// A check failed, and the agent is asked to repair it.
+    #[serde(rename = "remediation_counted")]
+    RemediationCounted { pipeline: PipelineKind, used: u32, limit: u32, hook: String, reason: String },
+    /// The change that agents review was read.
+    #[serde(rename = "review_started")]
+    ReviewStarted {
+        run: RunId,
+        hook: String,
+        change: String,
+        /// The last commit of the change.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        commit: Option<String>,
+    },
+    #[serde(rename = "reviewed")]
+    Reviewed {
+        run: RunId,
+        #[serde(flatten)]
+        said: GatekeeperReview,
+    },
+    #[serde(rename = "pipeline_ended")]
+    Ended {
+        pipeline: PipelineKind,
+        outcome: PipelineOutcome,
+        reason: String,
+        /// The actor that ended the pipeline after a failure.
+        #[serde(flatten)]
+        by: Option<Actor>,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pull_request: Option<String>,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        merged: Option<String>,
+    },
+}

@@ -1,0 +1,158 @@
+//! Prompts and answers: what a prompt contains, and what follows when a turn ends.
+//!
+//! # Invariants
+//! - A prompt is recorded in full before it is sent.
+//! - No prompt is sent while the budget is used up, whatever the prompt's reason.
+//! - A turn that was interrupted is sent again unchanged.
+//! - Every tool call ends with its turn at the latest.
+
+pub(crate) mod apply;
+pub mod completion_note;
+pub mod event;
+pub mod prompt;
+pub mod reports;
+
+use std::collections::BTreeMap;
+
+use crate::engine::{
+    conversation::{ContextUsage, ConversationMode, ToolCall, ToolStatus, WorktreeChanges},
+    event::PromptSent,
+    ids::TurnId,
+    unquoted_text::open_fence,
+};
+
+/// How many bytes of the agent's last message are kept, counted from its end, where promises are.
+const KEPT_MESSAGE: usize = 64 << 10;
+
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct TurnState {
+    /// The highest turn id so far.
+    pub last: TurnId,
+    /// Whether the session's own agent has received a prompt. Gatekeepers have conversations of their own.
+    pub is_begun: bool,
+    /// The last prompt.
+    pub prompt: String,
+    /// The end of the agent's last message. A tool call starts a new message.
+    pub said: String,
+    /// Whether the agent began a tool call since its last text.
+    pub acted_since: bool,
+    /// Changes to the project's files in the last turn, if known.
+    pub work: Option<Box<WorktreeChanges>>,
+    /// Text that the stop decision adds to the next prompt.
+    pub next_prompt: Option<String>,
+    /// Why the last failed turn failed.
+    pub last_error: Option<String>,
+    /// The unfinished tool calls of the current turn, by id.
+    pub open_calls: BTreeMap<String, ToolCall>,
+    /// None if the agent does not report it.
+    pub context: Option<ContextUsage>,
+    /// The agent's id for the conversation.
+    pub conversation: Option<String>,
+    /// The turn in which the agent opened or resumed the conversation.
+    pub opened_in: Option<TurnId>,
+}
+
+/// The next prompt to send.
+#[derive(Debug, Clone, PartialEq)]
+pub enum DuePrompt {
+    /// A stop hook blocked.
+    Feedback(String),
+    /// The user, the agent or a hook sent a message.
+    Message,
+    /// A check of a submit or a merge failed.
+    Remediation(String),
+    /// The turn was interrupted.
+    Again(Box<PromptSent>),
+    /// A person cancelled the turn. It is sent again, unless the person sends a message instead.
+    Cancelled(Box<PromptSent>),
+}
+
+impl TurnState {
+    pub(crate) fn follow(&mut self, tool: &ToolCall) {
+        match tool.status {
+            ToolStatus::Pending | ToolStatus::InProgress => {
+                self.open_calls.insert(tool.call.clone(), tool.clone());
+            }
+            ToolStatus::Completed | ToolStatus::Failed => {
+                self.open_calls.remove(&tool.call);
+            }
+        }
+    }
+
+    /// Ends the current message: text after a tool call is a new one.
+    pub(crate) fn act(&mut self, tool: &ToolCall) {
+        self.acted_since = !self.said.is_empty();
+        self.follow(tool);
+    }
+
+    pub(crate) fn hear(&mut self, text: &str) {
+        if std::mem::take(&mut self.acted_since) {
+            let before = self.said.trim_end_matches('\n').len();
+            self.said.truncate(before);
+            self.said.push_str("\n\n");
+        }
+        self.said.push_str(text);
+        // Truncate only at twice the size, so that a stream of small pieces does not copy the text each time.
+        if self.said.len() > 2 * KEPT_MESSAGE {
+            self.forget_the_beginning();
+        }
+    }
+
+    /// Cuts at the start of a line, unless the line is very long, and keeps the fence of a code block that is cut.
+    /// Without the fence code would be read as text, and text as code.
+    fn forget_the_beginning(&mut self) {
+        let most = self.said.floor_char_boundary(self.said.len() - KEPT_MESSAGE);
+        let least = self.said.floor_char_boundary(most.saturating_sub(KEPT_MESSAGE / 2));
+        let cut = self.said[least..most].rfind('\n').map_or(most, |end| least + end + 1);
+        let fence = open_fence(&self.said[..cut]).map(|fence| format!("{fence}\n"));
+        self.said.replace_range(..cut, fence.as_deref().unwrap_or_default());
+    }
+}
+
+/// After a refusal the agent forgets the prompt, so none of its items count as delivered.
+pub(crate) const REFUSED: &str = "the agent refused to answer this prompt: see what it said, and ask in other words";
+
+impl TurnState {
+    pub(crate) fn next_turn(&self) -> TurnId {
+        self.last.next()
+    }
+
+    /// Continues the conversation, if there is one.
+    pub(crate) fn ongoing(&self) -> ConversationMode {
+        if self.is_begun { ConversationMode::Same } else { ConversationMode::New }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::stop::promise::Promise;
+
+    /// What is promised in a message that comes piece by piece.
+    fn promised(message: &str) -> Vec<Promise> {
+        let mut turns = TurnState::default();
+        let mut rest = message;
+        while !rest.is_empty() {
+            let (piece, after) = rest.split_at(rest.ceil_char_boundary(999.min(rest.len())));
+            turns.hear(piece);
+            rest = after;
+            assert!(turns.said.len() <= 2 * KEPT_MESSAGE, "what is kept is bounded");
+        }
+        Promise::made_in(&turns.said, "")
+    }
+
+    #[test]
+    fn a_long_message_promises_what_a_short_one_does() {
+        for length in [10, 4 * KEPT_MESSAGE] {
+            let code = "let é = `1`;\n".repeat(length);
+            let one_line = "é".repeat(length);
+            let complete = "<promise>COMPLETE</promise>";
+            assert_eq!(promised(&format!("{code}{complete}")), [Promise::Complete]);
+            assert_eq!(promised(&format!("{one_line} {complete}\n")), [Promise::Complete]);
+            assert_eq!(promised(&format!("````rust\n{code}```\n{code}````\n{complete}")), [Promise::Complete]);
+            assert_eq!(promised(&format!("```\n{one_line}\n```\n{complete}")), [Promise::Complete]);
+            assert_eq!(promised(&format!("~~~~\n{code}{complete}\n~~~~\nNot yet.")), []);
+            assert_eq!(promised(&format!("```\n{code}\n{complete}\n{one_line}\n```")), []);
+        }
+    }
+}

@@ -1,0 +1,221 @@
+//! Applies the events of turns to the state.
+
+use crate::engine::{
+    budget::ConversationUsage,
+    conversation::StopReason,
+    event::{FinalDeliveryMode, IterationOutcome, PromptReason, PromptSent, TurnEvent},
+    hooks::{
+        dispatch::{DispatchCause, HookDispatch},
+        point::HookPoint,
+    },
+    pending::ItemState,
+    protect::apply::{forbidden_changes, unseen_changes},
+    retry::RetryWait,
+    session::{SessionState, phase::Phase},
+    stop::apply::work_done,
+    submit::apply::{gatekeeper_answered, gatekeeper_asked},
+    time::{TimeSpan, UnixTime},
+    turn::{DuePrompt, REFUSED},
+    usage_limit::without_handover,
+};
+
+pub(crate) fn apply_turn(session: &mut SessionState, at: UnixTime, event: &TurnEvent) {
+    match event {
+        TurnEvent::PromptSent(prompt) => {
+            session.account.turn_began = at;
+            unseen_changes(session, prompt);
+            prompt_sent(session, prompt);
+        }
+        TurnEvent::AgentSaid { text, .. } => session.turns.hear(text),
+        TurnEvent::ToolCalled { tool, .. } => session.turns.act(tool),
+        TurnEvent::ToolUpdated { tool, .. } => session.turns.follow(tool),
+        // A gatekeeper has a conversation of its own.
+        TurnEvent::AgentUsed { .. } | TurnEvent::ConversationOpened { .. } if session.phase.gatekeeper_works() => {}
+        TurnEvent::AgentUsed { context, .. } => session.turns.context = Some(*context),
+        TurnEvent::ConversationOpened { conversation, turn, .. } => {
+            if session.turns.conversation.as_ref() != Some(conversation) {
+                session.account.conversation = ConversationUsage::default();
+            }
+            session.turns.conversation = Some(conversation.clone());
+            session.turns.opened_in = Some(*turn);
+            session.turns.context = None;
+        }
+        TurnEvent::PermissionAsked { ask, .. } => session.asks.waiting.push_back((**ask).clone()),
+        TurnEvent::Ended { stop_reason, spent, work, forbidden, .. } => {
+            session.account.book(at, *spent);
+            work_done(session, work.as_deref());
+            if *stop_reason == StopReason::EndTurn && !session.phase.gatekeeper_works() {
+                let files = work.as_deref().map(|work| &*work.files_modified).unwrap_or_default();
+                session.limits.turn_ended(&session.turns.said, files);
+            }
+            forbidden_changes(session, forbidden);
+            session.asks.waiting.clear();
+            turn_stopped(session, *stop_reason);
+        }
+        TurnEvent::Failed { error, retry_after_ms, usage_limit, spent, forbidden, .. } => {
+            session.account.book(at, *spent);
+            forbidden_changes(session, forbidden);
+            session.asks.waiting.clear();
+            // A failed turn does not report its changes.
+            session.iterations.signs.unknown_work = true;
+            match session.phase.turn_that_ended().filter(|_| *usage_limit) {
+                Some(prompt) => send_again(session, prompt),
+                None => turn_failed(session, error, *retry_after_ms),
+            }
+        }
+        TurnEvent::AgentThought { .. } | TurnEvent::AgentPlanned { .. } | TurnEvent::AgentNoted { .. } => {}
+    }
+}
+
+pub(crate) fn prompt_sent(session: &mut SessionState, prompt: &PromptSent) {
+    session.turns.last = prompt.turn;
+    session.side.chained = 0;
+    if prompt.agent.is_none() {
+        session.limits.prompt_sent();
+    }
+    session.turns.is_begun |= prompt.agent.is_none();
+    session.turns.said.clear();
+    session.turns.acted_since = false;
+    session.asks.next_turn();
+    session.turns.prompt.clone_from(&prompt.text);
+    session.turns.open_calls.clear();
+    let again = matches!(&session.phase, Phase::Due(DuePrompt::Again(before) | DuePrompt::Cancelled(before)) if prompt.text.ends_with(&before.text));
+    let by_person = session.steering.person_speaks_in(prompt.messages);
+    if prompt.reason == PromptReason::Message && !by_person && !again {
+        session.iterations.messages += 1;
+    }
+    // The items of a turn that a message replaces were not delivered.
+    set_turn_aside(session);
+    if prompt.reopens {
+        session.ending = None;
+        session.iterations.begin_work();
+    }
+    session.pending.set_state(&prompt.items, ItemState::InFlight);
+    session.retry.wait = RetryWait::No;
+    if prompt.reason == PromptReason::Gatekeeper {
+        gatekeeper_asked(session);
+    }
+    match prompt.reason {
+        PromptReason::Iteration => session.retry.reset(),
+        PromptReason::Message if by_person => session.retry.reset(),
+        PromptReason::Message
+        | PromptReason::Feedback
+        | PromptReason::Recovery
+        | PromptReason::FinalDelivery
+        | PromptReason::Remediation
+        | PromptReason::Gatekeeper => {}
+    }
+    session.phase = Phase::Turn(Box::new(prompt.clone()));
+}
+
+pub(crate) fn turn_stopped(session: &mut SessionState, reason: StopReason) {
+    match reason {
+        StopReason::Refusal => turn_failed(session, REFUSED, None),
+        StopReason::Cancelled => turn_cancelled(session),
+        StopReason::MaxTokens if session.phase.gatekeeper_works() => {
+            gatekeeper_answered(session, Some("it ran into its token limit before it was done"));
+        }
+        StopReason::MaxTurnRequests if session.phase.gatekeeper_works() => {
+            gatekeeper_answered(session, Some("it used all the requests of its turn before it was done"));
+        }
+        StopReason::EndTurn | StopReason::MaxTokens | StopReason::MaxTurnRequests => turn_ended(session),
+    }
+}
+
+pub(crate) fn turn_ended(session: &mut SessionState) {
+    let Some(prompt) = session.phase.turn_that_ended() else { return };
+    if prompt.reason == PromptReason::Gatekeeper {
+        return gatekeeper_answered(session, None);
+    }
+    // A recovery does not show whether the work progresses: it neither increases nor resets the count.
+    if prompt.reason != PromptReason::Recovery {
+        session.retry.errors = 0;
+    }
+    session.pending.deliver(&prompt.items);
+    session.steering.messages.drain(..prompt.messages.min(session.steering.messages.len()));
+    if prompt.reason == PromptReason::Iteration {
+        session.turns.next_prompt = None;
+    }
+    let message_is_due = session.end_rules().message_is_due();
+    session.phase = match (&mut session.ending, prompt.reason) {
+        _ if session.pipelines.is_open() => Phase::Pipeline,
+        (Some(ending), _) => {
+            // The approval does not cover items that arrive from now on.
+            ending.approved = None;
+            ending.deliveries += u32::from(prompt.reason == PromptReason::FinalDelivery);
+            Phase::Delivering
+        }
+        (None, PromptReason::Recovery) => Phase::Settled(IterationOutcome::Failed),
+        (None, _) if message_is_due => Phase::Due(DuePrompt::Message),
+        (None, _) => Phase::Hooks(HookDispatch::reached(HookPoint::Stop, DispatchCause::Lifecycle)),
+    };
+}
+
+pub(crate) fn turn_cancelled(session: &mut SessionState) {
+    let Some(prompt) = session.phase.turn_that_ended() else { return };
+    if prompt.reason == PromptReason::Gatekeeper {
+        return gatekeeper_answered(session, Some("it was cancelled"));
+    }
+    session.pending.set_state(&prompt.items, ItemState::Pending);
+    let interrupted = session.steering.interrupted();
+    session.phase = match &mut session.ending {
+        _ if session.pipelines.is_open() => Phase::Pipeline,
+        Some(ending) => {
+            ending.delivery = FinalDeliveryMode::No;
+            Phase::Delivering
+        }
+        None if interrupted => Phase::Due(DuePrompt::Again(prompt)),
+        None if session.steering.person_spoke_after(prompt.messages) => Phase::Due(DuePrompt::Message),
+        None if session.steering.cancelled == Some(prompt.turn) => {
+            session.pending.set_state(&prompt.items, ItemState::InFlight);
+            Phase::Due(DuePrompt::Cancelled(prompt))
+        }
+        // The agent ended the turn itself: the prompt's items are sent with the next iteration, as after a failed
+        // turn.
+        None => Phase::Settled(IterationOutcome::Failed),
+    };
+}
+
+pub(crate) fn turn_failed(session: &mut SessionState, error: &str, retry_after: Option<TimeSpan>) {
+    let Some(prompt) = session.phase.turn_that_ended() else { return };
+    if prompt.reason == PromptReason::Gatekeeper {
+        return gatekeeper_answered(session, Some(error));
+    }
+    session.pending.set_state(&prompt.items, ItemState::Pending);
+    // A pipeline has its own count of repairs.
+    if prompt.reason != PromptReason::Recovery && !session.pipelines.is_open() {
+        session.retry.errors += 1;
+    }
+    session.retry.wait = RetryWait::Due { nth: session.retry.errors, at_least: retry_after.unwrap_or_default() };
+    session.turns.last_error = Some(error.to_owned());
+    session.phase = match (prompt.reason, &session.ending) {
+        (PromptReason::Recovery, _) if session.pipelines.is_open() => Phase::Pipeline,
+        (PromptReason::Recovery, Some(_)) => Phase::Delivering,
+        (PromptReason::Recovery, None) => Phase::Settled(IterationOutcome::Failed),
+        (
+            PromptReason::Iteration
+            | PromptReason::Feedback
+            | PromptReason::FinalDelivery
+            | PromptReason::Message
+            | PromptReason::Remediation
+            | PromptReason::Gatekeeper,
+            _,
+        ) => Phase::Hooks(HookDispatch::reached(HookPoint::OnError, DispatchCause::Error(error.to_owned()))),
+    };
+}
+
+/// The session leaves its phase. A turn that was about to be sent again is not sent, and a review that was about to
+/// ask a gatekeeper keeps its dispatch, so that its run can be ended.
+pub(crate) fn set_turn_aside(session: &mut SessionState) {
+    gatekeeper_asked(session);
+    if let Phase::Due(DuePrompt::Again(prompt) | DuePrompt::Cancelled(prompt)) = &session.phase {
+        session.pending.set_state(&prompt.items, ItemState::Pending);
+    }
+}
+
+/// Schedules the turn that reached a limit again.
+fn send_again(session: &mut SessionState, mut prompt: Box<PromptSent>) {
+    let text = without_handover(&prompt.text).to_owned();
+    prompt.text = text;
+    session.phase = Phase::Due(DuePrompt::Again(prompt));
+}

@@ -1,0 +1,183 @@
+//! The text of each prompt, and the one way to send it.
+
+use crate::engine::{
+    budget::BudgetCheck,
+    conversation::ConversationMode,
+    effect::Effect,
+    event::{Event, PromptReason, PromptSent, SessionOutcome, SessionStarted, TurnEvent},
+    hooks::dispatch::HookDispatch,
+    ids::ItemId,
+    output::EngineOutput,
+    pending::PendingItems,
+    policy::{ContextPolicy, SessionPlan},
+    protect::UnsettledChanges,
+    session::{
+        iteration::IterationState,
+        phase::{LoopEnd, Phase},
+    },
+    steering::ControlState,
+    submit::state::PipelineState,
+    time::TimeSpan,
+    turn::TurnState,
+    usage_limit::{AgentChoice, UsageLimitState},
+};
+
+/// Composes prompts, and sends them.
+#[derive(Debug, Clone, Copy)]
+pub struct PromptRules<'a> {
+    pub(crate) began: &'a SessionStarted,
+    pub(crate) plan: &'a SessionPlan,
+    pub(crate) phase: &'a Phase,
+    pub(crate) iterations: &'a IterationState,
+    pub(crate) turns: &'a TurnState,
+    pub(crate) pending: &'a PendingItems,
+    pub(crate) limits: &'a UsageLimitState,
+    pub(crate) unsettled: &'a UnsettledChanges,
+    pub(crate) pipelines: &'a PipelineState,
+    pub(crate) steering: &'a ControlState,
+    pub(crate) ending: &'a Option<LoopEnd>,
+    pub(crate) agent_choice: AgentChoice<'a>,
+    pub(crate) budget: BudgetCheck<'a>,
+}
+
+impl PromptRules<'_> {
+    /// The time limit of a gatekeeper's turn: its hook's timeout.
+    pub(crate) fn review_timeout(self) -> Option<TimeSpan> {
+        let review = self.pipelines.course.as_ref()?.review.as_deref()?;
+        let dispatch = review.dispatch.as_ref().or(self.phase.dispatch())?;
+        let running = dispatch.running.as_ref()?;
+        Some(self.plan.hook(dispatch.point, &running.hook)?.timeout)
+    }
+
+    /// The next iteration's prompt if it were sent now, without the output of its hooks.
+    pub fn preview(self) -> String {
+        self.compose(&self.pending.waiting_ids(), None, self.iteration_conversation())
+    }
+
+    pub(crate) fn iteration_prompt(self, dispatch: &HookDispatch, items: Vec<ItemId>) -> EngineOutput {
+        let conversation = self.iteration_conversation();
+        let text = self.compose(&items, dispatch.piped_text(), conversation);
+        let messages = self.steering.messages.len();
+        let prompt = self.prompt(PromptReason::Iteration, text);
+        self.send(PromptSent { items, conversation, messages, ..prompt })
+    }
+
+    pub(crate) fn iteration_conversation(self) -> ConversationMode {
+        match self.plan.context {
+            ContextPolicy::Fresh => ConversationMode::New,
+            ContextPolicy::Keep => self.turns.ongoing(),
+        }
+    }
+
+    /// In this order: pending items, output of `pre_iteration`, messages, the goal, the completion note.
+    pub(crate) fn compose(self, items: &[ItemId], piped: Option<String>, conversation: ConversationMode) -> String {
+        let held = items.iter().filter_map(|id| self.pending.get(*id)).map(|item| item.text.clone());
+        held.chain(piped)
+            .chain(self.steering.messages_text())
+            .chain(self.turns.next_prompt.clone())
+            .chain([self.began.prompt.clone()])
+            .chain(self.agent_choice.completion_note(conversation))
+            .collect::<Vec<_>>()
+            .join("\n\n")
+    }
+
+    pub(crate) fn message_prompt(self, feedback: Option<&str>) -> EngineOutput {
+        self.send_with_messages(PromptReason::Message, feedback)
+    }
+
+    /// A message of a person next to the feedback resets the retry counter. A message of the agent or a hook does not.
+    pub(crate) fn feedback_prompt(self, feedback: &str) -> EngineOutput {
+        let spoke = self.steering.person_spoke_after(0);
+        self.send_with_messages(if spoke { PromptReason::Message } else { PromptReason::Feedback }, Some(feedback))
+    }
+
+    pub(crate) fn send_with_messages(self, reason: PromptReason, more: Option<&str>) -> EngineOutput {
+        let parts = self.steering.messages_text().into_iter().chain(more.map(str::to_owned));
+        let text = parts.collect::<Vec<_>>().join("\n\n");
+        self.send(PromptSent { messages: self.steering.messages.len(), ..self.prompt(reason, text) })
+    }
+
+    pub(crate) fn remediation_prompt(self, text: &str) -> EngineOutput {
+        self.send_with_messages(PromptReason::Remediation, Some(text))
+    }
+
+    pub(crate) fn recovery_prompt(self, text: String) -> EngineOutput {
+        if self.steering.paused {
+            return EngineOutput::default();
+        }
+        self.send(self.prompt(PromptReason::Recovery, text))
+    }
+
+    /// Messages to a complete session are left out: their answers have to be checked.
+    pub(crate) fn final_prompt(self, items: Vec<ItemId>) -> EngineOutput {
+        let complete = self.ending.as_ref().is_some_and(|ending| ending.outcome == SessionOutcome::Complete);
+        let messages = if complete { 0 } else { self.steering.messages.len() };
+        let held = items.iter().filter_map(|id| self.pending.get(*id)).map(|item| item.text.clone());
+        let text = held.chain(self.steering.messages_text().filter(|_| messages > 0)).collect::<Vec<_>>().join("\n\n");
+        let reason = if items.is_empty() { PromptReason::Message } else { PromptReason::FinalDelivery };
+        self.send(PromptSent { items, messages, ..self.prompt(reason, text) })
+    }
+
+    /// The messages that arrived before the session was complete, as one more turn of its last iteration.
+    pub(crate) fn reopening_prompt(self) -> EngineOutput {
+        let messages = self.steering.messages.len();
+        let text = self.steering.messages_text().unwrap_or_default();
+        self.send(PromptSent { messages, reopens: true, ..self.prompt(PromptReason::Message, text) })
+    }
+
+    pub(crate) fn prompt(self, reason: PromptReason, text: String) -> PromptSent {
+        PromptSent {
+            iteration: self.iterations.current,
+            turn: self.turns.next_turn(),
+            reason,
+            text,
+            items: Vec::new(),
+            conversation: self.turns.ongoing(),
+            messages: 0,
+            agent: None,
+            reopens: false,
+        }
+    }
+
+    /// The prompt of a turn that was interrupted. If the agent had opened a conversation in that turn, the prompt
+    /// continues it, so that the agent keeps its work so far.
+    pub(crate) fn again(self, cut: &PromptSent) -> PromptSent {
+        let was_opened = cut.agent.is_none() && self.turns.opened_in == Some(cut.turn);
+        let conversation = if was_opened { ConversationMode::Same } else { cut.conversation };
+        let takes_over = cut.agent.is_none() && !self.turns.is_begun;
+        let conversation = if takes_over { ConversationMode::New } else { conversation };
+        // The first prompt has already reopened the iteration.
+        let mut prompt = PromptSent { turn: self.turns.next_turn(), conversation, reopens: false, ..cut.clone() };
+        // An agent that takes over in the middle of a conversation has not received the note.
+        let note = self
+            .agent_choice
+            .completion_note(conversation)
+            .filter(|_| takes_over && cut.reason == PromptReason::Iteration);
+        if let Some(note) = note.filter(|note| !prompt.text.ends_with(note.as_str())) {
+            prompt.text = format!("{}\n\n{note}", prompt.text);
+        }
+        prompt
+    }
+
+    /// The only way to send a prompt, so that none can bypass an exhausted budget.
+    pub(crate) fn send(self, prompt: PromptSent) -> EngineOutput {
+        if let Some(gate) = self.budget.over_budget() {
+            return gate;
+        }
+        let mut prompt = prompt;
+        if let Some(handover) = self.agent_choice.handover(&prompt.text).filter(|_| prompt.agent.is_none()) {
+            prompt.text = format!("{handover}\n\n{}", prompt.text);
+        }
+        let for_review = prompt.agent.as_ref().and_then(|_| self.review_timeout());
+        let effect = Effect::SendPrompt {
+            turn: prompt.turn,
+            text: prompt.text.clone(),
+            conversation: prompt.conversation,
+            timeout: for_review.unwrap_or(self.plan.turn_timeout),
+            to: prompt.agent.clone(),
+            standing_in: self.limits.standing_in.clone(),
+            baseline: self.unsettled.protect_baseline(),
+        };
+        EngineOutput::record(Event::Turn(TurnEvent::PromptSent(Box::new(prompt)))).then(effect)
+    }
+}

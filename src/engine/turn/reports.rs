@@ -1,0 +1,109 @@
+//! The agent's updates during a turn, as records.
+
+use crate::engine::{
+    actor::POLICY,
+    conversation::{AgentUpdate, StopReason, ToolCall, ToolStatus, TurnEnd, TurnFailure},
+    event::{Event, TurnEvent},
+    gate::SessionGates,
+    ids::TurnId,
+    output::EngineOutput,
+    session::phase::Phase,
+    time::UnixTime,
+    turn::TurnState,
+    usage_limit::AgentChoice,
+};
+
+/// Shown as the output of a tool call that ended with its turn.
+pub(in crate::engine) const CUT_OFF: &str = "cut off with the turn";
+
+pub(crate) const UNTOLD: &str = "the agent ended its turn without saying how this ended";
+
+/// A warning for a turn that ended before the agent was done.
+pub(crate) fn cut_short(stop_reason: StopReason) -> Option<&'static str> {
+    match stop_reason {
+        StopReason::EndTurn | StopReason::Cancelled | StopReason::Refusal => None,
+        StopReason::MaxTokens => Some(
+            "the agent ran into its token limit in the middle of its work; the turn is judged as it is: give it less to do \
+             at once, or raise the limit in its own settings",
+        ),
+        StopReason::MaxTurnRequests => Some(
+            "the agent used all the requests that it may make in a turn; the turn is judged as it is: give it less to do at \
+             once, or raise the limit in its own settings",
+        ),
+    }
+}
+
+/// Turns an agent's updates into records.
+#[derive(Debug, Clone, Copy)]
+pub struct TurnRules<'a> {
+    pub(crate) phase: &'a Phase,
+    pub(crate) turns: &'a TurnState,
+    pub(crate) gates: &'a SessionGates,
+    pub(crate) agent_choice: AgentChoice<'a>,
+}
+
+impl TurnRules<'_> {
+    pub(crate) fn on_agent(self, turn: TurnId, update: AgentUpdate) -> EngineOutput {
+        let Some(iteration) = self.phase.awaited(turn) else { return EngineOutput::stale(turn) };
+        EngineOutput::record(match update {
+            AgentUpdate::Said(text) => Event::Turn(TurnEvent::AgentSaid { iteration, turn, text }),
+            AgentUpdate::Thought(text) => Event::Turn(TurnEvent::AgentThought { iteration, turn, text }),
+            AgentUpdate::ToolCalled(tool) => Event::Turn(TurnEvent::ToolCalled { iteration, turn, tool }),
+            AgentUpdate::ToolUpdated(tool) => Event::Turn(TurnEvent::ToolUpdated { iteration, turn, tool }),
+            AgentUpdate::Planned(entries) => Event::Turn(TurnEvent::AgentPlanned { iteration, turn, entries }),
+            AgentUpdate::Used(context) => Event::Turn(TurnEvent::AgentUsed { iteration, turn, context }),
+            AgentUpdate::Opened(conversation) => {
+                Event::Turn(TurnEvent::ConversationOpened { iteration, turn, conversation })
+            }
+            AgentUpdate::Noted { what, text } => Event::Turn(TurnEvent::AgentNoted { iteration, turn, what, text }),
+            AgentUpdate::Warned(text) => Event::warning(text),
+        })
+    }
+
+    pub(crate) fn on_turn_ended(self, turn: TurnId, end: TurnEnd) -> EngineOutput {
+        let Some(iteration) = self.phase.awaited(turn) else { return EngineOutput::stale(turn) };
+        let TurnEnd { stop_reason, spent, work, forbidden } = end;
+        let (status, why) = match stop_reason {
+            StopReason::EndTurn => (ToolStatus::Completed, UNTOLD),
+            StopReason::MaxTokens | StopReason::MaxTurnRequests | StopReason::Refusal | StopReason::Cancelled => {
+                (ToolStatus::Failed, CUT_OFF)
+            }
+        };
+        let closed = self.close_calls(status, why).fold(self.gates.unasked(&POLICY), EngineOutput::and);
+        let step = closed.and(Event::Turn(TurnEvent::Ended { iteration, turn, stop_reason, spent, work, forbidden }));
+        // The review itself reports that it was cut short.
+        match cut_short(stop_reason).filter(|_| !self.phase.gatekeeper_works()) {
+            Some(why) => step.and(Event::warning(why)),
+            None => step,
+        }
+    }
+
+    pub(crate) fn on_turn_failed(self, turn: TurnId, failure: TurnFailure, now: UnixTime) -> EngineOutput {
+        let Some(iteration) = self.phase.awaited(turn) else { return EngineOutput::stale(turn) };
+        let TurnFailure { message: error, retry_after: retry_after_ms, limit, spent, forbidden } = failure;
+        let closed = self.close_calls(ToolStatus::Failed, CUT_OFF).fold(self.gates.unasked(&POLICY), EngineOutput::and);
+        let limit = limit
+            .filter(|_| !self.phase.gatekeeper_works())
+            .and_then(|limit| self.agent_choice.reached_limit(limit, now));
+        let usage_limit = limit.is_some();
+        let forbidden = *forbidden;
+        let failed =
+            Event::Turn(TurnEvent::Failed { iteration, turn, error, retry_after_ms, usage_limit, spent, forbidden });
+        limit.into_iter().flatten().fold(closed.and(failed), EngineOutput::and)
+    }
+
+    /// Ends every open tool call of the current turn: no call outlives its turn.
+    pub(crate) fn close_calls(self, status: ToolStatus, why: &'static str) -> impl Iterator<Item = Event> {
+        let calls = self.phase.turn_in_flight().map(|prompt| (prompt.iteration, prompt.turn, &self.turns.open_calls));
+        calls.into_iter().flat_map(move |(iteration, turn, calls)| {
+            calls.values().map(move |call| {
+                let output = call.output.clone().or_else(|| Some(why.to_owned()));
+                Event::Turn(TurnEvent::ToolUpdated {
+                    iteration,
+                    turn,
+                    tool: ToolCall { status, output, ..call.clone() },
+                })
+            })
+        })
+    }
+}

@@ -1,0 +1,69 @@
+//! Applies the events of usage limits to the state.
+
+use crate::engine::{
+    budget::ConversationUsage,
+    event::{LimitAction, LimitReached, UsageLimitEvent},
+    gate::kind::GateChoice,
+    retry::RetryWait,
+    session::SessionState,
+    time::UnixTime,
+    usage_limit::UsageLimitWait,
+};
+
+pub(crate) fn apply_usage_limit(session: &mut SessionState, at: UnixTime, event: &UsageLimitEvent) {
+    match event {
+        UsageLimitEvent::Reached(reached) => limit_reached(session, at, reached),
+        UsageLimitEvent::AgentSwitched { from, to, .. } => agent_switched(session, from, to),
+        UsageLimitEvent::WaitSkipped { .. } => wait_skipped(session),
+    }
+}
+
+fn limit_reached(session: &mut SessionState, at: UnixTime, reached: &LimitReached) {
+    let LimitReached { agent, resets_at, until, action } = reached;
+    session.limits.in_a_row += 1;
+    session.limits.resets.insert(agent.clone(), resets_at.unwrap_or(*until).max(*until));
+    match action {
+        LimitAction::Switch => {}
+        LimitAction::Wait | LimitAction::Ask => {
+            let asks = *action == LimitAction::Ask;
+            session.limits.hold =
+                Some(UsageLimitWait { agent: agent.clone(), resets_at: *resets_at, until: *until, asks });
+            wait_for_reset(session, at);
+        }
+    }
+}
+
+fn wait_for_reset(session: &mut SessionState, at: UnixTime) {
+    if let Some(hold) = &session.limits.hold {
+        session.retry.wait = RetryWait::Until(hold.until);
+        session.retry.last_wait = hold.until.since(at);
+    }
+}
+
+pub(crate) fn agent_switched(session: &mut SessionState, from: &str, to: &str) {
+    session.limits.standing_in = (to != session.plan().agent).then(|| to.to_owned());
+    session.limits.hold = None;
+    session.limits.handed_over = Some(from.to_owned());
+    session.retry.wait = RetryWait::No;
+    session.turns.is_begun = false;
+    session.turns.conversation = None;
+    session.turns.opened_in = None;
+    session.turns.context = None;
+    session.account.conversation = ConversationUsage::default();
+}
+
+/// The user ended the wait.
+pub(crate) fn wait_skipped(session: &mut SessionState) {
+    session.limits.hold = None;
+    session.retry.wait = RetryWait::No;
+}
+
+/// The user answered the gate. A switch of agents is a record of its own.
+pub(crate) fn limit_answered_by_user(session: &mut SessionState, at: UnixTime, choice: GateChoice) {
+    if choice == GateChoice::Retry {
+        wait_skipped(session);
+    } else if let Some(hold) = &mut session.limits.hold {
+        hold.asks = false;
+        wait_for_reset(session, at);
+    }
+}
