@@ -92,5 +92,5 @@ pub(crate) fn farewell_to_remote(folder: &SessionDir) {
 }
 
 fn has_ended(folder: &SessionDir) -> bool {
-    journal::fold(&folder.journal()).is_ok_and(|state| state.outcome().is_some())
+    journal::fold(&folder.journal()).is_ok_and(|state| state.phase.outcome().is_some())
 }

@@ -10,9 +10,9 @@ use crate::{
         target::session_request::{ask, given, other_answer, told},
     },
     engine::{
+        gate::kind::GateChoice,
         ids::{GateId, ItemId},
         input::{GateAnswer, SessionCommand},
-        session::gate::GateChoice,
     },
     present::text::{plain, plain_line},
     socket::{message::ReplyData, query::SessionQuery, view::GateView},

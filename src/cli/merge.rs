@@ -6,7 +6,7 @@ use crate::{
         launch::pipeline::{PipelineArgs, pipeline},
         verb_outcome::VerbOutcome,
     },
-    engine::submit::PipelineKind,
+    engine::submit::kind::PipelineKind,
 };
 
 pub(super) fn merge(args: &PipelineArgs) -> CliResult<VerbOutcome> {

@@ -98,7 +98,7 @@ fn latest_unfinished(sessions: &SessionsDir, max_iterations: Option<u32>) -> Cli
         if state.refuse_resume(max_iterations).is_some() {
             continue;
         }
-        if !state.is_led_from_outside() {
+        if !state.plan().is_led_from_outside() {
             return Ok(folder);
         }
         waits = waits.or(Some(folder));

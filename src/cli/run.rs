@@ -169,7 +169,7 @@ fn choose_folder(
         return Ok((first_free(sessions, &dated_name(&project.root)), turn));
     };
     let folder = sessions.folder(name);
-    let over = || journal::fold(&folder.journal()).is_ok_and(|state| state.outcome().is_some());
+    let over = || journal::fold(&folder.journal()).is_ok_and(|state| state.phase.outcome().is_some());
     if folder.exists() && (journal::running(&folder).is_some() || !over()) {
         return Err(taken(&folder));
     }

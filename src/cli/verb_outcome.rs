@@ -12,7 +12,7 @@ use crate::{
         replay::ReplayScreen,
     },
     config::NatsConfig,
-    engine::{input::Input, policy::SessionPlan, submit::PipelineKind, tasks::graph::TaskGraph},
+    engine::{input::Input, policy::SessionPlan, submit::kind::PipelineKind, tasks::graph::TaskGraph},
     journal::{OpenedJournal, SessionDir},
 };
 

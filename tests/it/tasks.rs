@@ -7,7 +7,10 @@ use creel::{
         input::SessionCommand,
         tasks::{
             command::{NewTask, TaskChanges, TaskCommand, TaskCompletion},
-            record::TaskEventKind::{self, DependencySatisfied, TaskCompleted, TaskCreated, TaskDeleted},
+            record::{
+                DependencySatisfied, TaskCompleted, TaskCreated, TaskDeleted,
+                TaskEventKind::{self},
+            },
             task::{Task, TaskState},
         },
         time::{TimeSpan, UnixTime},

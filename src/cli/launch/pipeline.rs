@@ -25,7 +25,7 @@ use crate::{
     config::{PlanRequest, Settings},
     engine::{
         input::{Input, SessionCommand},
-        submit::PipelineKind,
+        submit::kind::PipelineKind,
         tasks::graph::TaskGraph,
     },
     journal::{self, Journal, SessionDir, SessionsDir},

@@ -12,8 +12,8 @@ use crate::{
     engine::{
         effect::ExitReason,
         event::{Event, SessionEvent, SessionOutcome, StopTiming},
-        session::gate::GateKind,
-        submit::{PipelineKind, PipelineOutcome},
+        gate::kind::GateKind,
+        submit::kind::{PipelineKind, PipelineOutcome},
     },
     journal::{self, SessionDir},
     present::{style::ColourMode, text::plain},
@@ -112,7 +112,7 @@ fn farewell(folder: &SessionDir, left: &RuntimeExit, elsewhere: &str) {
                 "creel: see what happened with `creel show {name}`, go on with `creel resume {name}`{elsewhere}"
             ));
         }
-        ExitReason::Ended if left.state.outcome() == Some(SessionOutcome::Limit) => {
+        ExitReason::Ended if left.state.phase.outcome() == Some(SessionOutcome::Limit) => {
             say(&format!("creel: go on with `creel resume {name} --max-iterations N`{elsewhere}"));
         }
         ExitReason::Ended => {}
@@ -145,7 +145,7 @@ fn exit_code(left: &RuntimeExit) -> u8 {
         return NOBODY_THERE;
     }
     let interrupted = left.state.steering.stop == Some(StopTiming::Now);
-    match left.state.outcome() {
+    match left.state.phase.outcome() {
         Some(SessionOutcome::Forced | SessionOutcome::Cancelled) if interrupted => INTERRUPTED,
         Some(SessionOutcome::Complete) => 0,
         Some(SessionOutcome::Failed | SessionOutcome::Aborted) | None => 1,

@@ -2,19 +2,18 @@
 
 use super::SessionState;
 use crate::engine::{
-    steering::apply::apply_steering,
+    effect::TaskFacts,
+    event::{Event, FinalDeliveryMode, IterationOutcome, SessionEvent, SessionOutcome, StopTiming},
+    gate::{
+        apply::{apply_gate, apply_retry},
+        apply_notices::note_gate_change,
+    },
     hooks::{
         apply::{apply_hook, hold_what_stop_hooks_piped},
         dispatch::{DispatchCause, HookDispatch},
         point::HookPoint,
         resolve,
         side_jobs::SideJob,
-    },
-    effect::TaskFacts,
-    event::{Event, FinalDeliveryMode, IterationOutcome, SessionEvent, SessionOutcome, StopTiming},
-    gate::{
-        apply::{apply_gate, apply_retry},
-        apply_notices::note_gate_change,
     },
     ids::RunId,
     retry::RetryWait,
@@ -23,6 +22,7 @@ use crate::engine::{
         phase::{LoopEnd, Phase},
         recovery::resumed,
     },
+    steering::apply::apply_steering,
     stop::apply::apply_stop,
     submit::{
         apply::apply_pipeline,

@@ -28,7 +28,7 @@ impl SessionState {
             return outcome.name().into();
         }
         if let Some(gate) = &self.gates.open {
-            return format!("waits for a person: {}", gate.about.name().replace('_', " "));
+            return format!("needs you: {}", gate.about.name().replace('_', " "));
         }
         if self.steering.paused && self.phase.turn_in_flight().is_none() {
             return "paused".into();
@@ -36,7 +36,7 @@ impl SessionState {
         let then = match (self.steering.paused, self.steering.stop) {
             (true, _) => "; pauses then",
             (false, Some(StopTiming::AfterIteration)) => "; stops after this iteration",
-            (false, Some(StopTiming::Now)) => "; is told to stop",
+            (false, Some(StopTiming::Now)) => "; stops now",
             (false, None) => "",
         };
         format!("{}{then}", doing_now(self))
@@ -55,7 +55,7 @@ fn doing_now(session: &SessionState) -> String {
         Phase::Hooks(HookDispatch { point: HookPoint::SessionStart, running: None, .. }) | Phase::Between
             if session.plan().is_led_from_outside() =>
         {
-            "is led by the agent".into()
+            "the agent drives it".into()
         }
         Phase::Hooks(dispatch) => match &dispatch.running {
             Some(running) => format!("runs `{}` at {}", running.hook, dispatch.point),
@@ -73,7 +73,7 @@ fn doing_now(session: &SessionState) -> String {
             }
         },
         Phase::Judging(judging) => match (judging.checking.as_slice(), &judging.running) {
-            (_, Some(running)) => format!("asks `{}` whether to go on", running.hook),
+            (_, Some(running)) => format!("asks `{}` whether to continue", running.hook),
             ([one], None) => format!("checks the rule `{}`", one.hook),
             ([], None) => "judges the iteration".into(),
             (some, None) => format!("checks {} rules", some.len()),
@@ -81,9 +81,14 @@ fn doing_now(session: &SessionState) -> String {
         Phase::Due(_) if session.limits.hold.is_some() => {
             format!("waits for the usage limit of `{}` to reset", session.agent_choice().agent())
         }
-        Phase::Due(_) | Phase::Settled(_) | Phase::Between | Phase::Escalated(_) | Phase::Exit(_) => "goes on".into(),
-        Phase::Pipeline | Phase::Errand(_) => "goes on".into(),
-        Phase::Delivering => "delivers what is held".into(),
+        Phase::Due(_)
+        | Phase::Settled(_)
+        | Phase::Between
+        | Phase::Escalated(_)
+        | Phase::Exit(_)
+        | Phase::Pipeline
+        | Phase::Errand(_) => "continues".into(),
+        Phase::Delivering => "sends pending items".into(),
         Phase::Ended(outcome) => outcome.name().into(),
     }
 }
