@@ -7,10 +7,7 @@ use creel::{
         input::SessionCommand,
         tasks::{
             command::{NewTask, TaskChanges, TaskCommand, TaskCompletion},
-            record::{
-                DependencySatisfied, TaskCompleted, TaskCreated, TaskDeleted,
-                TaskEventKind::{self},
-            },
+            record::TaskEventKind::{self, DependencySatisfied, TaskCompleted, TaskCreated, TaskDeleted},
             task::{Task, TaskState},
         },
         time::{TimeSpan, UnixTime},
