@@ -157,7 +157,7 @@ fn as_json(listed: &ListedSession) -> serde_json::Value {
             "agent": state.agent_choice().agent(),
             "started": rfc3339(state.started),
             "outcome": state.phase.outcome(),
-            "gate": state.gates.open.as_ref().map(|gate| gate.about),
+            "gate": state.gates.open.as_ref().map(crate::engine::gate::Gate::kind),
             "pending": state.pending.waiting().count(),
         }),
         Err(error) => json!({ "error": error.to_string() }),

@@ -8,7 +8,7 @@
 
 use crate::engine::{
     conversation::TurnUsage,
-    gate::{GateDetails, SessionGates, kind::GateKind},
+    gate::{SessionGates, subject::GateSubject},
     output::EngineOutput,
     policy::{Budget, SessionPlan},
     time::{TimeSpan, UnixTime},
@@ -88,6 +88,6 @@ impl BudgetCheck<'_> {
 
     /// Opens the gate if a limit is used up.
     pub(crate) fn over_budget(self) -> Option<EngineOutput> {
-        self.used_up().map(|reason| self.gates.open_gate(GateKind::Budget, reason, GateDetails::default()))
+        self.used_up().map(|reason| self.gates.open_gate(GateSubject::Budget, reason))
     }
 }

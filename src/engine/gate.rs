@@ -12,12 +12,16 @@ pub(crate) mod apply_notices;
 pub mod event;
 pub mod kind;
 pub mod notices;
+pub mod response;
+pub mod subject;
 
 use crate::engine::{
-    conversation::AgentPermissionRequest,
     event::{Actor, ActorKind, Event, GateEvent, UserPresence},
-    gate::kind::{GateChoice, GateKind},
-    ids::{GateId, ItemId, PermissionId, RunId},
+    gate::{
+        kind::{GateChoice, GateKind},
+        subject::GateSubject,
+    },
+    ids::GateId,
     output::EngineOutput,
     policy::{FinalDeliveryPolicy, RetryLimitPolicy, SessionPlan},
     time::UnixTime,
@@ -28,18 +32,9 @@ use crate::engine::{
 pub struct Gate {
     /// Its name.
     pub id: GateId,
-    /// What it is about.
-    pub about: GateKind,
+    pub subject: GateSubject,
     /// Why the session waits, in words.
     pub reason: String,
-    /// The hook that it is about.
-    pub hook: Option<String>,
-    /// The failed run of that hook.
-    pub run: Option<RunId>,
-    /// The held items that it is about.
-    pub items: Vec<ItemId>,
-    /// The agent's request that it is about.
-    pub ask: Option<PermissionId>,
     /// The answers that it takes.
     pub choices: Vec<GateChoice>,
     /// When it opened.
@@ -67,31 +62,13 @@ pub(crate) enum UnansweredGate {
 }
 
 impl Gate {
-    /// The choice that is meant: to write to the agent is called differently where it ends a turn and where it begins one.
+    pub fn kind(&self) -> GateKind {
+        self.subject.kind()
+    }
+
+    /// The choice that the user means, by the name that this gate uses for it.
     pub(crate) fn understood(&self, choice: GateChoice) -> GateChoice {
-        let other = match choice {
-            GateChoice::Send => GateChoice::Message,
-            GateChoice::Message => GateChoice::Send,
-            GateChoice::Approve
-            | GateChoice::Skip
-            | GateChoice::Continue
-            | GateChoice::Ignore
-            | GateChoice::Disable
-            | GateChoice::Retry
-            | GateChoice::Wait
-            | GateChoice::Switch
-            | GateChoice::Complete
-            | GateChoice::Escalate
-            | GateChoice::Fail
-            | GateChoice::Stop
-            | GateChoice::AllowOnce
-            | GateChoice::AllowAlways
-            | GateChoice::RejectOnce
-            | GateChoice::RejectAlways
-            | GateChoice::Leave
-            | GateChoice::Cancel
-            | GateChoice::Abort => return choice,
-        };
+        let other = choice.other_name();
         if self.choices.contains(&other) { other } else { choice }
     }
 
@@ -114,7 +91,7 @@ impl Gate {
     /// The answer that is known without asking the user.
     pub(crate) fn standing_answer(&self, plan: &SessionPlan, presence: UserPresence) -> Option<GateChoice> {
         let unattended = presence == UserPresence::Unattended;
-        match self.about {
+        match self.kind() {
             GateKind::FinalDelivery => match (plan.gates.final_delivery, presence) {
                 (Some(FinalDeliveryPolicy::Auto), _) | (None, UserPresence::Unattended) => Some(GateChoice::Approve),
                 (Some(FinalDeliveryPolicy::Skip), _) => Some(GateChoice::Skip),
@@ -135,7 +112,7 @@ impl Gate {
 
     /// The answer of an unattended session, and after `gates.timeout`.
     fn auto(&self, plan: &SessionPlan) -> GateChoice {
-        match self.about {
+        match self.kind() {
             GateKind::FinalDelivery | GateKind::Delivery => GateChoice::Approve,
             GateKind::RetryLimit => match plan.on_limit {
                 RetryLimitPolicy::Complete => GateChoice::Ignore,
@@ -158,17 +135,19 @@ impl Gate {
 }
 
 impl SessionGates {
-    pub(crate) fn open_gate(&self, about: GateKind, reason: String, details: GateDetails) -> EngineOutput {
-        EngineOutput::record(Event::Gate(GateEvent::Opened {
-            gate: self.last.next(),
-            about,
-            choices: details.choices.unwrap_or_else(|| about.choices().to_vec()),
-            reason,
-            hook: details.hook,
-            run: details.run,
-            items: details.items,
-            ask: details.ask,
-        }))
+    pub(crate) fn open_gate(&self, subject: GateSubject, reason: String) -> EngineOutput {
+        let choices = subject.kind().choices();
+        self.open_gate_with(subject, reason, choices)
+    }
+
+    /// Opens a gate whose answers differ from those of other gates of its kind.
+    pub(crate) fn open_gate_with(
+        &self,
+        subject: GateSubject,
+        reason: String,
+        choices: Vec<GateChoice>,
+    ) -> EngineOutput {
+        EngineOutput::record(Event::Gate(subject.opened(self.last.next(), choices, reason)))
     }
 
     pub fn open_gate_named(&self, id: GateId) -> Option<&Gate> {
@@ -177,7 +156,7 @@ impl SessionGates {
 
     /// The end of a turn cancels the requests that still wait.
     pub(crate) fn unasked(&self, by: &Actor) -> EngineOutput {
-        let gate = self.open.as_ref().filter(|gate| gate.about == GateKind::Permission);
+        let gate = self.open.as_ref().filter(|gate| gate.kind() == GateKind::Permission);
         gate.map_or_else(EngineOutput::default, |gate| {
             EngineOutput::record(Event::Gate(GateEvent::Answered {
                 gate: gate.id,
@@ -186,39 +165,5 @@ impl SessionGates {
                 option: None,
             }))
         })
-    }
-}
-
-#[derive(Debug, Clone, Default)]
-pub(crate) struct GateDetails {
-    hook: Option<String>,
-    run: Option<RunId>,
-    items: Vec<ItemId>,
-    ask: Option<PermissionId>,
-    /// The answers, where they differ between gates of the kind.
-    choices: Option<Vec<GateChoice>>,
-}
-
-impl GateDetails {
-    pub(crate) fn hook(hook: &str) -> Self {
-        Self { hook: Some(hook.to_owned()), ..Self::default() }
-    }
-
-    /// A hook whose run failed.
-    pub(crate) fn failed_run(hook: &str, run: RunId) -> Self {
-        Self { run: Some(run), ..Self::hook(hook) }
-    }
-
-    pub(crate) fn items(items: Vec<ItemId>) -> Self {
-        Self { items, ..Self::default() }
-    }
-
-    /// Answers that differ from those of other gates of the kind.
-    pub(crate) fn choices(choices: Vec<GateChoice>) -> Self {
-        Self { choices: Some(choices), ..Self::default() }
-    }
-
-    pub(crate) fn ask(ask: &AgentPermissionRequest) -> Self {
-        Self { ask: Some(ask.ask), choices: Some(ask.choices()), ..Self::default() }
     }
 }

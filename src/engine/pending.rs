@@ -16,10 +16,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::engine::{
     event::{Actor, Event, PendingEvent},
-    gate::{
-        Gate,
-        kind::{GateChoice, GateKind},
-    },
+    gate::{Gate, kind::GateChoice},
     hooks::point::HookPoint,
     ids::{ItemId, RunId},
     output::EngineOutput,
@@ -205,11 +202,11 @@ impl PendingItems {
         approved: Option<&'a [ItemId]>,
         by: &'a Actor,
     ) -> impl Iterator<Item = Event> + 'a {
-        let delivers = matches!(gate.about, GateKind::FinalDelivery | GateKind::Delivery);
+        let delivers = !gate.subject.items().is_empty();
         let some_are_left_out = choice == GateChoice::Approve && approved.is_some();
         let kept_back =
             move |id: &ItemId| choice == GateChoice::Skip || approved.is_some_and(|approved| !approved.contains(id));
-        let waiting = self.waiting_ids().into_iter().filter(|id| gate.items.contains(id));
+        let waiting = self.waiting_ids().into_iter().filter(|id| gate.subject.items().contains(id));
         waiting
             .filter(move |id| delivers && (choice == GateChoice::Skip || some_are_left_out) && kept_back(id))
             .map(move |item| Event::Pending(PendingEvent::Skipped { item, by: by.clone() }))

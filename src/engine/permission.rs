@@ -25,10 +25,7 @@ use crate::engine::{
     },
     effect::Effect,
     event::{Event, SessionStarted, TurnEvent, UserPresence},
-    gate::{
-        GateDetails, SessionGates,
-        kind::{GateChoice, GateKind},
-    },
+    gate::{SessionGates, kind::GateChoice, response::PermissionChoice, subject::GateSubject},
     ids::TurnId,
     output::EngineOutput,
     permission::remembered_answers::{RememberedAnswer, covers, remembered},
@@ -160,12 +157,15 @@ impl AgentPermissionRequest {
 
 impl PermissionState {
     /// Removes the answered request, and remembers an "always" answer.
-    pub(crate) fn answered(&mut self, choice: GateChoice, agent: &str) {
-        let Some(ask) = self.waiting.pop_front() else { return };
-        if matches!(choice, GateChoice::AllowAlways | GateChoice::RejectAlways) {
-            self.remembered.extend(RememberedAnswer::new(agent, &ask, choice == GateChoice::AllowAlways));
+    pub(crate) fn answered(&mut self, choice: PermissionChoice, agent: &str) {
+        if choice == PermissionChoice::Cancel {
+            return self.waiting.clear();
         }
-        if matches!(choice, GateChoice::AllowOnce | GateChoice::AllowAlways) {
+        let Some(ask) = self.waiting.pop_front() else { return };
+        if matches!(choice, PermissionChoice::AllowAlways | PermissionChoice::RejectAlways) {
+            self.remembered.extend(RememberedAnswer::new(agent, &ask, choice == PermissionChoice::AllowAlways));
+        }
+        if matches!(choice, PermissionChoice::AllowOnce | PermissionChoice::AllowAlways) {
             self.granted.push(ask.tool);
         }
     }
@@ -251,12 +251,12 @@ impl<'a> PermissionRules<'a> {
     /// Opens a gate for the oldest request.
     pub(crate) fn proceed_asks(self) -> EngineOutput {
         let Some(ask) = self.asks.waiting.front() else { return EngineOutput::default() };
-        self.gates.open_gate(GateKind::Permission, ask.reason(), GateDetails::ask(ask))
+        self.gates.open_gate_with(GateSubject::Permission { ask: ask.ask }, ask.reason(), ask.choices())
     }
 
     /// The request that a gate is about.
     pub fn asked_at(self, gate: &Gate) -> Option<&'a AgentPermissionRequest> {
-        self.asks.waiting.iter().find(|ask| Some(ask.ask) == gate.ask)
+        self.asks.waiting.iter().find(|ask| Some(ask.ask) == gate.subject.ask())
     }
 
     /// The answer that is known before the user is asked.

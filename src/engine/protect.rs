@@ -13,7 +13,7 @@ pub(crate) mod apply;
 
 use crate::engine::{
     effect::ProtectBaseline,
-    gate::{GateDetails, SessionGates, kind::GateKind},
+    gate::{SessionGates, subject::GateSubject},
     hooks::{
         dispatch::{HookDispatch, HookFeedback},
         point::HookPoint,
@@ -74,7 +74,7 @@ impl ProtectRules<'_> {
         (waits && !files.is_empty()).then(|| {
             let reason =
                 format!("the agent's turn changed files that it must not change: {}", some_names(&files, NAMED));
-            self.gates.open_gate(GateKind::Tampered, reason, GateDetails::default())
+            self.gates.open_gate(GateSubject::Tampered, reason)
         })
     }
 

@@ -34,7 +34,7 @@ use super::{
 };
 use crate::engine::{
     budget::BudgetUsage,
-    gate::{GateDetails, SessionGates, kind::GateKind, notices::GateHooks},
+    gate::{SessionGates, notices::GateHooks, subject::GateSubject},
     hooks::side_jobs::SideJobs,
     output::EngineOutput,
     pending::PendingItems,
@@ -181,9 +181,7 @@ impl SessionState {
             Phase::Settled(outcome) => self.iterations.complete_iteration(*outcome),
             Phase::Between => self.proceed_between(now),
             Phase::Judging(judging) => self.stop_rules().proceed_judging(None, judging, now),
-            Phase::Escalated(reason) => {
-                self.gates.open_gate(GateKind::Escalation, reason.clone(), GateDetails::default())
-            }
+            Phase::Escalated(reason) => self.gates.open_gate(GateSubject::Escalation { failed: None }, reason.clone()),
             Phase::Exit(ending) => self.proceed_exit(ending, now),
             Phase::Pipeline => self.pipeline().proceed_pipeline(),
             Phase::Errand(pipeline) => self.pipeline().begin_pipeline(*pipeline),

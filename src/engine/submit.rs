@@ -31,7 +31,7 @@ use super::{
 };
 use crate::engine::{
     event::{HookFinished, SessionStarted},
-    gate::{GateDetails, SessionGates},
+    gate::{SessionGates, subject::GateSubject},
     hooks::{beside::BesideWork, resolve::HookState},
     output::EngineOutput,
     policy::SessionPlan,
@@ -180,7 +180,8 @@ impl<'a> PipelineRules<'a> {
             }));
         }
         let reason = format!("the {} is held by `{}`: {reason}", course.pipeline.name(), failed.hook);
-        self.gates.open_gate(course.pipeline.about(), reason, GateDetails::hook(&failed.hook))
+        let (pipeline, hook) = (course.pipeline, failed.hook.clone());
+        self.gates.open_gate(GateSubject::Pipeline { pipeline, hook }, reason)
     }
 
     /// The check that failed. A check that was disabled since does not count.

@@ -18,8 +18,9 @@ use crate::engine::{
     conversation::UsageLimit,
     event::{Actor, Event, LimitAction, LimitReached, SessionStarted, UsageLimitEvent, UserPresence},
     gate::{
-        GateDetails, SessionGates,
+        SessionGates,
         kind::{GateChoice, GateKind},
+        subject::GateSubject,
     },
     output::EngineOutput,
     policy::{BackoffPolicy, SessionPlan, UsageLimitPolicy},
@@ -174,19 +175,19 @@ impl<'a> AgentChoice<'a> {
 
     pub(crate) fn limit_gate(self, now: UnixTime) -> Option<EngineOutput> {
         let hold = self.limits.hold.as_ref().filter(|hold| hold.asks)?;
-        let mut choices = GateKind::UsageLimit.choices().to_vec();
+        let mut choices = GateKind::UsageLimit.choices();
         choices.retain(|choice| *choice != GateChoice::Switch || self.another_agent(now).is_some());
         let when = hold.resets_at.map_or_else(
             || format!("it does not say when that resets; creel would try again in {}", hold.until.since(now)),
             |at| format!("it resets in {}", at.since(now)),
         );
         let reason = format!("`{}` reached its usage limit, and {when}", hold.agent);
-        Some(self.gates.open_gate(GateKind::UsageLimit, reason, GateDetails::choices(choices)))
+        Some(self.gates.open_gate_with(GateSubject::UsageLimit, reason, choices))
     }
 
     /// The answer to the gate of a limit that has reset since, when unattended.
     pub(crate) fn limit_has_reset(self, gate: &Gate, now: UnixTime) -> Option<GateChoice> {
-        let unattended = self.presence == UserPresence::Unattended && gate.about == GateKind::UsageLimit;
+        let unattended = self.presence == UserPresence::Unattended && gate.kind() == GateKind::UsageLimit;
         let is_over = self.limits.hold.as_ref().is_some_and(|hold| now >= hold.until);
         (unattended && is_over).then_some(GateChoice::Wait)
     }
@@ -224,7 +225,7 @@ impl<'a> AgentChoice<'a> {
         let Some(hold) = &self.limits.hold else {
             return EngineOutput::refuse(Refusal::NoUsageLimit);
         };
-        let gate = self.gates.open.as_ref().filter(|gate| gate.about == GateKind::UsageLimit);
+        let gate = self.gates.open.as_ref().filter(|gate| gate.kind() == GateKind::UsageLimit);
         if let Some(gate) = gate {
             return EngineOutput::refuse(Refusal::UsageLimitGate(gate.id));
         }

@@ -11,7 +11,10 @@ use super::{
 use crate::engine::{
     conversation::PermissionOption,
     event::{Actor, Event, GateEvent, TurnEvent},
-    gate::kind::GateChoice,
+    gate::{
+        kind::{GateChoice, GateKind},
+        response::{GateResponse, PermissionChoice},
+    },
     ids::{GateId, PermissionId},
 };
 
@@ -41,28 +44,13 @@ impl TurnPermissions {
     pub fn answered(&self, gate: GateId, choice: GateChoice, by: &Actor, option: Option<&str>) -> Option<Described> {
         let (_, ask) = self.at.filter(|(at, _)| *at == gate)?;
         let (title, options) = self.asked.get(&ask)?;
-        let (sign, tone, verb) = match choice {
-            GateChoice::AllowOnce => ("✓", EventTone::Passed, "Allowed"),
-            GateChoice::AllowAlways => ("✓", EventTone::Passed, "Always allowed"),
-            GateChoice::RejectOnce => ("✗", EventTone::Warning, "Rejected"),
-            GateChoice::RejectAlways => ("✗", EventTone::Warning, "Always rejected"),
-            GateChoice::Cancel
-            | GateChoice::Approve
-            | GateChoice::Skip
-            | GateChoice::Continue
-            | GateChoice::Send
-            | GateChoice::Message
-            | GateChoice::Ignore
-            | GateChoice::Disable
-            | GateChoice::Retry
-            | GateChoice::Wait
-            | GateChoice::Switch
-            | GateChoice::Complete
-            | GateChoice::Escalate
-            | GateChoice::Fail
-            | GateChoice::Stop
-            | GateChoice::Leave
-            | GateChoice::Abort => ("-", EventTone::Quiet, "Cancelled with the turn"),
+        let Some(GateResponse::Permission(answer)) = GateKind::Permission.response(choice) else { return None };
+        let (sign, tone, verb) = match answer {
+            PermissionChoice::AllowOnce => ("✓", EventTone::Passed, "Allowed"),
+            PermissionChoice::AllowAlways => ("✓", EventTone::Passed, "Always allowed"),
+            PermissionChoice::RejectOnce => ("✗", EventTone::Warning, "Rejected"),
+            PermissionChoice::RejectAlways => ("✗", EventTone::Warning, "Always rejected"),
+            PermissionChoice::Cancel => ("-", EventTone::Quiet, "Cancelled with the turn"),
         };
         let short = |text: &str| plain_line(text, LINE);
         let taken = options.iter().find(|known| Some(known.id.as_str()) == option);

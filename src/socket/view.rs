@@ -205,11 +205,11 @@ fn gate_view(state: &SessionState, gate: &Gate) -> GateView {
     let options = offered.into_iter().map(|OfferedAnswer { id, name, choice }| OptionView { id, name, choice });
     GateView {
         gate: gate.id,
-        about: gate.about,
+        about: gate.kind(),
         reason: gate.reason.clone(),
         choices: gate.choices.clone(),
-        hook: gate.hook.clone(),
-        items: gate.items.clone(),
+        hook: gate.subject.hook().map(str::to_owned),
+        items: gate.subject.items().to_vec(),
         options: options.collect(),
         opened: rfc3339(gate.opened),
     }

@@ -227,7 +227,7 @@ fn a_gate_that_just_opened_accepts_no_answer_and_aborting_asks_once_more() {
 #[test]
 fn a_gate_closed_for_later_is_named_in_the_status_line() {
     let mut screen = pressed(&scenes::retry_limit(), MIDDLE, "esc");
-    expect![" story · demo  waits for a person: retry limit  iteration 1/20 · 0:12  ◆ gate: g"]
+    expect![" story · demo  needs you: retry limit  iteration 1/20 · 0:12  ◆ gate: g"]
         .assert_eq(screen.frame().lines().next().expect("a status line"));
 }
 
@@ -284,7 +284,7 @@ fn a_replay_is_shown() {
     let limit = scenes::retry_limit();
     let mut screen = Screen::replay(&limit, SMALL, limit.events.len());
     screen.press("+ +");
-    expect![" story · demo  retry limit  iteration 1/20 · replay 31/31 holds · 4x  ◆ gate: g"]
+    expect![" s… needs you: retry limit  iteration 1/20 · replay 31/31 holds · 4x  ◆ gate: g"]
         .assert_eq(screen.frame().lines().next().expect("a status line"));
     screen.press("g");
     shows(screen, expect_file!["../frames/replay-gate-80.txt"]);

@@ -532,7 +532,7 @@ fn a_gate_is_closed_for_later_and_reopened() {
     assert_eq!(toast(&screen), "the gate still waits; g shows it");
     screen.press("2 j");
     assert!(!at_gate(&screen));
-    assert!(screen.row("waits for a person").contains("◆ gate: g"));
+    assert!(screen.row("needs you").contains("◆ gate: g"));
     screen.press("g");
     assert!(at_gate(&screen));
     assert_eq!(screen.press("enter"), [], "it has to be armed again");

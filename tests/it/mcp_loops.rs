@@ -382,7 +382,7 @@ async fn a_self_driven_agent_has_its_own_session() {
     tools.does("task_add", json!({"goal": "x", "taskId": "TASK-abc123"})).await;
     flow(&tools, "TASK-abc123", || project.write("ok", "")).await;
     let status = tools.does("session_status", json!({})).await;
-    assert_eq!(facts(&status, &["agent", "doing"]), json!(["outside", "is led by the agent"]));
+    assert_eq!(facts(&status, &["agent", "doing"]), json!(["outside", "the agent drives it"]));
     let session = only(&project);
     let name = session["name"].as_str().expect("a name");
     assert!(name.starts_with("mcp-") && status["session"] == name, "{session}");

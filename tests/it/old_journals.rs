@@ -165,7 +165,7 @@ fn summary(state: &SessionState) -> String {
     }
     if let Some(gate) = &state.gates.open {
         let choices: Vec<String> = gate.choices.iter().map(named).collect();
-        lines.push(format!("open gate {}: {}: {}", gate.id, named(gate.about), choices.join(", ")));
+        lines.push(format!("open gate {}: {}: {}", gate.id, named(gate.kind()), choices.join(", ")));
     }
     for hook in &state.hooks.disabled {
         lines.push(format!("disabled: {} {}", named(hook.point), hook.hook));

@@ -155,7 +155,7 @@ fn services_of_creel_are_decided_like_any_request() {
     assert_eq!(wants(&mut ruled, linked), no, "a link leads to what is denied");
     assert_eq!(wants(&mut ruled, read("b")), yes, "to read without a rule needs no gate");
     assert_eq!(wants(&mut ruled, write("b")), None, "to write does");
-    assert!(ruled.state.permissions().gate_for_a_person().is_some_and(|gate| gate.about == GateKind::Permission));
+    assert!(ruled.state.permissions().gate_for_a_person().is_some_and(|gate| gate.kind() == GateKind::Permission));
     assert_eq!(answered(&mut ruled, GateChoice::RejectOnce), Some(1));
     assert_eq!(ruled.permitted.last().map(|(_, answer)| answer.clone()), no);
 }

@@ -689,7 +689,7 @@ fn a_loop_that_escalates_blocks_its_task_and_opens_a_gate_at_the_end_of_the_turn
     assert!(world.state.gates.open.is_none(), "the turn goes on");
     world.finish_turn();
     let gate = world.state.gates.open.clone().expect("a gate waits");
-    assert_eq!(gate.about, GateKind::Escalation);
+    assert_eq!(gate.kind(), GateKind::Escalation);
     assert_eq!(gate.reason, "Agent signaled a need for escalation via <promise>ESCALATE</promise>");
     tool(&mut world, SessionCommand::Loop { about: LoopCommand::Next { id: known, checkpoint: None } });
     assert!(world.refused.pop().expect("refused").contains("waits for a person"));

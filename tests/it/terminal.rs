@@ -89,7 +89,7 @@ fn in_the_permission_demo_one_request_is_allowed_and_another_is_not() {
     terminal.press("enter");
     await_gate(&terminal, "delete: rm notes.txt");
     terminal.press("right right");
-    terminal.wait_for_text("No: reject it; the turn continues");
+    terminal.wait_for_text("No: Reject it; the turn continues");
     terminal.press("enter");
     terminal.wait_for_text("✗ Rejected: rm notes.txt · “No” · by ");
     assert_eq!(leave(&mut terminal, "complete"), 0);

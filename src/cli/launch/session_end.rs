@@ -97,7 +97,7 @@ fn farewell(folder: &SessionDir, left: &RuntimeExit, elsewhere: &str) {
     match left.leave {
         ExitReason::NobodyThere => {
             let why = why(left);
-            let advice = if left.state.gates.open.as_ref().is_some_and(|gate| gate.about == GateKind::Permission) {
+            let advice = if left.state.gates.open.as_ref().is_some_and(|gate| gate.kind() == GateKind::Permission) {
                 "\n  or set in advance what the agent may do: `gates.permissions: allow` or `deny`, or rules in `permissions:`"
             } else {
                 ""

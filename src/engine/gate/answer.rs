@@ -9,6 +9,9 @@ use crate::engine::{
         Gate, SessionGates, UnansweredGate,
         kind::{GateChoice, GateKind},
         notices::GateHooks,
+        response::{
+            BrokenHookAnswer, DeliveryAnswer, EscalationAnswer, GateResponse, RetryLimitAnswer, UsageLimitAnswer,
+        },
     },
     hooks::{point::HookPoint, side_jobs::SideJobs},
     input::GateAnswer,
@@ -93,7 +96,7 @@ impl GateRules<'_> {
             let offered = gate.choices.clone();
             return EngineOutput::refuse(Refusal::ChoiceNotOffered { gate: id, choice, offered });
         }
-        if let Some(unknown) = items.iter().flatten().find(|id| !gate.items.contains(id)) {
+        if let Some(unknown) = items.iter().flatten().find(|id| !gate.subject.items().contains(id)) {
             return EngineOutput::refuse(Refusal::ItemNotAtGate { gate: gate.id, item: *unknown });
         }
         let ask = self.permissions.asked_at(gate);
@@ -124,50 +127,59 @@ impl GateRules<'_> {
 
     /// Closes a gate with an answer and its consequences, for every actor.
     pub(crate) fn answered(self, gate: &Gate, choice: GateChoice, by: &Actor, option: Option<&str>) -> EngineOutput {
-        if gate.about == GateKind::Permission {
+        if gate.kind() == GateKind::Permission {
             return self.permitted(gate, choice, by, option);
         }
         let answered = Event::Gate(GateEvent::Answered { gate: gate.id, choice, by: by.clone(), option: None });
-        let before = match choice {
-            GateChoice::Disable => self.disabled_at(gate, by),
-            GateChoice::Continue | GateChoice::Message if matches!(self.phase, Phase::Escalated(_)) => {
-                self.task_rules.unblock(&self.stop.blocked, by)
+        let before = match gate.kind().response(choice) {
+            Some(
+                GateResponse::RetryLimit(RetryLimitAnswer::Disable)
+                | GateResponse::BrokenHook(BrokenHookAnswer::Disable),
+            ) => self.disabled_at(gate, by),
+            Some(GateResponse::Escalation(EscalationAnswer::Continue | EscalationAnswer::Message)) => {
+                self.unblocked(gate, by)
             }
-            GateChoice::Continue | GateChoice::Message if self.phase.is_of_a_loop(gate) => {
-                self.task_rules.unblock(self.stop.escalated.iter().map(|(_, task, _)| task), by)
-            }
-            GateChoice::Switch => {
+            Some(GateResponse::UsageLimit(UsageLimitAnswer::Switch)) => {
                 self.agent_choice.switch_agent(None, by, gate.opened).map(EngineOutput::record).unwrap_or_default()
             }
-            GateChoice::Skip if *by == POLICY => {
+            Some(GateResponse::Delivery(DeliveryAnswer::Skip)) if *by == POLICY => {
                 self.pending.skips(gate, choice, None, by).fold(EngineOutput::default(), EngineOutput::and)
             }
-            GateChoice::Continue
-            | GateChoice::Message
-            | GateChoice::Skip
-            | GateChoice::Approve
-            | GateChoice::Send
-            | GateChoice::Ignore
-            | GateChoice::Retry
-            | GateChoice::Wait
-            | GateChoice::Complete
-            | GateChoice::Escalate
-            | GateChoice::Fail
-            | GateChoice::Stop
-            | GateChoice::AllowOnce
-            | GateChoice::AllowAlways
-            | GateChoice::RejectOnce
-            | GateChoice::RejectAlways
-            | GateChoice::Leave
-            | GateChoice::Cancel
-            | GateChoice::Abort => EngineOutput::default(),
+            // Nothing is recorded before the answer itself.
+            Some(
+                GateResponse::End(_)
+                | GateResponse::Delivery(_)
+                | GateResponse::RetryLimit(_)
+                | GateResponse::Escalation(_)
+                | GateResponse::Errors(_)
+                | GateResponse::BrokenHook(_)
+                | GateResponse::Permission(_)
+                | GateResponse::Budget(_)
+                | GateResponse::UsageLimit(_)
+                | GateResponse::Tampered(_)
+                | GateResponse::Pipeline(_),
+            )
+            | None => EngineOutput::default(),
         };
         before.and(answered)
     }
 
+    /// The user continues after an escalation: the tasks that it blocked start again.
+    fn unblocked(self, gate: &Gate, by: &Actor) -> EngineOutput {
+        if matches!(self.phase, Phase::Escalated(_)) {
+            self.task_rules.unblock(&self.stop.blocked, by)
+        } else if self.phase.is_of_a_loop(gate) {
+            self.task_rules.unblock(self.stop.escalated.iter().map(|(_, task, _)| task), by)
+        } else {
+            EngineOutput::default()
+        }
+    }
+
     /// Disables the hook that a gate is about, at the gate's hook point.
     pub(crate) fn disabled_at(self, gate: &Gate, by: &Actor) -> EngineOutput {
-        let (Some(hook), by) = (gate.hook.clone(), by.clone()) else { return EngineOutput::default() };
+        let (Some(hook), by) = (gate.subject.hook().map(str::to_owned), by.clone()) else {
+            return EngineOutput::default();
+        };
         if self.side.is_beside(gate) {
             EngineOutput::record(Event::Hook(HookEvent::Disabled { point: HookPoint::OnTaskComplete, hook, by }))
         } else if let Phase::Hooks(dispatch) = &self.phase {

@@ -7,9 +7,14 @@ use crate::engine::{
     gate::{
         Gate,
         kind::{GateChoice, GateKind},
+        response::{
+            BrokenHookAnswer, BudgetAnswer, DeliveryAnswer, ErrorsAnswer, EscalationAnswer, GateResponse,
+            RetryLimitAnswer,
+        },
+        subject::{GateSubject, RecordedSubject},
     },
     hooks::{apply::hold_what_stop_hooks_piped, dispatch::DispatchQuestion},
-    protect::apply::tampered_answered,
+    protect::apply::{changes_seen, tampered_answered},
     retry::RetryWait,
     session::{
         SessionState,
@@ -26,128 +31,102 @@ pub(crate) fn apply_gate(session: &mut SessionState, at: UnixTime, event: &GateE
     match event {
         GateEvent::Opened { gate, about, reason, hook, run, items, ask, choices } => {
             session.gates.last = *gate;
-            let (reason, hook, items, choices) = (reason.clone(), hook.clone(), items.clone(), choices.clone());
             // Journals of earlier versions do not name the run.
             let run = run.or_else(|| session.side.next_failure_of(hook.as_deref()?, *about));
-            let (id, about, ask) = (*gate, *about, *ask);
-            session.gates.open = Some(Gate { id, about, reason, hook, run, items, ask, choices, opened: at });
+            let data = RecordedSubject { hook: hook.as_deref(), run, items, ask: *ask };
+            let (subject, reason, choices) = (GateSubject::recorded(*about, &data), reason.clone(), choices.clone());
+            session.gates.open = Some(Gate { id: *gate, subject, reason, choices, opened: at });
         }
         GateEvent::Answered { choice, by, .. } => gate_answered(session, at, *choice, by),
     }
 }
 
-pub(crate) fn gate_answered(session: &mut SessionState, at: UnixTime, choice: GateChoice, by: &Actor) {
+fn gate_answered(session: &mut SessionState, at: UnixTime, choice: GateChoice, by: &Actor) {
     let Some(gate) = session.gates.open.take() else { return };
+    let Some(answer) = gate.kind().response(choice) else { return };
     let of_a_loop = session.phase.is_of_a_loop(&gate);
     if of_a_loop {
         session.stop.blocked = session.stop.escalated.take().map(|(_, task, _)| task).into_iter().collect();
     }
-    let beside = session.side.asked(gate.run, choice);
-    if gate.about == GateKind::Tampered {
-        tampered_answered(session, choice);
+    let beside = session.side.asked(gate.subject.run(), answer);
+    if gate.subject == GateSubject::Tampered {
+        changes_seen(session);
     }
-    let reason = || gate.reason.clone();
-    if choice.leaves_the_loop() {
-        set_turn_aside(session);
-    }
-    match choice {
-        GateChoice::Abort => return session.phase.exit(SessionOutcome::Aborted, &reason()),
-        GateChoice::Fail => return session.phase.exit(SessionOutcome::Failed, &reason()),
-        GateChoice::Escalate => return session.phase.exit(SessionOutcome::Escalated, &reason()),
-        GateChoice::Complete => {
+    match answer {
+        GateResponse::End(outcome) => {
+            set_turn_aside(session);
+            session.phase.exit(outcome, &gate.reason);
+        }
+        GateResponse::Delivery(DeliveryAnswer::Approve | DeliveryAnswer::Skip) => delivery_answered(session, &gate),
+        GateResponse::RetryLimit(answer) => limit_answered(session, answer, &gate.reason),
+        GateResponse::Escalation(EscalationAnswer::Complete) => {
+            set_turn_aside(session);
             hold_what_stop_hooks_piped(session);
             session.phase = Phase::Exit(LoopEnd::offering(SessionOutcome::Complete, "accepted by a person"));
-            return;
         }
-        GateChoice::Stop => return budget_stopped(session, by, &gate),
-        GateChoice::Approve
-        | GateChoice::Skip
-        | GateChoice::Continue
-        | GateChoice::Send
-        | GateChoice::Message
-        | GateChoice::Ignore
-        | GateChoice::Disable
-        | GateChoice::Retry
-        | GateChoice::Wait
-        | GateChoice::Switch
-        | GateChoice::Leave
-        | GateChoice::AllowOnce
-        | GateChoice::AllowAlways
-        | GateChoice::RejectOnce
-        | GateChoice::RejectAlways
-        | GateChoice::Cancel => {}
-    }
-    match gate.about {
-        GateKind::FinalDelivery => {
-            // Not the items added while the gate was open: the user has not seen those.
-            let approved = session.pending.waiting_ids().into_iter().filter(|id| gate.items.contains(id)).collect();
-            if let Some(ending) = &mut session.ending {
-                ending.approved = Some(approved);
-                ending.seen = gate.items;
+        GateResponse::Escalation(EscalationAnswer::Continue | EscalationAnswer::Message) => {
+            if matches!(session.phase, Phase::Escalated(_)) {
+                session.phase = Phase::Between;
+                looked_at(session);
+            } else if of_a_loop {
+                looked_at(session);
+            } else {
+                session.phase.ask_once(DispatchQuestion::Escalation);
             }
         }
-        GateKind::Delivery => {
-            if let Phase::Hooks(dispatch) = &mut session.phase {
-                dispatch.seen = gate.items;
-            }
+        GateResponse::Errors(ErrorsAnswer::Continue | ErrorsAnswer::Send) => session.retry.errors = 0,
+        GateResponse::BrokenHook(BrokenHookAnswer::Retry) if !beside => {
+            session.phase.run_again(gate.subject.hook().unwrap_or_default());
         }
-        GateKind::RetryLimit => limit_answered(session, choice, &gate.reason),
-        GateKind::Escalation if matches!(session.phase, Phase::Escalated(_)) => {
-            session.phase = Phase::Between;
-            looked_at(session);
-        }
-        GateKind::Escalation if of_a_loop => looked_at(session),
-        GateKind::Escalation => session.phase.ask_once(DispatchQuestion::Escalation),
-        GateKind::Errors => session.retry.errors = 0,
-        GateKind::BrokenHook if beside => {}
-        GateKind::BrokenHook => session.phase.broken_answered(choice, gate.hook.as_deref()),
-        GateKind::Permission if choice == GateChoice::Cancel => session.asks.waiting.clear(),
-        GateKind::Permission => {
+        // The hook's own record disables it, and a task's hook is queued again above.
+        GateResponse::BrokenHook(BrokenHookAnswer::Retry | BrokenHookAnswer::Disable) => {}
+        GateResponse::Permission(choice) => {
             let agent = session.permissions().asking_agent().to_owned();
             session.asks.answered(choice, &agent);
         }
-        GateKind::UsageLimit => limit_answered_by_user(session, at, choice),
-        GateKind::Budget => session.account.grant(&session.began.plan.budget),
-        // Settled above, whatever the answer.
-        GateKind::Tampered => {}
-        GateKind::Submit | GateKind::Merge => pipeline_answered(session, choice, by, &gate),
+        GateResponse::UsageLimit(answer) => limit_answered_by_user(session, at, answer),
+        GateResponse::Budget(BudgetAnswer::Continue) => session.account.grant(&session.began.plan.budget),
+        GateResponse::Budget(BudgetAnswer::Stop) => {
+            set_turn_aside(session);
+            budget_stopped(session, by, &gate);
+        }
+        GateResponse::Tampered(answer) => tampered_answered(session, answer),
+        GateResponse::Pipeline(answer) => pipeline_answered(session, answer, by, &gate),
     }
 }
 
-pub(crate) fn limit_answered(session: &mut SessionState, choice: GateChoice, reason: &str) {
-    match choice {
-        GateChoice::Ignore => {
+/// The answer covers only the items that the user has seen, not those added while the gate was open.
+fn delivery_answered(session: &mut SessionState, gate: &Gate) {
+    let items = gate.subject.items();
+    if gate.kind() == GateKind::FinalDelivery {
+        let approved = session.pending.waiting_ids().into_iter().filter(|id| items.contains(id)).collect();
+        if let Some(ending) = &mut session.ending {
+            ending.approved = Some(approved);
+            ending.seen = items.to_vec();
+        }
+    } else if let Phase::Hooks(dispatch) = &mut session.phase {
+        dispatch.seen = items.to_vec();
+    }
+}
+
+fn limit_answered(session: &mut SessionState, answer: RetryLimitAnswer, reason: &str) {
+    match answer {
+        RetryLimitAnswer::Ignore => {
             session.iterations.forced_past = Some(reason.to_owned());
             session.unsettled.accept_protected();
             hold_what_stop_hooks_piped(session);
             session.phase = Phase::Settled(IterationOutcome::Forced);
         }
-        GateChoice::Send | GateChoice::Message => {
+        RetryLimitAnswer::Send => {
             hold_what_stop_hooks_piped(session);
             session.phase = Phase::Due(DuePrompt::Message);
         }
-        GateChoice::Continue => {
+        RetryLimitAnswer::Continue => {
             grant_retries(session);
             session.phase.forget_limit();
         }
         // Without the hook the turn is judged again.
-        GateChoice::Disable => session.phase.forget_limit(),
-        GateChoice::Approve
-        | GateChoice::Skip
-        | GateChoice::Retry
-        | GateChoice::Wait
-        | GateChoice::Switch
-        | GateChoice::Complete
-        | GateChoice::Escalate
-        | GateChoice::Fail
-        | GateChoice::Stop
-        | GateChoice::Leave
-        | GateChoice::AllowOnce
-        | GateChoice::AllowAlways
-        | GateChoice::RejectOnce
-        | GateChoice::RejectAlways
-        | GateChoice::Cancel
-        | GateChoice::Abort => {}
+        RetryLimitAnswer::Disable => session.phase.forget_limit(),
     }
 }
 
@@ -165,7 +144,7 @@ pub(crate) fn apply_retry(session: &mut SessionState, event: &RetryEvent) {
     }
 }
 
-pub(crate) fn retry_counted(session: &mut SessionState, used: u32, limit: u32) {
+fn retry_counted(session: &mut SessionState, used: u32, limit: u32) {
     let feedback =
         if let Phase::Hooks(dispatch) = &session.phase { session.retries().feedback(dispatch) } else { None };
     session.retry.used = used;
@@ -179,7 +158,7 @@ pub(crate) fn retry_counted(session: &mut SessionState, used: u32, limit: u32) {
 }
 
 /// The user continues: each limit that was reached is granted again.
-pub(crate) fn grant_retries(session: &mut SessionState) {
+fn grant_retries(session: &mut SessionState) {
     let max = session.plan().max_hook_retries;
     let feedback =
         if let Phase::Hooks(dispatch) = &session.phase { session.retries().feedback(dispatch) } else { None };
@@ -202,7 +181,7 @@ pub(crate) fn grant_retries(session: &mut SessionState) {
 
 /// An actor answered `stop` at the gate. A submit or a merge is left as it is. A loop that is still running ends
 /// here; after the loop, only the end of the session is left.
-pub(crate) fn budget_stopped(session: &mut SessionState, by: &Actor, gate: &Gate) {
+fn budget_stopped(session: &mut SessionState, by: &Actor, gate: &Gate) {
     if let Some(ending) = &mut session.ending {
         ending.delivery = FinalDeliveryMode::No;
     }

@@ -81,28 +81,6 @@ pub enum GateChoice {
 }
 
 impl GateKind {
-    /// The answers that a person can give; at a permission, the agent says.
-    pub const fn choices(self) -> &'static [GateChoice] {
-        use GateChoice::{
-            Abort, Approve, Cancel, Complete, Continue, Disable, Ignore, Leave, Message, Retry, Send, Skip, Stop,
-            Switch, Wait,
-        };
-        match self {
-            Self::FinalDelivery | Self::Delivery => &[Approve, Skip],
-            Self::RetryLimit => &[Continue, Send, Ignore, Disable, Abort],
-            Self::Escalation => &[Continue, Message, Complete, Abort],
-            Self::Errors => &[Continue, Send, Abort],
-            Self::BrokenHook => &[Disable, Retry, Abort],
-            Self::Permission => &[Cancel],
-            Self::Budget => &[Continue, Stop, Abort],
-            Self::UsageLimit => &[Wait, Retry, Switch, Abort],
-            Self::Tampered => &[Ignore, Send, Abort],
-            Self::Submit => &[Retry, Send, Skip, Leave],
-            // Nothing merges past a check that failed.
-            Self::Merge => &[Retry, Send, Leave],
-        }
-    }
-
     /// The name in records.
     pub const fn name(self) -> &'static str {
         match self {
@@ -123,26 +101,15 @@ impl GateKind {
 }
 
 impl GateChoice {
-    /// Whether the session leaves its phase instead of continuing from there.
-    pub(crate) const fn leaves_the_loop(self) -> bool {
-        match self {
-            Self::Abort | Self::Fail | Self::Escalate | Self::Complete | Self::Stop => true,
-            Self::Approve
-            | Self::Skip
-            | Self::Continue
-            | Self::Send
-            | Self::Message
-            | Self::Ignore
-            | Self::Disable
-            | Self::Retry
-            | Self::Wait
-            | Self::Switch
-            | Self::AllowOnce
-            | Self::AllowAlways
-            | Self::RejectOnce
-            | Self::RejectAlways
-            | Self::Leave
-            | Self::Cancel => false,
+    /// The other name of the same answer: a message to the agent is called differently where it ends a turn and where it
+    /// begins one.
+    pub(crate) fn other_name(self) -> Self {
+        if self == Self::Send {
+            Self::Message
+        } else if self == Self::Message {
+            Self::Send
+        } else {
+            self
         }
     }
 

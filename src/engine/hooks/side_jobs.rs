@@ -16,7 +16,9 @@ use crate::engine::{
     event::Event,
     gate::{
         Gate,
-        kind::{GateChoice, GateKind},
+        kind::GateKind,
+        response::{BrokenHookAnswer, GateResponse},
+        subject::GateSubject,
     },
     hooks::{
         dispatch::{DispatchCause, HookDispatch, is_broken_again},
@@ -74,7 +76,16 @@ pub enum SideJob {
 impl TaskHookFailure {
     /// The gate that asks about it.
     pub(crate) fn gate(&self) -> GateKind {
-        if self.broken_for.is_some() { GateKind::BrokenHook } else { GateKind::Escalation }
+        self.subject().kind()
+    }
+
+    pub(crate) fn subject(&self) -> GateSubject {
+        let failed = GateSubject::failed_hook(&self.hook, self.run);
+        if self.broken_for.is_some() {
+            GateSubject::BrokenHook(failed)
+        } else {
+            GateSubject::Escalation { failed: Some(failed) }
+        }
     }
 }
 
@@ -124,11 +135,11 @@ impl SideJobs {
     }
 
     /// The user was asked about failures. Returns whether they were failures of task hooks, and not of the lifecycle.
-    pub(crate) fn asked(&mut self, run: Option<RunId>, choice: GateChoice) -> bool {
+    pub(crate) fn asked(&mut self, run: Option<RunId>, answer: GateResponse) -> bool {
         let Some(failure) = self.failure_of(run).cloned() else { return false };
         let is_same = |other: &mut TaskHookFailure| other.hook == failure.hook && other.reason == failure.reason;
         let asked: Vec<TaskHookFailure> = self.troubles.extract_if(.., is_same).collect();
-        let again = asked.into_iter().filter(|_| choice == GateChoice::Retry);
+        let again = asked.into_iter().filter(|_| answer == GateResponse::BrokenHook(BrokenHookAnswer::Retry));
         let again = again.filter_map(|trouble| trouble.broken_for.map(|task| SideJob::Again(task, trouble.hook)));
         self.queue.extend(again);
         true
@@ -191,7 +202,7 @@ pub(crate) fn cut_off(task: &str, depth: u32) -> String {
 impl SideJobs {
     /// Whether a gate is about a task hook.
     pub(crate) fn is_beside(&self, gate: &Gate) -> bool {
-        self.failure_of(gate.run).is_some()
+        self.failure_of(gate.subject.run()).is_some()
     }
 
     /// The completed tasks whose hooks did not run because of the interrupt.

@@ -4,9 +4,9 @@ use super::side_jobs::cut_off;
 use crate::engine::{
     event::{Event, HookEvent, UserPresence},
     gate::{
-        GateDetails, SessionGates,
-        kind::GateKind,
+        SessionGates,
         notices::{GateHooks, GateNotice},
+        subject::GateSubject,
     },
     hooks::{
         beside::BesideWork,
@@ -41,7 +41,7 @@ impl SideRules<'_> {
     /// loop of the session.
     pub(crate) fn take_up_a_loop(self) -> Option<EngineOutput> {
         let (_, _, reason) = self.stop.escalated.as_ref()?;
-        Some(self.gates.open_gate(GateKind::Escalation, reason.clone(), GateDetails::default()))
+        Some(self.gates.open_gate(GateSubject::Escalation { failed: None }, reason.clone()))
     }
 
     pub(crate) fn proceed_gate_hooks(self) -> EngineOutput {
@@ -87,8 +87,7 @@ impl SideRules<'_> {
         };
         let mut waiting = self.side.troubles.iter().filter(|trouble| !self.hooks.is_off(&hook_of(trouble)));
         let failure = waiting.find(|trouble| matters(trouble))?;
-        let details = GateDetails::failed_run(&failure.hook, failure.run);
-        Some(self.gates.open_gate(failure.gate(), failure.reason.clone(), details))
+        Some(self.gates.open_gate(failure.subject(), failure.reason.clone()))
     }
 
     pub(crate) fn proceed_side(self) -> EngineOutput {

@@ -3,7 +3,7 @@
 use crate::engine::{
     effect::{Effect, GateFacts, GateState, HookFacts, HookJob, SubmissionFacts, TaskFacts},
     event::{Event, HookEvent, SessionStarted, UserPresence},
-    gate::{Gate, GateDetails, SessionGates, kind::GateKind},
+    gate::{Gate, SessionGates, subject::GateSubject},
     hooks::{
         beside::BesideWork,
         dispatch::{DispatchCause, DispatchQuestion, FinishedRun, HookDispatch},
@@ -81,10 +81,10 @@ impl<'a> HookRules<'a> {
 
     /// What hooks hear about the open gate.
     pub(crate) fn open_gate_facts(self) -> Option<GateFacts> {
-        let Gate { id, about, reason, choices, .. } = self.gates.open.as_ref()?;
+        let Gate { id, subject, reason, choices, .. } = self.gates.open.as_ref()?;
         Some(GateFacts {
             gate: *id,
-            about: *about,
+            about: subject.kind(),
             reason: reason.clone(),
             choices: choices.clone(),
             answer_command: format!("creel gate answer -s {} {id}", self.name),
@@ -173,7 +173,10 @@ impl<'a> HookRules<'a> {
             .find(|done| done.judgement.escalates && !self.hooks.is_off(&HookRef::new(dispatch.point, &done.hook)))?;
         let reason = || failed.needs_a_person(dispatch.point);
         (!asked).then(|| {
-            self.gates.open_gate(GateKind::Escalation, reason(), GateDetails::failed_run(&failed.hook, failed.run))
+            self.gates.open_gate(
+                GateSubject::Escalation { failed: Some(GateSubject::failed_hook(&failed.hook, failed.run)) },
+                reason(),
+            )
         })
     }
 }

@@ -3,7 +3,7 @@
 use crate::engine::{
     conversation::ForbiddenChanges,
     event::PromptSent,
-    gate::kind::GateChoice,
+    gate::response::TamperedAnswer,
     hooks::point::HookPoint,
     session::{SessionState, phase::Phase},
     turn::DuePrompt,
@@ -32,13 +32,17 @@ pub(crate) fn forbidden_changes(session: &mut SessionState, found: &ForbiddenCha
     }
 }
 
-pub(crate) fn tampered_answered(session: &mut SessionState, choice: GateChoice) {
+/// The user has seen the changes, whatever the answer.
+pub(crate) fn changes_seen(session: &mut SessionState) {
     session.unsettled.tampered.clear();
     if session.unsettled.unjudged {
         session.unsettled.protected.clear();
     }
+}
+
+pub(crate) fn tampered_answered(session: &mut SessionState, answer: TamperedAnswer) {
     let at_stop = matches!(&session.phase, Phase::Hooks(dispatch) if dispatch.point == HookPoint::Stop);
-    if matches!(choice, GateChoice::Send | GateChoice::Message) && at_stop {
+    if answer == TamperedAnswer::Send && at_stop {
         session.phase = Phase::Due(DuePrompt::Message);
     }
 }

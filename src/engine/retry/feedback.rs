@@ -9,7 +9,7 @@ use similar::{Algorithm, DiffOp, capture_diff_slices};
 use crate::engine::{
     comparable_text::{comparable_text, same_text},
     event::{Event, IterationOutcome, RetryEvent, SessionStarted, UserPresence},
-    gate::{GateDetails, SessionGates, kind::GateKind},
+    gate::{SessionGates, subject::GateSubject},
     hooks::{
         dispatch::{DispatchQuestion, HookDispatch, HookFeedback, TemplateFeedback},
         point::HookPoint,
@@ -120,7 +120,7 @@ impl RetryRules<'_> {
                 1 => format!("a turn failed: {last}"),
                 times => format!("{times} turns failed in a row, the last one with: {last}"),
             };
-            self.gates.open_gate(GateKind::Errors, reason, GateDetails::default())
+            self.gates.open_gate(GateSubject::Errors, reason)
         })
     }
 
@@ -177,7 +177,7 @@ impl RetryRules<'_> {
         }
         let times = counted(used, "retry");
         let reason = format!("the hook `{limited}` still blocks after {times}: {}", feedback.reason);
-        self.gates.open_gate(GateKind::RetryLimit, reason, GateDetails::hook(&limited))
+        self.gates.open_gate(GateSubject::RetryLimit { hook: limited }, reason)
     }
 }
 

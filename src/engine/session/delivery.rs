@@ -11,7 +11,7 @@
 use crate::engine::{
     effect::{Effect, ExitReason},
     event::{Event, FinalDeliveryMode, IterationOutcome, SessionEvent, SessionOutcome},
-    gate::{GateDetails, SessionGates, kind::GateKind},
+    gate::{SessionGates, subject::GateSubject},
     hooks::{beside::BesideWork, point::HookPoint, side_jobs::SideJobs, side_rules::SideRules, start::HookRules},
     ids::ItemId,
     output::EngineOutput,
@@ -148,7 +148,7 @@ impl EndRules<'_> {
         let items = if approved.is_some() && items.is_empty() { unseen } else { items };
         if !items.is_empty() && items.iter().any(|id| approved.is_none_or(|approved| !approved.contains(id))) {
             let reason = format!("the loop is over, and the agent has not seen {}", counted(items.len(), "held item"));
-            return self.gates.open_gate(GateKind::FinalDelivery, reason, GateDetails::items(items));
+            return self.gates.open_gate(GateSubject::FinalDelivery { items }, reason);
         }
         self.retries.wait_over(now).unwrap_or_else(|| self.prompts.final_prompt(items))
     }

@@ -3,7 +3,7 @@
 use super::SessionState;
 use crate::engine::{
     event::{Event, IterationOutcome, SessionEvent, SessionOutcome},
-    gate::{GateDetails, kind::GateKind},
+    gate::subject::GateSubject,
     hooks::{
         dispatch::{FinishedRun, HookDispatch, is_broken_again},
         point::HookPoint,
@@ -34,7 +34,7 @@ impl SessionState {
         }
         if let Some(FinishedRun { hook, run, .. }) = self.hook_rules().broken_again(dispatch) {
             let reason = is_broken_again(dispatch.point, hook);
-            return self.gates.open_gate(GateKind::BrokenHook, reason, GateDetails::failed_run(hook, *run));
+            return self.gates.open_gate(GateSubject::BrokenHook(GateSubject::failed_hook(hook, *run)), reason);
         }
         match dispatch.next().filter(|_| !dispatch.stops_early(&|hook| self.hooks.is_off(hook))) {
             Some(hook) => self.hook_rules().start_hook(dispatch, hook),
@@ -113,7 +113,7 @@ impl SessionState {
         let ask = self.plan().gates.delivery == DeliveryPolicy::Ask && !items.is_empty();
         if ask && items.iter().any(|id| !dispatch.seen.contains(id)) {
             let reason = format!("the next prompt carries {}", counted(items.len(), "held item"));
-            return self.gates.open_gate(GateKind::Delivery, reason, GateDetails::items(items));
+            return self.gates.open_gate(GateSubject::Delivery { items }, reason);
         }
         self.prompts().iteration_prompt(dispatch, items)
     }

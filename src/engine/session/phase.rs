@@ -2,10 +2,7 @@
 
 use crate::engine::{
     event::{FinalDeliveryMode, IterationOutcome, PromptSent, SessionOutcome},
-    gate::{
-        Gate,
-        kind::{GateChoice, GateKind},
-    },
+    gate::{Gate, subject::GateSubject},
     hooks::{
         dispatch::{DispatchQuestion, HookDispatch},
         point::HookPoint,
@@ -125,7 +122,7 @@ impl Phase {
     /// Whether a gate is about a loop's escalation, and not about a hook or a decision of the session itself.
     pub(crate) fn is_of_a_loop(&self, gate: &Gate) -> bool {
         let decided = matches!(self, Self::Escalated(_));
-        gate.about == GateKind::Escalation && gate.hook.is_none() && !decided
+        matches!(gate.subject, GateSubject::Escalation { failed: None }) && !decided
     }
 
     /// The iteration of the turn, if it is the current one.
@@ -154,9 +151,10 @@ impl Phase {
         }
     }
 
-    pub(crate) fn broken_answered(&mut self, choice: GateChoice, hook: Option<&str>) {
-        let (Self::Hooks(dispatch), Some(hook), GateChoice::Retry) = (self, hook, choice) else { return };
-        dispatch.requeue(hook);
+    pub(crate) fn run_again(&mut self, hook: &str) {
+        if let Self::Hooks(dispatch) = self {
+            dispatch.requeue(hook);
+        }
     }
 
     pub(crate) fn ask_once(&mut self, question: DispatchQuestion) {

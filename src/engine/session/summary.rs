@@ -28,7 +28,7 @@ impl SessionState {
             return outcome.name().into();
         }
         if let Some(gate) = &self.gates.open {
-            return format!("needs you: {}", gate.about.name().replace('_', " "));
+            return format!("needs you: {}", gate.kind().name().replace('_', " "));
         }
         if self.steering.paused && self.phase.turn_in_flight().is_none() {
             return "paused".into();

@@ -3,7 +3,7 @@
 use super::errand_outcome;
 use crate::engine::{
     event::{Actor, FinalDeliveryMode, HookFinished, PipelineEvent, SessionOutcome, UserPresence},
-    gate::{Gate, kind::GateChoice},
+    gate::{Gate, response::PipelineAnswer},
     hooks::{
         point::HookPoint,
         verdict::{BuiltinOutcome, BuiltinStatus, Verdict},
@@ -69,23 +69,24 @@ fn remediation_counted(session: &mut SessionState, used: u32) {
 }
 
 /// The answer of the user or the policy to a failed check.
-pub(crate) fn pipeline_answered(session: &mut SessionState, choice: GateChoice, by: &Actor, gate: &Gate) {
+pub(crate) fn pipeline_answered(session: &mut SessionState, answer: PipelineAnswer, by: &Actor, gate: &Gate) {
     let Some(course) = &mut session.pipelines.course else { return };
-    match (choice, gate.hook.as_deref(), &mut session.phase) {
-        (GateChoice::Send, _, _) => {
+    match answer {
+        PipelineAnswer::Send => {
             course.repaired = true;
             session.phase = Phase::Due(DuePrompt::Message);
         }
-        (GateChoice::Skip, Some(hook), Phase::Hooks(dispatch)) => {
+        PipelineAnswer::Skip => {
+            let (Some(hook), Phase::Hooks(dispatch)) = (gate.subject.hook(), &mut session.phase) else { return };
             dispatch.done.retain(|done| done.hook != hook);
             course.skipped.insert(hook.to_owned());
             course.mark(dispatch.point, hook, PipelineStepState::Skipped);
         }
-        (GateChoice::Leave, _, _) => {
+        PipelineAnswer::Leave => {
             course.left = Some((by.clone(), gate.reason.clone()));
             session.phase = Phase::Pipeline;
         }
-        (_, _, _) => session.phase = Phase::Pipeline,
+        PipelineAnswer::Retry => session.phase = Phase::Pipeline,
     }
 }
 

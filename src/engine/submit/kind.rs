@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::engine::{gate::kind::GateKind, hooks::point::HookPoint};
+use crate::engine::hooks::point::HookPoint;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -46,13 +46,6 @@ impl PipelineKind {
         match self {
             Self::Submit => HookPoint::AfterSubmit,
             Self::Merge => HookPoint::AfterMerge,
-        }
-    }
-
-    pub(super) const fn about(self) -> GateKind {
-        match self {
-            Self::Submit => GateKind::Submit,
-            Self::Merge => GateKind::Merge,
         }
     }
 

@@ -3,7 +3,7 @@
 use crate::engine::{
     budget::ConversationUsage,
     event::{LimitAction, LimitReached, UsageLimitEvent},
-    gate::kind::GateChoice,
+    gate::response::UsageLimitAnswer,
     retry::RetryWait,
     session::SessionState,
     time::UnixTime,
@@ -59,11 +59,14 @@ pub(crate) fn wait_skipped(session: &mut SessionState) {
 }
 
 /// The user answered the gate. A switch of agents is a record of its own.
-pub(crate) fn limit_answered_by_user(session: &mut SessionState, at: UnixTime, choice: GateChoice) {
-    if choice == GateChoice::Retry {
-        wait_skipped(session);
-    } else if let Some(hold) = &mut session.limits.hold {
-        hold.asks = false;
-        wait_for_reset(session, at);
+pub(crate) fn limit_answered_by_user(session: &mut SessionState, at: UnixTime, answer: UsageLimitAnswer) {
+    match answer {
+        UsageLimitAnswer::Retry => wait_skipped(session),
+        UsageLimitAnswer::Wait | UsageLimitAnswer::Switch => {
+            if let Some(hold) = &mut session.limits.hold {
+                hold.asks = false;
+                wait_for_reset(session, at);
+            }
+        }
     }
 }

@@ -13,6 +13,8 @@ mod columns;
 mod layout;
 mod text;
 
+use answers::AnswerButton;
+use layout::{GateBody, GateLayout, TextColumn};
 use ratatui::{
     buffer::Buffer,
     layout::Rect,
@@ -41,8 +43,6 @@ use crate::{
         theme::{ScreenTheme, ThemeRole},
     },
 };
-use answers::AnswerButton;
-use layout::{GateBody, GateLayout, TextColumn};
 
 /// How long a gate accepts no answer after it appears.
 const GUARD: Time = Time(600);
@@ -120,7 +120,7 @@ impl GateModal {
     }
 
     fn with(gate: Gate, state: &SessionState, standing: GateAvailability) -> Self {
-        let items = gate.items.iter().filter_map(|id| Some((*id, state.pending.get(*id)?.state)));
+        let items = gate.subject.items().iter().filter_map(|id| Some((*id, state.pending.get(*id)?.state)));
         let marked = |(id, state)| match state {
             ItemState::Pending => Some((id, ItemMark::Approved)),
             ItemState::Skipped => Some((id, ItemMark::Skipped)),
@@ -287,7 +287,7 @@ impl GateModal {
         Paragraph::new(layout.reason.clone()).render(layout.head, buffer);
         self.draw_body(model, theme, buffer);
         let chosen = self.buttons.get(self.choice);
-        let means = chosen.map(|button| answers::meaning(self.gate.about, button, width)).unwrap_or_default();
+        let means = chosen.map(|button| answers::meaning(self.gate.kind(), button, width)).unwrap_or_default();
         Line::styled(means, theme.style(ThemeRole::Accent)).render(layout.meaning, buffer);
         for button in &layout.buttons {
             let role = if button.index == self.choice { ThemeRole::Selected } else { ThemeRole::Key };
@@ -299,7 +299,7 @@ impl GateModal {
 
     fn title(&self, model: &ScreenModel) -> String {
         let waiting = model.session.as_ref().map_or(0, |state| state.asks.waiting.len());
-        match self.gate.about {
+        match self.gate.kind() {
             GateKind::FinalDelivery => "Final delivery".into(),
             GateKind::Delivery => "Delivery".into(),
             GateKind::RetryLimit => "Retry limit reached".into(),

@@ -140,6 +140,6 @@ fn doing(model: &ScreenModel, state: &SessionState, room: usize) -> String {
     let wait = panes::retries::waits(state, model).filter(|_| idle && !state.steering.paused);
     let long = format!(" {} ", plain(&wait.unwrap_or_else(|| state.doing())));
     // The gate's sign already says that the session waits for the user.
-    let short = state.gates.open.as_ref().map(|gate| format!(" {} ", gate.about.name().replace('_', " ")));
+    let short = state.gates.open.as_ref().map(|gate| format!(" {} ", gate.kind().name().replace('_', " ")));
     fit(&short.filter(|_| long.width() > room).unwrap_or(long), room)
 }

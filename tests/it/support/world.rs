@@ -587,9 +587,9 @@ impl World {
             .filter(|event| matches!(event, Event::Gate(GateEvent::Answered { by, .. }) if by.by == ActorKind::Tui))
             .count();
         let person = &self.script.person;
-        assert!(!person.is_empty(), "nobody was expected to answer {:?}", gate.about);
+        assert!(!person.is_empty(), "nobody was expected to answer {:?}", gate.kind());
         let (about, choice) = person[given.min(person.len() - 1)];
-        assert_eq!(about, gate.about, "another gate than the script expects: {}", gate.reason);
+        assert_eq!(about, gate.kind(), "another gate than the script expects: {}", gate.reason);
         let text = matches!(choice, GateChoice::Send | GateChoice::Message).then(|| "Try another way.".to_owned());
         let answer = creel::engine::input::GateAnswer { gate: gate.id, choice, text, items: None };
         self.command(SessionCommand::AnswerGate(answer));

@@ -89,36 +89,37 @@ pub(super) fn meaning(about: GateKind, button: &AnswerButton, width: usize) -> S
 /// What an answer leads to.
 const fn meaning_of(about: GateKind, choice: GateChoice) -> &'static str {
     match (about, choice) {
-        (GateKind::FinalDelivery, GateChoice::Approve) => "one prompt carries what is approved; then the session ends",
-        (_, GateChoice::Approve) => "what is approved goes with the next prompt",
-        (GateKind::Submit, GateChoice::Skip) => "go on without this check",
-        (_, GateChoice::Skip) => "nothing of it is delivered",
-        (GateKind::RetryLimit, GateChoice::Continue) => "as many retries again",
-        (GateKind::Budget, GateChoice::Continue) => "as much again; then you are asked again",
-        (_, GateChoice::Continue) => "the next iteration",
+        (GateKind::FinalDelivery, GateChoice::Approve) => "Send the ticked items, then end",
+        (_, GateChoice::Approve) => "Send the ticked items with the next prompt",
+        (GateKind::Submit, GateChoice::Skip) => "Continue without this check",
+        (GateKind::FinalDelivery, GateChoice::Skip) => "End without sending",
+        (_, GateChoice::Skip) => "Continue without sending",
+        (GateKind::RetryLimit, GateChoice::Continue) => "Allow the same number of retries again",
+        (GateKind::Budget, GateChoice::Continue) => "Grant the same budget again",
+        (_, GateChoice::Continue) => "Start the next iteration",
         (GateKind::Submit | GateKind::Merge, GateChoice::Send) => {
-            "write to the agent yourself; then every check runs again"
+            "Write to the agent; then every check runs again"
         }
-        (GateKind::Tampered, GateChoice::Send) => "write to the agent, for example to undo the changes",
-        (_, GateChoice::Send) => "write to the agent yourself; the count starts again",
-        (_, GateChoice::Message) => "go on, with words of your own for the agent",
-        (GateKind::Tampered, GateChoice::Ignore) => "accept these changes and continue",
-        (_, GateChoice::Ignore) => "accept the turn as it is; the iteration counts as forced",
-        (_, GateChoice::Disable) => "this hook does not run any more in this session",
-        (GateKind::Submit | GateKind::Merge, GateChoice::Retry) => "run every check once more",
-        (GateKind::UsageLimit, GateChoice::Retry) => "send the turn again now",
-        (_, GateChoice::Retry) => "run the hook once more",
-        (_, GateChoice::Wait) => "wait, then send the same turn again",
-        (_, GateChoice::Switch) => "another agent takes the turn now",
-        (_, GateChoice::Complete) => "the work is done; end the session as complete",
-        (_, GateChoice::Abort) => "give the session up; it can be resumed",
-        (_, GateChoice::Stop) => "stop here, and deliver what is held",
-        (_, GateChoice::AllowOnce) => "allow this once",
-        (_, GateChoice::AllowAlways) => "creel asks again about anything else",
-        (_, GateChoice::RejectOnce) => "reject it; the turn continues",
-        (_, GateChoice::RejectAlways) => "reject it; creel asks again about anything else",
-        (_, GateChoice::Leave) => "leave it; the branch stays, and `creel submit` or `creel merge` tries again",
-        (_, GateChoice::Cancel) => "no answer; the agent's turn ends here",
+        (GateKind::Tampered, GateChoice::Send) => "Write to the agent, for example to undo the changes",
+        (_, GateChoice::Send) => "Write to the agent; the count starts again",
+        (_, GateChoice::Message) => "Continue with a message for the agent",
+        (GateKind::Tampered, GateChoice::Ignore) => "Accept these changes and continue",
+        (_, GateChoice::Ignore) => "Accept the turn as it is; the iteration counts as forced",
+        (_, GateChoice::Disable) => "Do not run this hook again in this session",
+        (GateKind::Submit | GateKind::Merge, GateChoice::Retry) => "Run every check again",
+        (GateKind::UsageLimit, GateChoice::Retry) => "Send the turn again now",
+        (_, GateChoice::Retry) => "Run the hook again",
+        (_, GateChoice::Wait) => "Wait for the reset, then send the same turn again",
+        (_, GateChoice::Switch) => "Let another agent take the turn now",
+        (_, GateChoice::Complete) => "End the session as complete",
+        (_, GateChoice::Abort) => "Abort (you can resume later)",
+        (_, GateChoice::Stop) => "End here without sending pending items",
+        (_, GateChoice::AllowOnce) => "Allow this once",
+        (_, GateChoice::AllowAlways) => "Allow this exact request from now on",
+        (_, GateChoice::RejectOnce) => "Reject it; the turn continues",
+        (_, GateChoice::RejectAlways) => "Reject this exact request from now on",
+        (_, GateChoice::Leave) => "Leave the branch as it is; try again with `creel submit` or `creel merge`",
+        (_, GateChoice::Cancel) => "Do not answer; end the agent's turn",
         (_, GateChoice::Escalate | GateChoice::Fail) => "",
     }
 }
@@ -150,7 +151,7 @@ mod tests {
     #[test]
     fn the_meaning_is_said_even_where_the_name_is_long() {
         let long = button("Yes, and do not ask again for anything in this folder");
-        assert_eq!(meaning(GateKind::Permission, &long, 30), "Yes, and do …: allow this once");
-        assert_eq!(meaning(GateKind::Permission, &button("Yes"), 80), "Yes: allow this once");
+        assert_eq!(meaning(GateKind::Permission, &long, 30), "Yes, and do …: Allow this once");
+        assert_eq!(meaning(GateKind::Permission, &button("Yes"), 80), "Yes: Allow this once");
     }
 }

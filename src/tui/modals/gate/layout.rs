@@ -125,7 +125,7 @@ impl GateModal {
             let (rows, rows_shown) = (lines.len(), usize::from(right.height));
             let body = GateBody::Items(TextColumn { area: right, lines });
             GateLayout { body, rows, rows_shown, list, ..layout }
-        } else if self.gate.about == GateKind::RetryLimit {
+        } else if self.gate.kind() == GateKind::RetryLimit {
             let attempts = columns::attempt_columns(&model.attempts, &model.theme, area);
             let longest = attempts.iter().map(|column| column.lines.len()).max();
             let rows = longest.map_or(0, |longest| longest + 1);
@@ -163,7 +163,7 @@ impl GateModal {
             let texts = self.items.iter().filter_map(|(id, _)| pending.and_then(|pending| pending.get(*id)));
             let longest = texts.map(|item| plain(&item.text, inside * 2 / 3)).max().unwrap_or(0);
             longest.max(self.items.len())
-        } else if self.gate.about == GateKind::RetryLimit {
+        } else if self.gate.kind() == GateKind::RetryLimit {
             let columns = columns::attempts_shown(&model.attempts, width).max(1);
             model.attempts.iter().map(|attempt| plain(&attempt.feedback, inside / columns)).max().unwrap_or(0) + 1
         } else {

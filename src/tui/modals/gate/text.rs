@@ -30,9 +30,11 @@ pub(super) fn lines(
 ) -> Vec<Line<'static>> {
     match (ask, &model.session) {
         (Some(ask), Some(state)) => request(ask, &state.began.cwd, theme, width),
-        (_, Some(state)) if gate.about == GateKind::Budget => budget(state, theme, width),
-        (_, Some(state)) if matches!(gate.about, GateKind::Submit | GateKind::Merge) => held(gate, state, model, width),
-        (_, Some(state)) if gate.about == GateKind::Tampered => tampered(state, theme, width),
+        (_, Some(state)) if gate.kind() == GateKind::Budget => budget(state, theme, width),
+        (_, Some(state)) if matches!(gate.kind(), GateKind::Submit | GateKind::Merge) => {
+            held(gate, state, model, width)
+        }
+        (_, Some(state)) if gate.kind() == GateKind::Tampered => tampered(state, theme, width),
         (_, state) => {
             let said = state.as_ref().map_or("", |state| state.turns.said.as_str());
             let said = || plain_lines(said, theme.style(ThemeRole::Text), width);
@@ -133,7 +135,7 @@ fn budget(state: &SessionState, theme: &ScreenTheme, width: usize) -> Vec<Line<'
 
 /// The last finished run of the hook that the gate is about.
 fn last_run<'a>(gate: &Gate, model: &'a ScreenModel) -> Option<&'a RunEntry> {
-    model.runs.newest_first().find(|run| gate.hook.as_ref() == Some(&run.hook) && run.ended.is_some())
+    model.runs.newest_first().find(|run| gate.subject.hook() == Some(run.hook.as_str()) && run.ended.is_some())
 }
 
 /// How a run ended, and what it printed.
