@@ -13,41 +13,44 @@
 //!
 //! # The contract of the engine
 //!
-//! - [`engine`]: `decide`, the one entry, and what it returns.
-//! - [`engine::input`]: what the engine is told: results of effects, and commands of users, agents and hooks.
-//! - [`engine::event`]: what happened. One enum per machine; each variant is a record of the journal.
-//! - [`engine::effect`]: what the runtime has to do. Its result returns as an input, with the same ticket ([`engine::ids`]).
+//! - [`engine`]: `decide`, the one entry, and how the machines are built.
+//! - [`engine::input`]: the results of effects, and the commands of users, agents and hooks.
+//! - [`engine::event`]: what happened. It wraps the events of the machines; each event is a record of the journal.
+//! - [`engine::effect`]: requests to the runtime. Each result returns as an input, with the same ticket ([`engine::ids`]).
+//! - [`engine::output`]: what a decision returns: events, effects, or a refusal ([`engine::refusal`]).
 //! - [`engine::policy`]: the plan, the rules that a session starts with and keeps.
-//! - [`engine::conversation`]: what an agent and a session exchange in a turn.
+//! - [`engine::conversation`]: the exchange between creel and an agent during a turn.
 //!
 //! # The machines
 //!
-//! | machine | what it owns | its events |
+//! | machine | owns | its events |
 //! | --- | --- | --- |
-//! | [`engine::session`] | the phase of the session, its iterations, and what is due next | [`engine::event::session`] |
-//! | [`engine::session::turn`] | prompts, answers, and what the end of a turn means | [`engine::event::turn`] |
-//! | [`engine::hooks`] | hook points, the order of runs, and verdicts | [`engine::event::hook`] |
-//! | [`engine::session::pending`] | hook output that has not been sent to the agent yet | [`engine::event::pending`] |
-//! | [`engine::session::retry`] | how often a blocked turn was sent back, and the waits between | [`engine::event::retry`] |
-//! | [`engine::session::limits`] | usage limits: the wait for a reset, and the agent that takes over | [`engine::event::usage_limit`] |
-//! | [`engine::session::gate`] | decisions that the session waits for, and their unattended answers | [`engine::event::gate`] |
-//! | [`engine::stop`] | whether the work is complete: rules, stop hooks, guards, loops of the agent | [`engine::event::stop`] |
-//! | [`engine::tasks`] | the task graph | [`engine::event::task`] |
-//! | [`engine::tasks::automation`] | hooks that answer task events, and the actions still to do | [`engine::event::automation`] |
-//! | [`engine::tasks::workflow`] | named steps in the background | [`engine::event::workflow`] |
-//! | [`engine::submit`] | submitting and merging: checks, repairs, reviews | [`engine::event::pipeline`] |
-//! | [`engine::session::control`] | commands: pause, stop, messages, answers to gates | [`engine::event::steering`] |
+//! | [`engine::session`] | the phase of the session, its iterations, and what is due next | [`engine::session::event`] |
+//! | [`engine::turn`] | prompts, the agent's updates, and what the end of a turn means | [`engine::turn::event`] |
+//! | [`engine::hooks`] | hook points, the order of runs, and verdicts | [`engine::hooks::event`] |
+//! | [`engine::pending`] | hook output that has not been sent to the agent yet | [`engine::pending::event`] |
+//! | [`engine::retry`] | how often a blocked turn was sent back, and the waits between | [`engine::retry::event`] |
+//! | [`engine::usage_limit`] | the wait for a reset, and the agent that takes over | [`engine::usage_limit::event`] |
+//! | [`engine::gate`] | decisions that the session waits for, and their unattended answers | [`engine::gate::event`] |
+//! | [`engine::stop`] | whether the work is complete: rules, stop hooks, guards, loops of the agent | [`engine::stop::event`] |
+//! | [`engine::tasks`] | the task graph | [`engine::tasks::event`] |
+//! | [`engine::tasks::automation`] | hooks that answer task events, and the actions still to do | [`engine::tasks::automation_event`] |
+//! | [`engine::tasks::workflow`] | named steps in the background | [`engine::tasks::workflow_event`] |
+//! | [`engine::submit`] | submitting and merging: checks, repairs, reviews | [`engine::submit::event`] |
+//! | [`engine::steering`] | pause, stop, messages, and the meaning of every command | [`engine::steering::event`] |
 //!
-//! Parts that the machines share:
+//! Machines that react to the events of others:
 //!
-//! - [`engine::session::permission`]: permission requests of the agent, and remembered answers.
-//! - [`engine::session::budget`]: what a session has used, and its limits.
-//! - [`engine::session::tamper`]: files that a turn changed although it must not.
+//! - [`engine::permission`]: permission requests of the agent, and remembered answers.
+//! - [`engine::budget`]: what a session has used, and its limits.
+//! - [`engine::protect`]: files that a turn changed although it must not.
+//!
+//! Beside them:
+//!
 //! - [`engine::session::delivery`]: the end of the loop, the final delivery, the end of the session.
-//! - [`engine::session::side_jobs`], [`engine::session::gate_hooks`]: hooks that run beside the agent.
-//! - [`engine::recovery`]: resuming after a kill or a stop.
+//! - [`engine::session::recovery`]: resuming after a kill or a stop.
 //! - [`engine::actor`]: which actor may give which command.
-//! - [`engine::queue`]: the rules of the task queue that many machines work from.
+//! - [`engine::queue`]: the rules of the task queue that many computers share.
 //!
 //! # Around the engine
 //!

@@ -96,7 +96,7 @@ fn source(path: &Path) -> String {
     fs::read_to_string(path).expect("a source file")
 }
 
-/// The module path of a file: `engine/session/turn.rs` is `engine`, `session`, `turn`.
+/// The module path of a file: `engine/turn/prompt.rs` is `engine`, `turn`, `prompt`.
 fn modules_of(file: &str) -> Vec<&str> {
     file.trim_end_matches(".rs").split('/').filter(|name| *name != "lib").collect()
 }

@@ -3,7 +3,7 @@
 //! Owns the graph ([`graph`]), the records that change it ([`record`]), the commands of users and hooks ([`command`],
 //! [`action`]), the automation hooks that its events trigger ([`automation`], [`builtin`]), and the workflows that
 //! those start ([`workflow`]). Does not own the `on_task_complete` hooks of the config: see
-//! [`super::session::side_jobs`].
+//! [`super::hooks::side_jobs`].
 //!
 //! # Invariants
 //! - One command or action is one record, so that no prefix of a journal contains half of a change. Its consequences
