@@ -1,16 +1,33 @@
 //! The rules of a session, as pure functions.
 //!
 //! ```text
-//! Input ─▶ decide(&State) ─▶ Event ─▶ journal ─▶ apply ─▶ State
-//!                        └─▶ Effect ─▶ runtime ─▶ answer, as the next Input
+//! Input ─▶ decide(&SessionState) ─▶ Event ─▶ journal ─▶ apply ─▶ SessionState
+//!                               └─▶ Effect ─▶ runtime ─▶ result, as the next Input
 //! ```
 //!
-//! The engine turns an input into the events that it causes. The runtime then sends [`Input::Proceed`] until nothing is
-//! due. Each step is small, and the session can resume after a crash from the state between any two steps.
+//! The runtime passes an [`input`] to [`decide`], records and applies the [`event`]s that it returns, performs the
+//! [`effect`]s, and then sends [`Input::Proceed`] until nothing is due. Each step is small, so a session can resume
+//! after a crash from the state between any two steps.
+//!
+//! # Machines
+//!
+//! Each machine is a module with the same parts. Its state is a field of [`SessionState`]. Its events are an enum of
+//! its own, which [`Event`] wraps. Its rules are a small struct of references, for example [`gate::answer::GateRules`]:
+//! it has only the parts of the session that the machine's decisions depend on, and [`session::contexts`] builds it.
+//! Its `apply` stores what an event says.
+//!
+//! - The main line: [`session`], [`turn`], [`hooks`], [`stop`], [`submit`].
+//! - What goes into the next prompt, and when it is sent: [`pending`], [`retry`], [`usage_limit`], [`steering`].
+//! - Where the user decides: [`gate`]. [`permission`], [`protect`] and [`budget`] open gates too; they have no events of
+//!   their own and react to those of turns and gates.
+//! - Beside the main line: [`tasks`], [`hooks::side_jobs`], [`gate::notices`], [`stop::agent_loop`].
+//!
+//! The other modules are types and texts that the machines share.
 //!
 //! # Invariants
 //! - No I/O, no clock, no randomness: the same inputs give the same events and effects.
 //! - Events are recorded and applied before the effects of their step are performed.
+//! - A result with the ticket of an effect that the session no longer waits for changes nothing.
 
 pub mod actor;
 pub mod budget;

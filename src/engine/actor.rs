@@ -59,7 +59,7 @@ pub struct Actor {
 }
 
 impl Actor {
-    /// An actor that is not a person, or whose name is unknown.
+    /// An actor without the name of a user.
     pub const fn of(by: ActorKind) -> Self {
         Self { by, user: None, host: None }
     }

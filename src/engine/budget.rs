@@ -1,5 +1,8 @@
 //! A session's usage and its budget.
 //!
+//! Owns the totals of tokens, cost and working time, and the gate at the limit. Does not limit iterations
+//! ([`super::session::iteration`]) or retries ([`super::retry`]).
+//!
 //! # Invariants
 //! - The budget is checked before every prompt, never during a turn: the turn has its own time limit.
 //! - After `stop` at the gate nothing more is sent: pending items stay in the journal, and a loop that had ended keeps
@@ -60,7 +63,6 @@ impl BudgetUsage {
     }
 }
 
-/// Compares what the session has used with its budget.
 #[derive(Debug, Clone, Copy)]
 pub struct BudgetCheck<'a> {
     pub(crate) plan: &'a SessionPlan,

@@ -1,7 +1,12 @@
-//! Events: the lines of the journal. Only an event changes the state.
+//! Events: the records of the journal. Only an event changes the state.
 //!
-//! The fields that other programs rely on are fixed; more can be added. A kind that a reader does not know is
-//! [`Event::Unknown`], and changes nothing. Hooks log events of their own kinds as [`TaskEvent::Custom`].
+//! Each machine owns an enum with its events, in a file `event` of its own. [`Event`] wraps these enums, and reads and
+//! writes them by their kind. It does not know what an event means.
+//!
+//! # Invariants
+//! - Fields that other programs rely on keep their meaning; more can be added.
+//! - A kind that a reader does not know is [`Event::Unknown`], and changes nothing. Hooks log events of their own kinds
+//!   as [`TaskEvent::Custom`].
 
 use std::collections::BTreeMap;
 

@@ -1,10 +1,13 @@
-//! Decisions that the session waits for the user to make.
+//! Gates: decisions that the session waits for the user to make.
 //!
-//! Owns what a gate is, which answers it accepts, and the answer that the policy gives in an unattended session. What an
-//! answer leads to is decided where the gate was opened.
+//! Owns what a gate is about ([`subject`]), the answers that it accepts and what each one means ([`kind`],
+//! [`response`]), the answer of an unattended session, and the `on_gate` hooks ([`notices`]). Does not decide when a
+//! gate opens: the machine that needs the decision opens it, and stores its answer.
 //!
 //! # Invariants
-//! - At most one gate holds the session at a time, and it is answered once.
+//! - At most one gate is open at a time, and it is answered once.
+//! - An answer that the gate does not offer is refused.
+//! - The other records that an answer causes come before its own, so a crash in between leaves the gate open.
 
 pub mod answer;
 pub(crate) mod apply;
@@ -27,37 +30,32 @@ use crate::engine::{
     time::UnixTime,
 };
 
-/// A gate that waits.
+/// An open gate.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Gate {
-    /// Its name.
     pub id: GateId,
     pub subject: GateSubject,
-    /// Why the session waits, in words.
+    /// Why the session asks.
     pub reason: String,
-    /// The answers that it takes.
+    /// The answers that the user can give.
     pub choices: Vec<GateChoice>,
-    /// When it opened.
     pub opened: UnixTime,
 }
 
-/// The gates of a session.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct SessionGates {
-    /// The one that waits.
     pub open: Option<Gate>,
-    /// The last number given.
+    /// The highest id so far.
     pub last: GateId,
 }
 
-/// What becomes of a gate that no person has answered.
+/// What happens at a gate that the user has not answered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum UnansweredGate {
     /// The policy or the timeout answers.
     Answer(GateChoice, ActorKind),
-    /// It waits.
     Wait,
-    /// It waits, and the session is unattended.
+    /// The gate waits for a user, but the session is unattended.
     NobodyThere,
 }
 
@@ -66,13 +64,13 @@ impl Gate {
         self.subject.kind()
     }
 
-    /// The choice that the user means, by the name that this gate uses for it.
+    /// The choice under the name that this gate uses for it: `send` and `message` mean the same.
     pub(crate) fn understood(&self, choice: GateChoice) -> GateChoice {
         let other = choice.other_name();
         if self.choices.contains(&other) { other } else { choice }
     }
 
-    /// When the timeout answers, if there is one.
+    /// When `gates.timeout` answers, if it is set.
     pub fn deadline(&self, plan: &SessionPlan) -> Option<UnixTime> {
         (!plan.gates.timeout.is_zero()).then(|| self.opened.after(plan.gates.timeout))
     }
@@ -140,7 +138,7 @@ impl SessionGates {
         self.open_gate_with(subject, reason, choices)
     }
 
-    /// Opens a gate whose answers differ from those of other gates of its kind.
+    /// Opens a gate that offers its own selection of answers.
     pub(crate) fn open_gate_with(
         &self,
         subject: GateSubject,
@@ -154,7 +152,7 @@ impl SessionGates {
         self.open.as_ref().filter(|gate| gate.id == id)
     }
 
-    /// The end of a turn cancels the requests that still wait.
+    /// Cancels an open permission gate, because its turn ends.
     pub(crate) fn unasked(&self, by: &Actor) -> EngineOutput {
         let gate = self.open.as_ref().filter(|gate| gate.kind() == GateKind::Permission);
         gate.map_or_else(EngineOutput::default, |gate| {

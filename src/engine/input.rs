@@ -138,10 +138,10 @@ pub enum SessionCommand {
     /// Remove the stop hooks that were registered for this task. The reply is `cleared`, their number.
     #[serde(rename = "stop_hooks_clear")]
     ClearStopHooks { task: String },
-    /// Start, judge, advance or complete a loop that the agent leads. The reply is `agent_loop`, or `judged` after a
-    /// judgement.
+    /// Start, evaluate, advance or complete a loop that the agent drives. The reply is `agent_loop`, or `judged` after an
+    /// evaluation.
     Loop { about: LoopCommand },
-    /// The agent reports that the session is complete, and why; the stop hooks judge that.
+    /// The agent reports that the session is complete, and why; the stop hooks decide.
     #[serde(rename = "session_complete")]
     CompleteSession {
         #[serde(default)]
@@ -151,7 +151,7 @@ pub enum SessionCommand {
     Pipeline { pipeline: PipelineKind },
     /// Send the turn that waits for a usage limit at once.
     RetryNow,
-    /// Let another agent take the turn that waits for a usage limit: this one, or the next.
+    /// Give the turn that waits for a usage limit to another agent: this one, or the next.
     SwitchAgent {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         agent: Option<String>,
@@ -163,17 +163,15 @@ const fn after_iteration() -> StopTiming {
 }
 
 impl SessionCommand {
-    /// Whether the reply may take long, because rules and hooks run before it.
+    /// Whether the reply can take long, because rules and hooks run before it.
     pub const fn waits_for_judgement(&self) -> bool {
         matches!(self, Self::Loop { about: LoopCommand::Judge(_) })
     }
 }
 
-/// An answer to a gate.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GateAnswer {
     pub gate: GateId,
-    /// The choice.
     pub choice: GateChoice,
     /// The message, if the choice sends one; at a permission gate the agent's own name of an option.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -1,4 +1,4 @@
-//! What a decision leads to: records, effects, or a refusal.
+//! The result of a decision: events, effects, or a refusal.
 
 use std::fmt::Display;
 

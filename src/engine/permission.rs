@@ -175,7 +175,7 @@ impl PermissionState {
     }
 }
 
-/// Answers an agent's requests from the rules, the remembered answers and the config, or asks the user.
+/// The context in which requests are answered: by the rules, by a remembered answer, or by a gate.
 #[derive(Debug, Clone, Copy)]
 pub struct PermissionRules<'a> {
     pub(crate) began: &'a SessionStarted,

@@ -1,7 +1,7 @@
 //! Files that a turn changed although it must not: creel's own, the config in use, git's config and hooks, and the
 //! paths under `protect:`.
 //!
-//! Owns the consequences of such a change. The runtime detects the changes and reports them with the end of a turn.
+//! Owns the consequences of such a change. Does not detect it: the runtime does, and reports it with the end of a turn.
 //!
 //! # Invariants
 //! - A session with a tampered file does not continue until the user has decided; unattended, it ends as escalated.
@@ -54,7 +54,6 @@ impl UnsettledChanges {
     }
 }
 
-/// What follows from changes to protected paths.
 #[derive(Debug, Clone, Copy)]
 pub struct ProtectRules<'a> {
     pub(crate) phase: &'a Phase,

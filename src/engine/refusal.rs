@@ -1,4 +1,4 @@
-//! Why the session does not do what it was asked to do.
+//! Why creel refuses a command.
 //!
 //! Owns the reasons and their codes. The text for people is made in `present::refusals`, except for tasks: the session
 //! also records why an action of a hook could not change a task, so [`TaskRefusal`] has its text.
@@ -37,7 +37,7 @@ pub enum Refusal {
     NoSuchRun(RunId),
     EmptyMessage,
     EmptyGateMessage,
-    /// The agent of the session leads itself, so the session sends it no prompts.
+    /// The agent drives the session, so creel sends it no prompts.
     SelfDriven,
     NoSuchItem(ItemId),
     ItemInFlight(ItemId),

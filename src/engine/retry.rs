@@ -1,8 +1,12 @@
-//! Retries of blocked stops, failed turns in a row, and the waits in between.
+//! Retries of blocked turns, failed turns in a row, and the waits between attempts.
+//!
+//! Owns the counters, the waits, and the feedback to the agent ([`feedback`]). Does not run the stop hooks that block
+//! ([`super::hooks`]). A turn that reached a usage limit is not a retry ([`super::usage_limit`]).
 //!
 //! # Invariants
 //! - `used` never passes the limit unless the user granted more.
-//! - A new message (an iteration's prompt, a person's message) resets `used` to 0.
+//! - An iteration's prompt, or a message of the user, resets `used` to 0.
+//! - The length of a wait is recorded when it begins, so a crash neither shortens nor repeats it.
 
 pub mod event;
 pub mod feedback;

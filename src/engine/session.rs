@@ -1,7 +1,11 @@
 //! The session: its phase in the lifecycle, and what is due next.
 //!
+//! Owns the main line ([`phase`], [`lifecycle`]), the iterations ([`iteration`]), the end of the loop and the final
+//! delivery ([`delivery`]), and resuming ([`recovery`]). Does not own the rules of the other machines: it asks them in
+//! a fixed order which step is due, and gives each one only the context that it needs ([`contexts`]).
+//!
 //! [`SessionState`] is a fold over events. After any prefix of a journal it determines the next step, so resuming after
-//! a crash is not a special case: it is [`SessionState::proceed`] from wherever the records end.
+//! a crash is not a special case: the session proceeds from wherever the records end.
 //!
 //! # Invariants
 //! - [`SessionState::apply`] decides nothing, and nothing else changes a state.
@@ -10,15 +14,14 @@
 //!   session does not end.
 
 pub(crate) mod apply;
+pub mod contexts;
 pub mod delivery;
 pub mod event;
 pub mod iteration;
+pub mod lifecycle;
 pub mod phase;
 pub mod recovery;
 pub mod summary;
-
-mod contexts;
-mod lifecycle;
 
 use super::{
     event::{SessionOutcome, SessionStarted, UserPresence},
@@ -54,7 +57,7 @@ use crate::engine::{
 #[derive(Debug, Clone, PartialEq)]
 pub struct SessionState {
     pub name: String,
-    /// Its first record, including the plan.
+    /// The first record, including the plan.
     pub began: SessionStarted,
     pub started: UnixTime,
     pub presence: UserPresence,
@@ -130,7 +133,7 @@ impl SessionState {
         gate.map_or(wait.filter(|_| !self.steering.paused), |gate| gate.deadline(self.plan()))
     }
 
-    /// The next step, unless the session waits for a result.
+    /// The next step. Asks one machine after another; empty if the session waits for a result.
     pub(crate) fn proceed(&self, now: UnixTime) -> EngineOutput {
         if matches!(self.phase, Phase::Ended(_)) {
             return EngineOutput::default();
@@ -194,7 +197,7 @@ impl SessionState {
         self.steering.interrupted() && self.ending.is_none() && !self.phase.is_in_flight()
     }
 
-    /// The same after the loop, where only the end of the session is left.
+    /// Whether an interrupt after the loop leaves only the end of the session.
     fn must_end_now(&self) -> bool {
         let after_an_error = matches!(&self.phase, Phase::Hooks(dispatch) if dispatch.point == HookPoint::OnError);
         let sends_more = after_an_error || matches!(self.phase, Phase::Due(_));

@@ -1,4 +1,13 @@
-//! The user's commands that are still in effect: a pause, a stop, messages that wait for the agent.
+//! Steering: the commands to a running session, and what is still in effect of them.
+//!
+//! Owns the pause, the stop, the messages that wait for the agent, and the meaning of each command ([`commands`]). Passes
+//! a command to the machine that it is about, and does not own that machine's rules. The endpoints determine the actor;
+//! [`super::actor`] lists the commands that only the user can give.
+//!
+//! # Invariants
+//! - A command that is refused changes nothing.
+//! - While the session is paused, no prompt is sent. A turn in progress continues.
+//! - The agent and its hooks can each queue one message per turn, unless the config allows more.
 
 pub(crate) mod apply;
 pub mod commands;
@@ -30,13 +39,13 @@ pub struct QueuedMessage {
 }
 
 impl ControlState {
-    /// Whether a person sent one of the messages after the first `known`.
+    /// Whether the user sent one of the messages after the first `known`.
     pub(crate) fn person_spoke_after(&self, known: usize) -> bool {
         self.messages.iter().skip(known).any(|message| !message.by.is_supervised())
     }
 
-    /// Whether a person sent one of the first `carried` messages. Older records do not count the messages of a prompt:
-    /// those count as a person's.
+    /// Whether the user sent one of the first `carried` messages. Older records do not count the messages of a prompt:
+    /// those count as the user's.
     pub(crate) fn person_speaks_in(&self, carried: usize) -> bool {
         carried == 0 || self.messages.iter().take(carried).any(|message| !message.by.is_supervised())
     }

@@ -1,15 +1,19 @@
 //! Stop decisions: whether the session is complete, continues, or needs the user.
 //!
-//! After each iteration creel checks the rules, then evaluates the hooks in order: the first that completes or
-//! escalates decides, otherwise the last verdict counts ([`chain`]). Their input is the agent's [`context`]: its
-//! promises ([`promise`]), the results of the rules, and the changes. Presets answer immediately ([`preset`]), commands
-//! when they have run ([`evaluation`]). A guard can turn continue into escalate ([`guard`]).
+//! Owns the evaluation of an iteration ([`stop_rules`], [`evaluation`]). creel checks the rules, then evaluates the
+//! stop hooks in order: the first that completes or escalates decides, otherwise the last verdict counts ([`chain`]).
+//! Their input is the agent's [`context`]: its promises ([`promise`]), the results of the rules, and the changes.
+//! Presets answer immediately ([`preset`]), commands when they have run. Then an iteration that [`settled`] can
+//! complete the session, and a [`guard`] can turn continue into escalate.
 //!
-//! The agent can register hooks ([`registry`]) and drive a loop of its own over a task ([`agent_loop`]), which is
-//! evaluated in the same way.
+//! The agent can register hooks ([`registry`]) and drive a loop of its own over a task ([`agent_loop`],
+//! [`loop_rules`]), which is evaluated in the same way.
+//!
+//! Does not own the hooks of the point `stop`, which check each turn: see [`super::hooks`] and [`super::retry`].
 //!
 //! # Invariants
-//! - A session is complete only if a hook or a person decided so.
+//! - A session is complete only if a hook, a settled iteration or the user decided so.
+//! - Agents can only make a decision about the session stricter.
 //! - Data that hooks save ([`checkpoint`]) is kept, whatever the decision.
 
 pub mod agent_loop;
@@ -45,7 +49,6 @@ use crate::engine::{
     stop::{agent_loop::AgentLoop, decision::StopAction, loop_command::EvaluationRequest, loop_refusal::LoopRefusal},
 };
 
-/// What a session knows about its stop decisions in addition to the plan.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct StopState {
     /// In the order of registration.

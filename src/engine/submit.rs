@@ -84,7 +84,6 @@ fn why(failed: &FinishedRun) -> String {
     shortened(line.trim(), 300)
 }
 
-/// The next step of a submit or a merge.
 #[derive(Debug, Clone, Copy)]
 pub struct PipelineRules<'a> {
     pub(crate) began: &'a SessionStarted,

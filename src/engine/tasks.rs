@@ -1,8 +1,8 @@
 //! Tasks, their dependencies, and the automation that runs when a task changes.
 //!
-//! Owns the graph ([`graph`]), the records that change it ([`record`]), the commands of users and hooks ([`command`],
-//! [`action`]), the automation hooks that its events trigger ([`automation`], [`builtin`]), and the workflows that
-//! those start ([`workflow`]). Does not own the `on_task_complete` hooks of the config: see
+//! Owns the graph ([`graph`]), the rules and records that change it ([`task_rules`], [`record`]), the commands of users
+//! and hooks ([`command`], [`action`]), the automation hooks that its events trigger ([`automation`], [`builtin`]), and
+//! the workflows that those start ([`workflow`]). Does not own the `on_task_complete` hooks of the config: see
 //! [`super::hooks::side_jobs`].
 //!
 //! # Invariants

@@ -1,4 +1,8 @@
-//! Prompts and answers: what a prompt contains, and what follows when a turn ends.
+//! Turns: what a prompt contains, and what is recorded of the agent's work until the turn ends.
+//!
+//! Owns the text of every prompt ([`prompt`], [`completion_note`]), the agent's updates ([`reports`]), and the end of
+//! the agent's last message, where promises are. Does not decide which prompt is due ([`super::session`]), which agent
+//! gets it ([`super::usage_limit`]), or whether the work is complete ([`super::stop`]).
 //!
 //! # Invariants
 //! - A prompt is recorded in full before it is sent.
@@ -63,7 +67,7 @@ pub enum DuePrompt {
     Remediation(String),
     /// The turn was interrupted.
     Again(Box<PromptSent>),
-    /// A person cancelled the turn. It is sent again, unless the person sends a message instead.
+    /// The user cancelled the turn. It is sent again, unless the user sends a message instead.
     Cancelled(Box<PromptSent>),
 }
 

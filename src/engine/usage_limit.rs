@@ -1,6 +1,7 @@
 //! Usage limits: which agent works while another one is limited, and how long the session waits.
 //!
-//! Owns the wait for a reset and the switch to another agent. The agents decide which failures are usage limits.
+//! Owns the wait for a reset and the switch to another agent. Does not decide which failures are usage limits: the
+//! agents report that.
 //!
 //! # Invariants
 //! - A turn that reached a limit is sent again unchanged. It uses up no iteration and does not count as an error.

@@ -230,7 +230,8 @@ fn answer(world: &mut World, n: usize) {
     let choice = gate.choices[n % gate.choices.len()];
     let text = (choice == GateChoice::Send).then(|| "Another way.".to_owned());
     // Every second approval covers only a part.
-    let items = (n % 2 == 1 && choice == GateChoice::Approve).then(|| gate.subject.items().iter().copied().take(1).collect());
+    let items =
+        (n % 2 == 1 && choice == GateChoice::Approve).then(|| gate.subject.items().iter().copied().take(1).collect());
     world.command(SessionCommand::AnswerGate(GateAnswer { gate: gate.id, choice, text, items }));
 }
 

@@ -1,4 +1,6 @@
-//! Answers to gates: by the user, by a rule, by the policy of an unattended session, or by a timeout.
+//! Answers gates: for the user, for a rule, for the policy of an unattended session, or after a timeout.
+//!
+//! Checks an answer, and returns the records and effects that it leads to.
 
 use crate::engine::{
     actor::POLICY,
@@ -29,7 +31,7 @@ use crate::engine::{
     usage_limit::AgentChoice,
 };
 
-/// What the answer to a gate records and starts.
+/// The context of [`super`]: answers the open gate.
 #[derive(Debug, Clone, Copy)]
 pub struct GateRules<'a> {
     pub(crate) plan: &'a SessionPlan,

@@ -1,4 +1,4 @@
-//! Queues the hooks that notify the user about gates.
+//! Queues the `on_gate` hooks when a gate opened or closed.
 
 use crate::engine::{
     effect::{GateFacts, GateState},

@@ -1,4 +1,4 @@
-//! Decisions that the session waits for.
+//! The events of gates: opened, answered.
 
 use serde::{Deserialize, Serialize};
 

@@ -1,56 +1,57 @@
-//! The kinds of gates, and the answers that each one accepts.
+//! The kinds of gates and the words of answers, as records and the command line name them.
+//!
+//! Which kind accepts which answer is a table in [`super::response`].
 
 use serde::{Deserialize, Serialize};
 
-/// What a gate is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum GateKind {
-    /// The loop is over and output is still held.
+    /// The loop has ended, and pending items are left.
     FinalDelivery,
-    /// An iteration's prompt is about to carry held output.
+    /// The next iteration's prompt would carry pending items.
     Delivery,
-    /// A stop hook blocked as often as it may.
+    /// A stop hook still blocks, and its retries are used up.
     RetryLimit,
-    /// A stop decision or a hook wants a person to look.
+    /// A stop decision or a hook needs the user.
     Escalation,
     /// Too many turns failed in a row.
     Errors,
-    /// A hook could not do its job twice in a row.
+    /// A hook was broken twice in a row.
     BrokenHook,
-    /// The agent asks whether it may do something.
+    /// The agent asks for permission.
     Permission,
-    /// As much was used as may be.
+    /// The budget is used up.
     Budget,
     /// The agent reached a usage limit.
     UsageLimit,
     /// The agent's turn changed files of creel, of its config or of git.
     Tampered,
-    /// A check holds the submit.
+    /// A check before the submit failed.
     Submit,
-    /// A check holds the merge.
+    /// A check before the merge failed.
     Merge,
 }
 
-/// What can be answered.
+/// The words of answers. What one means depends on the kind of gate: see [`super::response`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum GateChoice {
-    /// Deliver, all or some.
+    /// Send the items, all or some.
     Approve,
-    /// Do not deliver.
+    /// Do not send the items, or continue without a check.
     Skip,
-    /// Go on: more retries, or the next iteration.
+    /// Continue: more retries, the next iteration, or the same budget again.
     Continue,
-    /// Send a message of one's own.
+    /// Send a message to the agent now.
     Send,
-    /// Go on, with a message of one's own for the next prompt.
+    /// Continue, with a message for the next prompt.
     Message,
     /// Accept the turn as it is.
     Ignore,
     /// Do not run this hook any more in this session.
     Disable,
-    /// Run the hook again.
+    /// Try again: the hook, the checks, or the turn.
     Retry,
     /// Wait for the reset.
     Wait,
@@ -58,25 +59,23 @@ pub enum GateChoice {
     Switch,
     /// The session is complete.
     Complete,
-    /// End as escalated. Only the policy answers so.
+    /// End as escalated. Only the policy gives this answer.
     Escalate,
-    /// End as failed. Only the policy answers so.
+    /// End as failed. Only the policy gives this answer.
     Fail,
-    /// End the session here, as one that reached a limit.
+    /// End the session with the outcome `limit`.
     Stop,
-    /// Let the agent do it, this time.
     AllowOnce,
-    /// Let the agent do it, and do not ask again.
+    /// Allow it, and do not ask again about the same request.
     AllowAlways,
-    /// Do not let it, this time.
     RejectOnce,
-    /// Do not let it, and do not ask again.
+    /// Reject it, and do not ask again about the same request.
     RejectAlways,
     /// Leave a submit or a merge as it is.
     Leave,
-    /// Do not answer; end the turn.
+    /// Do not answer, and cancel the turn.
     Cancel,
-    /// Give the session up.
+    /// End the session as aborted. It can be resumed.
     Abort,
 }
 
@@ -101,8 +100,7 @@ impl GateKind {
 }
 
 impl GateChoice {
-    /// The other name of the same answer: a message to the agent is called differently where it ends a turn and where it
-    /// begins one.
+    /// The other word for the same answer: a message to the agent is `send` at some gates and `message` at others.
     pub(crate) fn other_name(self) -> Self {
         if self == Self::Send {
             Self::Message

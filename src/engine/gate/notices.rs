@@ -1,14 +1,14 @@
-//! The hooks of `on_gate`, which tell you outside of creel that a gate opened or closed.
+//! The `on_gate` hooks, which notify you outside of creel that a gate opened or closed.
 //!
-//! Owns the gates that these hooks still have to announce, and the run of the hooks. The hooks run beside the session:
-//! meanwhile you can answer the gate, and the session continues.
+//! Owns the queue of notifications and the dispatch in progress. The hooks run beside the session: meanwhile you can
+//! answer the gate, and the session continues.
 //!
 //! # Invariants
-//! - Only the end of the session waits for these hooks, and [`StopHow::Now`] ends them.
-//! - The hooks hear of every gate twice, when it opens and when it closes, in the order in which that happened.
+//! - Only the end of the session waits for these hooks, and [`StopTiming::Now`] ends them.
+//! - The hooks run twice for every gate, when it opens and when it closes, in the order in which that happened.
 //! - However these hooks fail, they open no gate: that gate would run them again.
 //!
-//! [`StopHow::Now`]: crate::engine::event::StopTiming::Now
+//! [`StopTiming::Now`]: crate::engine::event::StopTiming::Now
 
 use std::collections::VecDeque;
 
@@ -20,14 +20,13 @@ use crate::engine::{
     },
 };
 
-/// What `on_gate` hooks run for, and their run.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct GateHooks {
-    /// What the hooks have not been run for yet, oldest first.
+    /// The notifications that are still due, oldest first.
     pub(crate) waiting: VecDeque<GateNotice>,
-    /// The hooks that run now.
+    /// The dispatch in progress.
     pub dispatch: Option<HookDispatch>,
-    /// The open gate, as the hooks heard of it.
+    /// The open gate, as the hooks were notified of it.
     pub(crate) open: Option<GateFacts>,
 }
 
@@ -36,7 +35,7 @@ pub struct GateHooks {
 pub(crate) enum GateNotice {
     /// A gate opened or closed.
     Changed(Box<GateFacts>),
-    /// The user wants to run this hook.
+    /// The user runs this hook by hand.
     ByHand(String),
 }
 

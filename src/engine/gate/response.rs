@@ -1,6 +1,6 @@
 //! The answers to each kind of gate, as types.
 //!
-//! Records and the command line name an answer by its [`GateChoice`]. One table says which choices a kind of gate
+//! Records and the command line name an answer by its [`GateChoice`]. One table lists the choices that a kind of gate
 //! accepts and what each one means there.
 
 use crate::engine::{

@@ -1,4 +1,7 @@
-//! The work that runs independently of the agent, and what has to wait for it.
+//! The work beside the main line: whether any is in progress, and what has to wait for it.
+//!
+//! Covers hooks of completed tasks, hooks run by hand, `on_gate` hooks, automation, workflows and evaluations of agent
+//! loops. Starts none of them: see [`super::side_rules`].
 
 use crate::engine::{
     event::{Event, SessionOutcome},
@@ -17,7 +20,6 @@ use crate::engine::{
     tasks::SessionTasks,
 };
 
-/// The work that runs independently of the agent, and what has to wait for it.
 #[derive(Debug, Clone, Copy)]
 pub struct BesideWork<'a> {
     pub(crate) plan: &'a SessionPlan,
@@ -37,8 +39,8 @@ impl<'a> BesideWork<'a> {
         self.side_is_busy() || self.tasks.automation.is_busy() || !self.tasks.flows.open.is_empty() || judged
     }
 
-    /// How deep a task is that a hook of `on_gate` completes now. What the task's own hooks print can open the next gate,
-    /// so until the next prompt this is a chain like any other.
+    /// The depth of a task that an `on_gate` hook completes now. The task's own hooks can cause the next gate, so until
+    /// the next prompt this is a chain like any other.
     pub(crate) fn next_depth_at_gate(self) -> Option<u32> {
         self.gate_hooks.dispatch.as_ref()?;
         Some(if self.side.chained == 0 { 1 } else { self.side.depth.saturating_add(1) })
@@ -49,7 +51,7 @@ impl<'a> BesideWork<'a> {
         self.side.dispatch.iter().chain(&self.gate_hooks.dispatch)
     }
 
-    /// Whether the session cannot end yet because of something beside the main line.
+    /// Whether the end of the session has to wait for work beside the main line.
     pub(crate) fn end_waits(self) -> bool {
         self.is_busy_beside() || self.gate_hooks.is_busy()
     }
@@ -79,13 +81,13 @@ impl<'a> BesideWork<'a> {
         *end == RunEnd::Cut && self.steering.interrupted() && resumes
     }
 
-    /// Whether these hooks run, or are about to.
+    /// Whether side jobs run, or are about to.
     pub(crate) fn side_is_busy(self) -> bool {
         let running = |dispatch: &HookDispatch| dispatch.running.is_some();
         if self.task_hooks_wait() { self.side.dispatch.as_ref().is_some_and(running) } else { self.side.is_busy() }
     }
 
-    /// Whether a hook can run here: only hooks of `hooks:` can.
+    /// Whether a hook can run as a side job: only hooks of `hooks:` can.
     pub(crate) fn runs_beside(self, point: HookPoint, hook: &str) -> bool {
         HookPoint::ALL.contains(&point) && self.plan.hook(point, hook).is_some()
     }

@@ -1,4 +1,4 @@
-//! Runs of hooks: which are queued, which run, how they ended.
+//! The events of hooks: which are due, which one runs, how it ended.
 
 use serde::{Deserialize, Serialize};
 

@@ -1,4 +1,4 @@
-//! Which hooks run at a point, in which order.
+//! Which hooks are due at a point, in which order, and which ones the session has disabled or found broken.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,7 +20,7 @@ impl HookRef {
     }
 }
 
-/// What the session knows of its hooks in addition to the plan.
+/// The session's own knowledge of its hooks, in addition to the plan.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct HookState {
     /// The highest run id so far.

@@ -1,5 +1,7 @@
-//! Hooks of completed tasks, and hooks that the user runs by hand. They run independently of the agent, one at a time,
-//! in the order of the requests.
+//! The queue of hooks that run beside the agent: those of completed tasks, and those that the user runs by hand.
+//!
+//! They run one at a time, in the order of the requests. Owns the queue and the failures that the user has to see.
+//! [`super::side_rules`] starts the hooks.
 //!
 //! # Invariants
 //! - A hook that cannot run here is never added to a dispatch: every dispatch ends.
@@ -29,8 +31,8 @@ use crate::engine::{
     tasks::record::DEEPEST,
 };
 
-/// For how many tasks completed by hooks the hooks run between two prompts. Each task can lead to several more, so the
-/// depth alone would allow thousands.
+/// The limit of tasks completed by hooks, between two prompts, for which `on_task_complete` hooks run. Each task can
+/// cause several more, so the depth alone would allow thousands.
 pub const MOST_CHAINED: u32 = 64;
 
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -38,9 +40,9 @@ pub struct SideJobs {
     pub queue: VecDeque<SideJob>,
     /// The dispatch in progress.
     pub dispatch: Option<HookDispatch>,
-    /// The depth of the last started job: how many tasks led to it, each completed by a hook of the one before.
+    /// The depth of the last started job: the length of the chain of tasks, each completed by a hook of the one before.
     pub depth: u32,
-    /// For how many tasks completed by hooks the hooks have run since the last prompt.
+    /// How many jobs since the last prompt were for tasks that hooks completed.
     pub chained: u32,
     /// Completed tasks; completing one again has no effect.
     pub completed: BTreeSet<String>,
@@ -64,10 +66,10 @@ pub enum SideJob {
     /// The hooks for a completed task.
     Task {
         task: TaskFacts,
-        /// How many tasks led to it, each completed by a hook of the one before.
+        /// The length of the chain of tasks before it, each completed by a hook of the one before.
         depth: u32,
     },
-    /// One of these hooks again.
+    /// One hook of a completed task again.
     Again(TaskFacts, String),
     /// A hook that the user runs by hand.
     ByHand(HookRef),

@@ -1,4 +1,4 @@
-//! Starts the hooks that run beside the session, and asks the user about their failures.
+//! Starts side jobs and `on_gate` hooks, and opens the gates for their failures.
 
 use super::side_jobs::cut_off;
 use crate::engine::{
@@ -21,7 +21,6 @@ use crate::engine::{
     stop::StopState,
 };
 
-/// Starts the hooks that run beside the session, and asks the user about their failures.
 #[derive(Debug, Clone, Copy)]
 pub struct SideRules<'a> {
     pub(crate) plan: &'a SessionPlan,
@@ -37,8 +36,8 @@ pub struct SideRules<'a> {
 }
 
 impl SideRules<'_> {
-    /// The gate for a loop's escalation after a turn without a stop evaluation: one that failed, or that came after the
-    /// loop of the session.
+    /// The gate for the escalation of an agent loop, if no stop evaluation follows that could handle it: the turn failed,
+    /// or the session's loop has ended.
     pub(crate) fn take_up_a_loop(self) -> Option<EngineOutput> {
         let (_, _, reason) = self.stop.escalated.as_ref()?;
         Some(self.gates.open_gate(GateSubject::Escalation { failed: None }, reason.clone()))

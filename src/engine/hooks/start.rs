@@ -1,4 +1,4 @@
-//! Starting hooks: which are due at a point, and the facts that each one receives.
+//! Starts hooks with the facts that their point offers, and opens the gates for broken and escalating ones.
 
 use crate::engine::{
     effect::{Effect, GateFacts, GateState, HookFacts, HookJob, SubmissionFacts, TaskFacts},
@@ -20,7 +20,7 @@ use crate::engine::{
     turn::TurnState,
 };
 
-/// Announces and starts hooks, each with the facts that its point offers.
+/// The context in which hooks are announced and started.
 #[derive(Debug, Clone, Copy)]
 pub struct HookRules<'a> {
     pub(crate) name: &'a str,
@@ -79,7 +79,7 @@ impl<'a> HookRules<'a> {
         }))
     }
 
-    /// What hooks hear about the open gate.
+    /// The facts about the open gate.
     pub(crate) fn open_gate_facts(self) -> Option<GateFacts> {
         let Gate { id, subject, reason, choices, .. } = self.gates.open.as_ref()?;
         Some(GateFacts {
@@ -94,7 +94,7 @@ impl<'a> HookRules<'a> {
         })
     }
 
-    /// What a hook hears that starts now: the gate may have closed while an earlier hook was running.
+    /// The facts for a hook that starts now: the gate may have closed while an earlier hook was running.
     pub(crate) fn gate_facts_now(self, facts: &GateFacts) -> GateFacts {
         let is_open = self.gates.open_gate_named(facts.gate).is_some();
         GateFacts { waits_for_user: facts.waits_for_user && is_open, ..facts.clone() }
@@ -165,6 +165,7 @@ impl<'a> HookRules<'a> {
         (self.hooks.is_broken_again(&hook) && asks && !self.hooks.is_off(&hook)).then_some(last)
     }
 
+    /// The gate for a hook that needs the user, unless the user was already asked.
     pub(crate) fn escalate_failures(self, dispatch: &HookDispatch) -> Option<EngineOutput> {
         let asked = dispatch.was_asked(DispatchQuestion::Escalation) || dispatch.point == HookPoint::SessionEnd;
         let failed = dispatch

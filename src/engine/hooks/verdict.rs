@@ -1,4 +1,4 @@
-//! The verdict of a run.
+//! What a run means: its reply and exit code become a verdict under the rules of its point.
 
 use serde::{Deserialize, Serialize};
 

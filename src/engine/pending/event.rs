@@ -1,4 +1,4 @@
-//! Hook output on its way to the agent.
+//! The events of pending items: added, skipped, restored, edited, delivered.
 
 use crate::engine::{
     actor::Actor,

@@ -1,4 +1,4 @@
-//! Retries of blocked turns, and waits between attempts.
+//! The events of retries, and of the waits between attempts.
 
 use crate::engine::time::{TimeSpan, UnixTime};
 use serde::{Deserialize, Serialize};

@@ -1,4 +1,4 @@
-//! The feedback to the agent when stop hooks block, and the retry limit that applies to it.
+//! Decides whether a blocked or failed turn is tried again, with which feedback, and after which wait.
 //!
 //! # Invariants
 //! - The first limit that is reached decides: the session's limit, or a blocking hook's own limit.
@@ -60,7 +60,6 @@ fn last_lines(text: &str) -> Vec<&str> {
     lines[lines.len().saturating_sub(COMPARED_LINES)..].to_vec()
 }
 
-/// Whether a blocked or failed turn is tried again, with which feedback, and when.
 #[derive(Debug, Clone, Copy)]
 pub struct RetryRules<'a> {
     pub(crate) began: &'a SessionStarted,
@@ -124,7 +123,7 @@ impl RetryRules<'_> {
         })
     }
 
-    /// A step while the session waits. None when the wait is over.
+    /// The step while a wait is due or in progress. None when it is over.
     pub(crate) fn wait_over(self, now: UnixTime) -> Option<EngineOutput> {
         match self.retry.wait {
             RetryWait::Due { nth, at_least } => {

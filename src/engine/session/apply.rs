@@ -1,4 +1,6 @@
-//! Applies events to the state. It decides nothing: an event contains the decision.
+//! Applies an event to the state: passes it to its machine, and stores the events of the session itself.
+//!
+//! Decides nothing: the event contains the decision.
 
 use super::SessionState;
 use crate::engine::{

@@ -1,4 +1,6 @@
-//! The contexts of the sub-machines: each sees only the parts of the session that its rules depend on.
+//! Builds the context of each machine: references to the parts of the session that its rules depend on.
+//!
+//! A machine cannot read what is not in its context, so this file shows which machine depends on which state.
 
 use crate::engine::{
     budget::BudgetCheck,

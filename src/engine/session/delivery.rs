@@ -42,7 +42,6 @@ fn undelivered(left: &[ItemId]) -> String {
     format!("not delivered: {items} {names}; the text is in the journal")
 }
 
-/// What happens between the end of the loop and the end of the session.
 #[derive(Debug, Clone, Copy)]
 pub struct EndRules<'a> {
     pub(crate) plan: &'a SessionPlan,
@@ -88,8 +87,8 @@ impl EndRules<'_> {
         said && (self.steering.person_spoke_after(0) || self.iterations.used() < self.iterations.limit(self.plan))
     }
 
-    /// Leaves the loop. An iteration that is still open is recorded as failed first, unless a person accepts it. An
-    /// iteration that a person stops immediately stays open: `resume` continues it.
+    /// Leaves the loop. An iteration that is still open is recorded as failed first, unless the user accepts it. An
+    /// iteration that the user stops immediately stays open: `resume` continues it.
     pub(crate) fn leave_loop(self, ending: &LoopEnd) -> EngineOutput {
         let stopped = ending.outcome == SessionOutcome::Cancelled && self.steering.interrupted();
         if self.iterations.open && !stopped {

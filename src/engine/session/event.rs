@@ -1,4 +1,4 @@
-//! What happens to the session as a whole: its start and end, its iterations.
+//! The events of the session as a whole: its start and end, its iterations, warnings.
 
 use serde::{Deserialize, Serialize};
 

@@ -1,4 +1,6 @@
-//! The current iteration: its number, what the agent changed in it, and the verdicts on it.
+//! The current iteration: its number, the files that it changed, and whether its checks passed.
+//!
+//! Does not decide whether it was the last one: see [`crate::engine::stop`].
 
 use std::collections::BTreeMap;
 

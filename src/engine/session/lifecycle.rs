@@ -1,4 +1,6 @@
-//! The transitions between hook points: what is due when the hooks of a point have run.
+//! The main line: what is due in each phase, and what follows when the hooks of a point have run.
+//!
+//! Decides the order of the lifecycle. The conditions of each step belong to the machines that it asks.
 
 use super::SessionState;
 use crate::engine::{

@@ -1,4 +1,4 @@
-//! Where a session is in its lifecycle, and how its loop ended.
+//! The phases of the lifecycle, and how a loop ended.
 
 use crate::engine::{
     event::{FinalDeliveryMode, IterationOutcome, PromptSent, SessionOutcome},

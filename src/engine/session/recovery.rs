@@ -2,7 +2,7 @@
 //!
 //! # Invariants
 //! - Work in progress is recorded as cut and done again: a turn unchanged, a hook from its start. It makes no
-//!   difference whether creel was killed or a person stopped the session immediately.
+//!   difference whether creel was killed or the user stopped the session immediately.
 //! - A session that was paused when creel was killed is still paused, unless it is resumed unattended.
 //! - Counters, pending items and open gates are unchanged, except where the session had ended because it needed a user:
 //!   resuming then counts as `continue` at the gate.

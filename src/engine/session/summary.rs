@@ -1,4 +1,4 @@
-//! A session in a few words, for lists and status lines.
+//! A short description of what a session is doing, for lists and status lines.
 
 use crate::engine::{
     event::{PromptReason, SessionOutcome, StopTiming},

@@ -1,7 +1,4 @@
-//! Commands to a session: pause, stop, messages, changes to pending items, answers to gates.
-//!
-//! Owns the meaning of each [`SessionCommand`]. A command that cannot be carried out is refused with a reason and
-//! changes nothing.
+//! The meaning of each [`SessionCommand`]: the events and effects that it causes, or the reason why it is refused.
 
 use crate::engine::{
     actor::UserCommand,
@@ -29,7 +26,7 @@ use crate::engine::{
     usage_limit::AgentChoice,
 };
 
-/// Carries out the user's commands, or refuses them with a reason.
+/// The context in which commands are carried out or refused.
 #[derive(Debug, Clone, Copy)]
 pub struct CommandRules<'a> {
     pub(crate) plan: &'a SessionPlan,

@@ -1,4 +1,4 @@
-//! The user's commands to a running session.
+//! The events of steering: paused, unpaused, message queued, stop requested.
 
 use crate::engine::{actor::Actor, ids::TurnId};
 use serde::{Deserialize, Serialize};

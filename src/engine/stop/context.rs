@@ -1,4 +1,4 @@
-//! The input of stop hooks: the agent's message, its changes, the results of the rules; and which hooks are evaluated.
+//! The input of stop hooks: the agent's message, its promises, its changes, and the results of the rules.
 
 use serde::Serialize;
 

@@ -1,4 +1,4 @@
-//! The result of a stop hook: complete, continue or escalate.
+//! The result of one stop hook: complete, continue or escalate, with its reason.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};

@@ -1,4 +1,4 @@
-//! Rules, stop decisions, and the loops that an agent drives itself.
+//! The events of stop decisions: rules, decisions, checkpoints, registered hooks, and loops of the agent.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};

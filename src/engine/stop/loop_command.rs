@@ -1,11 +1,10 @@
-//! An agent's commands about its own loops.
+//! The commands of an agent about its own loops.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::{context::AgentDraft, promise::Promise};
 
-/// An agent's command about its own loop.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LoopCommand {

@@ -1,8 +1,7 @@
-//! Why a loop that an agent leads does not start, continue or complete.
+//! Why creel refuses a command about an agent loop.
 
 use crate::engine::stop::decision::StopAction;
 
-/// Why the session refuses a command about a loop.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LoopRefusal {
     NoIterations,
@@ -36,9 +35,9 @@ pub enum LoopRefusal {
         loop_id: String,
         last: Option<(StopAction, String)>,
     },
-    /// The loop ended while the session judged it.
+    /// The loop ended while its evaluation ran.
     EndedUnjudged(String),
-    /// The session ended while it judged a loop.
+    /// The session ended while the evaluation of a loop ran.
     SessionOverUnjudged,
 }
 

@@ -1,4 +1,4 @@
-//! Carries out an agent's commands about its own loops, stop hooks and checkpoints.
+//! Carries out the commands of an agent about its own loops, stop hooks and checkpoints, or refuses them.
 
 use serde_json::Value;
 
@@ -25,7 +25,6 @@ use crate::engine::{
     turn::TurnState,
 };
 
-/// Carries out an agent's commands about its own loops and stop hooks.
 #[derive(Debug, Clone, Copy)]
 pub struct LoopRules<'a> {
     pub(crate) name: &'a str,

@@ -1,4 +1,7 @@
-//! Evaluates an iteration: rules, then stop hooks in order, then the guards.
+//! Evaluates an iteration step by step: rules, then stop hooks in order, then the guards, then the decision.
+//!
+//! The same steps evaluate the session's own iteration and one of an agent loop. [`super::chain`] merges the verdicts,
+//! [`super::evaluation`] is the state in between.
 
 use serde_json::{Value, json};
 
@@ -42,7 +45,7 @@ pub(crate) fn blocked_why(result: &StopResult) -> String {
     if result.reason.trim().is_empty() { "a person has to look at it".into() } else { result.reason.clone() }
 }
 
-/// Parses a command's answer, or says why it is not valid.
+/// Parses a command's answer.
 pub(crate) fn answered(result: &RunResult) -> Result<StopResult, StopAnswerError> {
     if result.end != RunEnd::Exit(0) {
         let said = result.stderr.trim().to_owned();
@@ -71,7 +74,6 @@ pub(crate) enum StopAnswerError {
     Malformed(serde_json::Error),
 }
 
-/// Evaluates an iteration: rules, then stop hooks, then the guards.
 #[derive(Debug, Clone, Copy)]
 pub struct StopRules<'a> {
     pub(crate) name: &'a str,
@@ -297,6 +299,7 @@ impl<'a> StopRules<'a> {
         }
     }
 
+    /// A warning if the agent made several promises at once.
     pub(crate) fn contradiction(
         self,
         about: Option<&AgentLoop>,

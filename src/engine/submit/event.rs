@@ -1,4 +1,4 @@
-//! Submitting and merging.
+//! The events of pipelines: requested, started, repairs, reviews, ended.
 
 use serde::{Deserialize, Serialize};
 

@@ -1,4 +1,4 @@
-//! A gatekeeper's verdict on a change.
+//! The verdict of one gatekeeper on a change, with its reason.
 
 use serde::{Deserialize, Serialize};
 

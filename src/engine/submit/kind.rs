@@ -1,4 +1,4 @@
-//! The two pipelines, submit and merge, and how one ends.
+//! The two pipelines, submit and merge: their hook points, and how one can end.
 
 use serde::{Deserialize, Serialize};
 

@@ -1,4 +1,4 @@
-//! The state of a pipeline: its checks, its repairs, and where the session continues afterwards.
+//! The state of a pipeline: its checks, its repairs, its review, and where the session continues afterwards.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,4 +1,4 @@
-//! Events of automation hooks.
+//! The events of automation: due, decided, a hook failed.
 
 use crate::engine::{
     ids::TaskEventId,

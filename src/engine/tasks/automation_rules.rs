@@ -1,4 +1,4 @@
-//! Runs automation hooks for task events, and carries out their actions.
+//! Starts the automation hooks of a task event, one after another, and then carries out their actions in order.
 
 use super::{automation::hook_error, record::DEEPEST};
 use super::{
@@ -20,7 +20,6 @@ use crate::engine::{
     },
 };
 
-/// Runs automation hooks for task events, and carries out their actions.
 #[derive(Debug, Clone, Copy)]
 pub struct AutomationRules<'a> {
     pub(crate) name: &'a str,

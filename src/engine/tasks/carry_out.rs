@@ -1,4 +1,6 @@
-//! Carries out the actions of automation hooks and workflow steps.
+//! Turns an action of an automation hook or a workflow step into the record that carries it out.
+//!
+//! An action that cannot be carried out becomes an `action_error` with the reason.
 
 use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::{Map, Value};

@@ -1,4 +1,4 @@
-//! The task graph.
+//! The events of the task graph, and records under kinds of hooks.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};

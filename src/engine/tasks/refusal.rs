@@ -1,4 +1,4 @@
-//! Why a task cannot be added or changed as asked.
+//! Why creel refuses to add or change a task.
 //!
 //! The texts are here because the session records them: an action of a hook that is refused becomes an `action_error`.
 

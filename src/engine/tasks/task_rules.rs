@@ -1,4 +1,4 @@
-//! Which changes to the task graph are allowed, and the records that they make.
+//! Which changes to the task graph are allowed, and the record that each one becomes.
 
 use std::collections::BTreeSet;
 
@@ -41,7 +41,7 @@ pub(crate) fn can_start(task: &Task) -> Result<(), TaskRefusal> {
     waits_for_none(task)
 }
 
-/// A task in progress stays in progress: a hook may have decided before it was started.
+/// A task in progress stays in progress: a hook may have decided before the task was started.
 pub(crate) fn can_be_ready(task: &Task) -> Result<(), TaskRefusal> {
     if matches!(task.state, TaskState::Ready | TaskState::Active) {
         return Err(TaskRefusal::AlreadyInState { id: task.id.clone(), state: task.state });
@@ -114,7 +114,6 @@ pub(crate) fn each_once(labels: Vec<String>) -> Vec<String> {
     labels.into_iter().filter(|label| !label.trim().is_empty() && seen.insert(label.clone())).collect()
 }
 
-/// Which changes to the task graph are allowed, and the records that they make.
 #[derive(Debug, Clone, Copy)]
 pub struct TaskRules<'a> {
     pub(crate) plan: &'a SessionPlan,

@@ -1,4 +1,4 @@
-//! Workflows and their steps.
+//! The events of workflows: started, a step started or ended, ended.
 
 use serde::{Deserialize, Serialize};
 

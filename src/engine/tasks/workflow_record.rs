@@ -1,4 +1,4 @@
-//! The parts of a workflow's records.
+//! The contents of workflow records: how a workflow started, the results of its steps, and how it ended.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;

@@ -1,4 +1,4 @@
-//! Takes the steps of workflows.
+//! Takes the next step of each open workflow, with the values of its placeholders filled in.
 
 use serde_json::Value;
 
@@ -47,7 +47,6 @@ pub(crate) fn filled_in(given: &Value, value: &dyn Fn(&str) -> String) -> Value 
     }
 }
 
-/// Takes the steps of workflows.
 #[derive(Debug, Clone, Copy)]
 pub struct WorkflowRules<'a> {
     pub(crate) name: &'a str,

@@ -1,4 +1,4 @@
-//! A prompt, and the agent's updates until its turn ends.
+//! The events of turns: a prompt, the agent's updates, and the end of the turn.
 
 use crate::engine::{
     conversation::{

@@ -1,4 +1,4 @@
-//! The text of each prompt, and the one way to send it.
+//! The text of each prompt, and the one function that sends it.
 
 use crate::engine::{
     budget::BudgetCheck,
@@ -22,7 +22,7 @@ use crate::engine::{
     usage_limit::{AgentChoice, UsageLimitState},
 };
 
-/// Composes prompts, and sends them.
+/// The context in which prompts are composed and sent.
 #[derive(Debug, Clone, Copy)]
 pub struct PromptRules<'a> {
     pub(crate) began: &'a SessionStarted,
@@ -85,7 +85,7 @@ impl PromptRules<'_> {
         self.send_with_messages(PromptReason::Message, feedback)
     }
 
-    /// A message of a person next to the feedback resets the retry counter. A message of the agent or a hook does not.
+    /// A message of the user beside the feedback resets the retry counter. A message of the agent or a hook does not.
     pub(crate) fn feedback_prompt(self, feedback: &str) -> EngineOutput {
         let spoke = self.steering.person_spoke_after(0);
         self.send_with_messages(if spoke { PromptReason::Message } else { PromptReason::Feedback }, Some(feedback))

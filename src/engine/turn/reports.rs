@@ -1,4 +1,4 @@
-//! The agent's updates during a turn, as records.
+//! Turns the agent's updates and the end of its turn into records.
 
 use crate::engine::{
     actor::POLICY,
@@ -33,7 +33,6 @@ pub(crate) fn cut_short(stop_reason: StopReason) -> Option<&'static str> {
     }
 }
 
-/// Turns an agent's updates into records.
 #[derive(Debug, Clone, Copy)]
 pub struct TurnRules<'a> {
     pub(crate) phase: &'a Phase,

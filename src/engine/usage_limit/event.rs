@@ -1,4 +1,4 @@
-//! Usage limits of agents: when one is reached, and which agent works meanwhile.
+//! The events of usage limits: a limit was reached, another agent continues, the user skipped the wait.
 
 use crate::engine::{
     actor::Actor,

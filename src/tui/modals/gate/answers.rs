@@ -97,9 +97,7 @@ const fn meaning_of(about: GateKind, choice: GateChoice) -> &'static str {
         (GateKind::RetryLimit, GateChoice::Continue) => "Allow the same number of retries again",
         (GateKind::Budget, GateChoice::Continue) => "Grant the same budget again",
         (_, GateChoice::Continue) => "Start the next iteration",
-        (GateKind::Submit | GateKind::Merge, GateChoice::Send) => {
-            "Write to the agent; then every check runs again"
-        }
+        (GateKind::Submit | GateKind::Merge, GateChoice::Send) => "Write to the agent; then every check runs again",
         (GateKind::Tampered, GateChoice::Send) => "Write to the agent, for example to undo the changes",
         (_, GateChoice::Send) => "Write to the agent; the count starts again",
         (_, GateChoice::Message) => "Continue with a message for the agent",
