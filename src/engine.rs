@@ -61,19 +61,21 @@ pub(crate) mod unquoted_text;
 pub mod usage_limit;
 pub mod wording;
 
-use crate::engine::turn::reports::CUT_OFF;
-use conversation::ToolStatus;
-use effect::Effect;
-use event::{AutomationEvent, Event, FinalDeliveryMode, HookEvent, HookFinished, SessionEvent, SessionOutcome};
-use hooks::{
-    dispatch::{self, HookDispatch},
-    point::{BrokenHookPolicy, HookPoint},
-    verdict::{self, HookReply, RunEnd, RunResult},
+use crate::engine::{
+    conversation::ToolStatus,
+    effect::Effect,
+    event::{AutomationEvent, Event, FinalDeliveryMode, HookEvent, HookFinished, SessionEvent, SessionOutcome},
+    hooks::{
+        dispatch::{self, HookDispatch},
+        point::{BrokenHookPolicy, HookPoint},
+        verdict::{self, HookReply, RunEnd, RunResult},
+    },
+    ids::RunId,
+    input::Input,
+    tasks::record::HookErrorData,
+    time::UnixTime,
+    turn::reports::CUT_OFF,
 };
-use ids::RunId;
-use input::Input;
-use tasks::record::HookErrorData;
-use time::UnixTime;
 
 pub use crate::engine::{output::EngineOutput, session::phase::Phase};
 pub use session::SessionState;

@@ -2,15 +2,15 @@
 
 use serde_json::Value;
 
-use super::{
+use crate::engine::{
     conversation::{ConversationMode, PermissionAnswer},
     event::ActorKind,
+    gate::kind::{GateChoice, GateKind},
     hooks::point::HookPoint,
     ids::{GateId, PermissionId, RunId, TurnId},
     policy::{HookSpec, RuleSpec},
     time::TimeSpan,
 };
-use crate::engine::gate::kind::{GateChoice, GateKind};
 
 /// A request to the runtime. The result comes back as an input with the same id.
 #[derive(Debug, Clone, PartialEq)]

@@ -12,22 +12,24 @@ use std::collections::BTreeMap;
 
 use serde::{Serialize, Serializer, de::DeserializeOwned};
 
-pub use super::actor::{Actor, ActorKind};
-pub use crate::engine::gate::event::GateEvent;
-pub use crate::engine::hooks::event::{HookEvent, HookFinished};
-pub use crate::engine::pending::event::PendingEvent;
-pub use crate::engine::retry::event::RetryEvent;
-pub use crate::engine::session::event::{
-    FinalDeliveryMode, IterationOutcome, SessionEvent, SessionOutcome, SessionStarted, UserPresence,
+pub use crate::engine::{
+    actor::{Actor, ActorKind},
+    gate::event::GateEvent,
+    hooks::event::{HookEvent, HookFinished},
+    pending::event::PendingEvent,
+    retry::event::RetryEvent,
+    session::event::{FinalDeliveryMode, IterationOutcome, SessionEvent, SessionOutcome, SessionStarted, UserPresence},
+    steering::event::{SteeringEvent, StopTiming},
+    stop::event::{StopDecided, StopEvent},
+    submit::event::PipelineEvent,
+    tasks::{
+        automation_event::AutomationEvent,
+        event::{CUSTOM, CustomRecord, TaskEvent},
+        workflow_event::WorkflowEvent,
+    },
+    turn::event::{PromptReason, PromptSent, TurnEvent},
+    usage_limit::event::{LimitAction, LimitReached, UsageLimitEvent},
 };
-pub use crate::engine::steering::event::{SteeringEvent, StopTiming};
-pub use crate::engine::stop::event::{StopDecided, StopEvent};
-pub use crate::engine::submit::event::PipelineEvent;
-pub use crate::engine::tasks::automation_event::AutomationEvent;
-pub use crate::engine::tasks::event::{CUSTOM, CustomRecord, TaskEvent};
-pub use crate::engine::tasks::workflow_event::WorkflowEvent;
-pub use crate::engine::turn::event::{PromptReason, PromptSent, TurnEvent};
-pub use crate::engine::usage_limit::event::{LimitAction, LimitReached, UsageLimitEvent};
 
 #[derive(Debug, Clone, PartialEq)]
 pub enum Event {

@@ -2,16 +2,16 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{
+use crate::engine::{
+    actor::UserCommand,
     conversation::{AgentPermissionRequest, AgentUpdate, TurnEnd, TurnFailure},
     event::{Actor, StopTiming, UserPresence},
+    gate::kind::GateChoice,
     hooks::{point::HookPoint, verdict::RunResult},
     ids::{GateId, ItemId, RunId, TurnId},
-    stop::{registry::StopHookRegistration, rule::RuleCheckResult},
+    stop::{loop_command::LoopCommand, registry::StopHookRegistration, rule::RuleCheckResult},
+    submit::kind::PipelineKind,
     tasks::command::TaskCommand,
-};
-use crate::engine::{
-    actor::UserCommand, gate::kind::GateChoice, stop::loop_command::LoopCommand, submit::kind::PipelineKind,
 };
 
 #[derive(Debug, Clone, PartialEq)]

@@ -15,9 +15,6 @@ mod rules;
 
 use std::collections::VecDeque;
 
-use rules::first_that_fits;
-
-use super::gate::Gate;
 use crate::engine::{
     conversation::{
         AgentPermissionRequest, PermissionAnswer, PermissionOption, PermissionOptionKind, PermissionSource, ToolCall,
@@ -25,10 +22,13 @@ use crate::engine::{
     },
     effect::Effect,
     event::{Event, SessionStarted, TurnEvent, UserPresence},
-    gate::{SessionGates, kind::GateChoice, response::PermissionChoice, subject::GateSubject},
+    gate::{Gate, SessionGates, kind::GateChoice, response::PermissionChoice, subject::GateSubject},
     ids::TurnId,
     output::EngineOutput,
-    permission::remembered_answers::{RememberedAnswer, covers, remembered},
+    permission::{
+        remembered_answers::{RememberedAnswer, covers, remembered},
+        rules::first_that_fits,
+    },
     policy::{PermissionPolicy, SessionPlan},
     session::phase::Phase,
     steering::ControlState,

@@ -18,8 +18,10 @@ use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 
-use super::{SessionState, event::SessionOutcome, stop::promise::Promise, tasks::task::TaskState, time::UnixTime};
-use crate::engine::queue::task_spec::TaskSpec;
+use crate::engine::{
+    SessionState, event::SessionOutcome, queue::task_spec::TaskSpec, stop::promise::Promise, tasks::task::TaskState,
+    time::UnixTime,
+};
 
 /// How many times a task is started, in case the task itself crashes the workers.
 pub const ATTEMPTS: u32 = 5;

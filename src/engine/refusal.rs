@@ -6,14 +6,15 @@
 //! # Invariants
 //! - A code never changes its meaning: programs decide by it.
 
-use super::{
+use crate::engine::{
     actor::{ActorKind, UserCommand},
     event::SessionOutcome,
+    gate::kind::GateChoice,
     ids::{GateId, ItemId, RunId},
     stop::loop_refusal::LoopRefusal,
+    submit::kind::PipelineKind,
     tasks::refusal::TaskRefusal,
 };
-use crate::engine::{gate::kind::GateChoice, submit::kind::PipelineKind};
 
 /// Why the session refuses a command.
 #[derive(Debug, Clone, PartialEq, Eq)]

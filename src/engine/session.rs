@@ -23,25 +23,20 @@ pub mod phase;
 pub mod recovery;
 pub mod summary;
 
-use super::{
+use crate::engine::{
+    budget::BudgetUsage,
     event::{SessionOutcome, SessionStarted, UserPresence},
+    gate::{SessionGates, notices::GateHooks, subject::GateSubject},
     hooks::{
         dispatch::{DispatchCause, HookDispatch},
         point::HookPoint,
         resolve::HookState,
+        side_jobs::SideJobs,
     },
-    policy::SessionPlan,
-    stop::StopState,
-    tasks::SessionTasks,
-    time::UnixTime,
-};
-use crate::engine::{
-    budget::BudgetUsage,
-    gate::{SessionGates, notices::GateHooks, subject::GateSubject},
-    hooks::side_jobs::SideJobs,
     output::EngineOutput,
     pending::PendingItems,
     permission::PermissionState,
+    policy::SessionPlan,
     protect::UnsettledChanges,
     retry::{RetryState, RetryWait},
     session::{
@@ -49,7 +44,10 @@ use crate::engine::{
         phase::{LoopEnd, Phase},
     },
     steering::ControlState,
+    stop::StopState,
     submit::state::PipelineState,
+    tasks::SessionTasks,
+    time::UnixTime,
     turn::TurnState,
     usage_limit::UsageLimitState,
 };

@@ -36,17 +36,15 @@ pub mod rule;
 pub mod settled;
 pub mod stop_rules;
 
-use checkpoint::TimedCheckpoint;
-use context::RuleOutcome;
-use guard::GuardState;
-use registry::RegisteredStopHook;
-
-use super::time::UnixTime;
 use crate::engine::{
     event::{Actor, Event, StopEvent},
     output::EngineOutput,
     refusal::Refusal,
-    stop::{agent_loop::AgentLoop, decision::StopAction, loop_command::EvaluationRequest, loop_refusal::LoopRefusal},
+    stop::{
+        agent_loop::AgentLoop, checkpoint::TimedCheckpoint, context::RuleOutcome, decision::StopAction,
+        guard::GuardState, loop_command::EvaluationRequest, loop_refusal::LoopRefusal, registry::RegisteredStopHook,
+    },
+    time::UnixTime,
 };
 
 #[derive(Debug, Clone, Default, PartialEq)]

@@ -18,21 +18,20 @@ pub mod kind;
 pub mod review;
 pub mod state;
 
-use super::{
+use crate::engine::{
     effect::{Effect, ExitReason},
-    event::{Actor, ActorKind, Event, HookEvent, PipelineEvent, SessionEvent, SessionOutcome, UserPresence},
+    event::{
+        Actor, ActorKind, Event, HookEvent, HookFinished, PipelineEvent, SessionEvent, SessionOutcome, SessionStarted,
+        UserPresence,
+    },
+    gate::{SessionGates, subject::GateSubject},
     hooks::{
+        beside::BesideWork,
         dispatch::{FinishedRun, HookDispatch},
         point::HookPoint,
-        resolve,
+        resolve::{self, HookState},
         verdict::Verdict,
     },
-    wording::shortened,
-};
-use crate::engine::{
-    event::{HookFinished, SessionStarted},
-    gate::{SessionGates, subject::GateSubject},
-    hooks::{beside::BesideWork, resolve::HookState},
     output::EngineOutput,
     policy::SessionPlan,
     refusal::Refusal,
@@ -46,6 +45,7 @@ use crate::engine::{
         state::{PipelineRun, PipelineState, ReturnTo},
     },
     turn::{TurnState, prompt::PromptRules},
+    wording::shortened,
 };
 
 /// The longest title of a pull request, in characters.

@@ -31,11 +31,7 @@ pub mod workflow_event;
 pub mod workflow_record;
 pub mod workflow_rules;
 
-use automation::AutomationState;
-use graph::TaskGraph;
-use workflow::WorkflowState;
-
-use crate::engine::tasks::task::TaskState;
+use crate::engine::tasks::{automation::AutomationState, graph::TaskGraph, task::TaskState, workflow::WorkflowState};
 
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct SessionTasks {

@@ -14,12 +14,11 @@ pub mod event;
 
 use std::collections::BTreeMap;
 
-use super::gate::Gate;
 use crate::engine::{
     conversation::UsageLimit,
     event::{Actor, Event, LimitAction, LimitReached, SessionStarted, UsageLimitEvent, UserPresence},
     gate::{
-        SessionGates,
+        Gate, SessionGates,
         kind::{GateChoice, GateKind},
         subject::GateSubject,
     },

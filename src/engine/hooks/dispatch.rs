@@ -9,14 +9,14 @@
 
 use std::collections::VecDeque;
 
-use super::{
-    point::{AfterFailure, HookPoint, PipeTarget},
-    resolve::HookRef,
-    verdict::{self, RunEnd, RunJudgement, RunView, Verdict},
-};
 use crate::engine::{
     effect::{GateFacts, TaskFacts},
     event::HookFinished,
+    hooks::{
+        point::{AfterFailure, HookPoint, PipeTarget},
+        resolve::HookRef,
+        verdict::{self, RunEnd, RunJudgement, RunView, Verdict},
+    },
     ids::{ItemId, RunId},
     policy::HookSpec,
     time::TimeSpan,

@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::point::HookPoint;
 use crate::engine::{
+    hooks::point::HookPoint,
     ids::RunId,
     policy::{HookSpec, SessionPlan, StopHook},
 };

@@ -1,6 +1,5 @@
 //! Starts side jobs and `on_gate` hooks, and opens the gates for their failures.
 
-use super::side_jobs::cut_off;
 use crate::engine::{
     event::{Event, HookEvent, UserPresence},
     gate::{
@@ -12,7 +11,7 @@ use crate::engine::{
         beside::BesideWork,
         point::HookPoint,
         resolve::{self, HookRef, HookState},
-        side_jobs::{SideJob, SideJobs, TaskHookFailure},
+        side_jobs::{SideJob, SideJobs, TaskHookFailure, cut_off},
         start::HookRules,
     },
     output::EngineOutput,

@@ -2,9 +2,11 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::point::{BrokenHookPolicy, DecisionMode, HookPoint};
 use crate::engine::{
-    hooks::headline::telling_line,
+    hooks::{
+        headline::telling_line,
+        point::{BrokenHookPolicy, DecisionMode, HookPoint},
+    },
     policy::{HookFailurePolicy, HookSpec},
     time::TimeSpan,
 };

@@ -1,11 +1,12 @@
 //! The events of pending items: added, skipped, restored, edited, delivered.
 
+use serde::{Deserialize, Serialize};
+
 use crate::engine::{
     actor::Actor,
     hooks::point::HookPoint,
     ids::{ItemId, RunId},
 };
-use serde::{Deserialize, Serialize};
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind")]

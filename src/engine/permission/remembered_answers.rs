@@ -7,8 +7,10 @@
 
 use serde_json::Value;
 
-use super::rules::within;
-use crate::engine::conversation::{AgentPermissionRequest, FileLocation, ToolCall, ToolKind};
+use crate::engine::{
+    conversation::{AgentPermissionRequest, FileLocation, ToolCall, ToolKind},
+    permission::rules::within,
+};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RememberedAnswer {

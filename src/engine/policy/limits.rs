@@ -2,8 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::AgentSpec;
-use crate::engine::time::TimeSpan;
+use crate::engine::{policy::AgentSpec, time::TimeSpan};
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct LimitsPlan {

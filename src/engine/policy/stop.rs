@@ -4,8 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::rules::RuleSpec;
-use crate::engine::{stop::decision::StopResult, time::TimeSpan};
+use crate::engine::{policy::rules::RuleSpec, stop::decision::StopResult, time::TimeSpan};
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct StopPlan {

@@ -4,8 +4,11 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::{AgentSpec, HookAction, HookSpec, RetryOptions, SessionPlan};
-use crate::engine::{hooks::point::HookPoint, time::TimeSpan};
+use crate::engine::{
+    hooks::point::HookPoint,
+    policy::{AgentSpec, HookAction, HookSpec, RetryOptions, SessionPlan},
+    time::TimeSpan,
+};
 
 /// The default timeout of a built-in hook. It is long because a project's tests can be slow.
 pub const BUILTIN_TIMEOUT: TimeSpan = TimeSpan::secs(1_800);

@@ -6,10 +6,12 @@
 //! # Invariants
 //! - When both agree, no action is due; every action brings them closer to agreement.
 
-use super::{QueueRequest, QueuedTask, QueuedTaskState};
-use crate::engine::tasks::{
-    command::{TaskCommand, TaskCompletion},
-    task::TaskState,
+use crate::engine::{
+    queue::{QueueRequest, QueuedTask, QueuedTaskState},
+    tasks::{
+        command::{TaskCommand, TaskCompletion},
+        task::TaskState,
+    },
 };
 
 /// Why a queued task is blocked while it waits for other tasks of its session.

@@ -7,8 +7,8 @@ use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 
-use super::QueuedTask;
 use crate::engine::{
+    queue::QueuedTask,
     tasks::{
         command::{a_goal, a_priority, is_name},
         refusal::TaskRefusal,

@@ -8,8 +8,11 @@
 
 use std::collections::BTreeSet;
 
-use super::{QueuedTask, TaskOutcome};
-use crate::engine::{SessionState, event::SessionOutcome};
+use crate::engine::{
+    SessionState,
+    event::SessionOutcome,
+    queue::{QueuedTask, TaskOutcome},
+};
 
 /// After this many failed sessions in a row, the worker itself is assumed to be broken.
 pub const FAILURES: u32 = 3;

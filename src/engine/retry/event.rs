@@ -1,7 +1,8 @@
 //! The events of retries, and of the waits between attempts.
 
-use crate::engine::time::{TimeSpan, UnixTime};
 use serde::{Deserialize, Serialize};
+
+use crate::engine::time::{TimeSpan, UnixTime};
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind")]

@@ -2,7 +2,6 @@
 //!
 //! Decides the order of the lifecycle. The conditions of each step belong to the machines that it asks.
 
-use super::SessionState;
 use crate::engine::{
     event::{Event, IterationOutcome, SessionEvent, SessionOutcome},
     gate::subject::GateSubject,
@@ -12,7 +11,10 @@ use crate::engine::{
     },
     output::EngineOutput,
     policy::DeliveryPolicy,
-    session::phase::{LoopEnd, STOPPED},
+    session::{
+        SessionState,
+        phase::{LoopEnd, STOPPED},
+    },
     stop::evaluation::StopEvaluation,
     submit::kind::PipelineKind,
     time::UnixTime,

@@ -1,7 +1,8 @@
 //! The events of steering: paused, unpaused, message queued, stop requested.
 
-use crate::engine::{actor::Actor, ids::TurnId};
 use serde::{Deserialize, Serialize};
+
+use crate::engine::{actor::Actor, ids::TurnId};
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind")]

@@ -10,14 +10,12 @@
 //!   decided, the loop neither continues nor completes anything, regardless of later decisions about it.
 //! - A loop completes its task only if the last evaluation of its iteration decided complete.
 
-use super::{
-    context::RuleOutcome,
-    guard::{GuardState, IterationFacts},
-    promise::Promise,
-};
 use crate::engine::stop::{
+    context::RuleOutcome,
     decision::{StopAction, StopResult},
     evaluation::StopEvaluation,
+    guard::{GuardState, IterationFacts},
+    promise::Promise,
 };
 
 #[derive(Debug, Clone, PartialEq)]

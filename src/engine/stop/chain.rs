@@ -11,10 +11,13 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use super::{context::AgentContext, preset};
 use crate::engine::{
     policy::{StopHook, StopHookCondition, StopHookKind, StopPreset},
-    stop::decision::{StopAction, StopResult},
+    stop::{
+        context::AgentContext,
+        decision::{StopAction, StopResult},
+        preset,
+    },
 };
 
 #[derive(Debug, Clone, PartialEq)]

@@ -9,11 +9,16 @@
 
 use std::collections::VecDeque;
 
-use super::{chain::StopAnswers, context::RuleOutcome, file_history::ChangedFiles, guard::IterationFacts};
 use crate::engine::{
     hooks::dispatch::ActiveRun,
     ids::RunId,
-    stop::loop_command::{EvaluationRequest, RuleCheckMode},
+    stop::{
+        chain::StopAnswers,
+        context::RuleOutcome,
+        file_history::ChangedFiles,
+        guard::IterationFacts,
+        loop_command::{EvaluationRequest, RuleCheckMode},
+    },
 };
 
 #[derive(Debug, Clone, Default, PartialEq)]

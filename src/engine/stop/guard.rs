@@ -6,13 +6,13 @@
 
 use std::collections::BTreeMap;
 
-use super::{
-    context::RuleOutcome,
-    file_history::{ChangedFiles, FileHistory},
-};
 use crate::engine::{
     comparable_text::{comparable_text, same_text},
     policy::StopPlan,
+    stop::{
+        context::RuleOutcome,
+        file_history::{ChangedFiles, FileHistory},
+    },
     wording::{counted, shortened},
 };
 

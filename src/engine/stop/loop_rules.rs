@@ -2,7 +2,6 @@
 
 use serde_json::Value;
 
-use super::{checkpoint::NewCheckpoint, promise::Promise};
 use crate::engine::{
     event::{Actor, Event, StopEvent},
     nearest_name::nearest,
@@ -10,7 +9,11 @@ use crate::engine::{
     policy::{SessionPlan, StopHook},
     refusal::Refusal,
     stop::{
-        StopState, checkpoint::Checkpoint, loop_command::LoopCommand, loop_refusal::LoopRefusal,
+        StopState,
+        checkpoint::{Checkpoint, NewCheckpoint},
+        loop_command::LoopCommand,
+        loop_refusal::LoopRefusal,
+        promise::Promise,
         registry::StopHookRegistration,
     },
     tasks::{

@@ -1,9 +1,12 @@
 //! The built-in stop hooks.
 
-use super::{context::AgentContext, promise::Promise};
 use crate::engine::{
     policy::StopPreset,
-    stop::decision::{StopAction, StopResult},
+    stop::{
+        context::AgentContext,
+        decision::{StopAction, StopResult},
+        promise::Promise,
+    },
     wording::plural,
 };
 

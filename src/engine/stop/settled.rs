@@ -9,12 +9,12 @@
 //! - While a message waits for the agent, an iteration does not settle: the next turn may change something.
 //! - A hook that the agent registered can still ask to continue.
 
-use super::chain;
 use crate::engine::{
     event::IterationOutcome,
     policy::SettledPolicy,
     session::iteration::StopHookSigns,
     stop::{
+        chain,
         decision::{StopAction, StopResult},
         evaluation::StopEvaluation,
         stop_rules::StopRules,

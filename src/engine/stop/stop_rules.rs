@@ -5,15 +5,6 @@
 
 use serde_json::{Value, json};
 
-use super::{
-    chain::{self, NextStep, StopHookInput, VerdictWeight},
-    checkpoint::NewCheckpoint,
-    context::{AgentContext, RuleOutcome},
-    file_history::ChangedFiles,
-    guard::{GuardState, IterationFacts},
-    promise::Promise,
-    rule::RuleCheckResult,
-};
 use crate::engine::{
     actor::POLICY,
     effect::{Effect, HookFacts, HookJob, RuleJob, TaskFacts},
@@ -31,10 +22,16 @@ use crate::engine::{
     stop::{
         StopState,
         agent_loop::AgentLoop,
-        context::CompletionPromise,
+        chain::{self, NextStep, StopHookInput, VerdictWeight},
+        checkpoint::NewCheckpoint,
+        context::{AgentContext, CompletionPromise, RuleOutcome},
         decision::{StopAction, StopResult},
         evaluation::StopEvaluation,
+        file_history::ChangedFiles,
+        guard::{GuardState, IterationFacts},
         loop_rules::LoopRules,
+        promise::Promise,
+        rule::RuleCheckResult,
     },
     tasks::{SessionTasks, command::TaskCommand, record::ChangeOrigin, task::Task, task_rules::TaskRules},
     time::UnixTime,

@@ -14,12 +14,6 @@
 
 use std::collections::VecDeque;
 
-use super::{
-    action::{self, AutomationAction},
-    builtin::BuiltinAutomation,
-    follow_up::FollowUp,
-    record::{ActionRef, HookErrorData, TaskEventKind},
-};
 use crate::engine::{
     event::{AutomationEvent, Event, HookEvent, HookFinished, TaskEvent},
     hooks::{
@@ -30,6 +24,12 @@ use crate::engine::{
     ids::{RunId, TaskEventId},
     output::EngineOutput,
     policy::{AutomationHook, HookAction, SessionPlan},
+    tasks::{
+        action::{self, AutomationAction},
+        builtin::BuiltinAutomation,
+        follow_up::FollowUp,
+        record::{ActionRef, HookErrorData, TaskEventKind},
+    },
     time::UnixTime,
 };
 

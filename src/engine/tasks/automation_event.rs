@@ -1,10 +1,11 @@
 //! The events of automation: due, decided, a hook failed.
 
+use serde::{Deserialize, Serialize};
+
 use crate::engine::{
     ids::TaskEventId,
     tasks::{action::AutomationAction, record as task},
 };
-use serde::{Deserialize, Serialize};
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind")]

@@ -1,10 +1,5 @@
 //! Starts the automation hooks of a task event, one after another, and then carries out their actions in order.
 
-use super::{automation::hook_error, record::DEEPEST};
-use super::{
-    builtin::BuiltinAutomation,
-    record::{ChangeOrigin, TaskEventKind, TaskRecordData, TaskRecordRef},
-};
 use crate::engine::{
     effect::{Effect, HookFacts, HookJob, TaskFacts},
     event::{AutomationEvent, Event, HookEvent},
@@ -15,7 +10,9 @@ use crate::engine::{
     steering::ControlState,
     tasks::{
         SessionTasks,
-        automation::{AutomationJob, QueuedAction, RaisedEvent},
+        automation::{AutomationJob, QueuedAction, RaisedEvent, hook_error},
+        builtin::BuiltinAutomation,
+        record::{ChangeOrigin, DEEPEST, TaskEventKind, TaskRecordData, TaskRecordRef},
         task_rules::TaskRules,
     },
 };

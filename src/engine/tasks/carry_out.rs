@@ -5,15 +5,12 @@
 use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::{Map, Value};
 
-use super::{
-    command::{TaskChanges, TaskCommand, TaskCompletion, texts},
-    record::{ActionErrorData, ChangeOrigin, DependencySatisfied, TaskRecord},
-};
 use crate::engine::{
     event::{CUSTOM, CustomRecord, Event, TaskEvent, WorkflowEvent},
     tasks::{
         action::{ActionType, AutomationAction},
-        record::ActionRef,
+        command::{TaskChanges, TaskCommand, TaskCompletion, texts},
+        record::{ActionErrorData, ActionRef, ChangeOrigin, DependencySatisfied, TaskRecord},
         refusal::TaskRefusal,
         task_rules::TaskRules,
         workflow_record::WorkflowStarted,

@@ -9,8 +9,7 @@ use std::collections::BTreeSet;
 
 use serde::{Deserialize, Deserializer, Serialize};
 
-use super::task::LOWEST;
-use crate::engine::tasks::refusal::TaskRefusal;
+use crate::engine::tasks::{refusal::TaskRefusal, task::LOWEST};
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

@@ -4,13 +4,15 @@
 //! # Invariants
 //! - They are due from the change until they are recorded, so a kill in between neither loses nor repeats one.
 
-use super::{
-    automation::AutomationState,
-    graph::TaskGraph,
-    record::{ChangeOrigin, DependencySatisfied, EdgeAdded, EdgeType, TaskRecord, TaskRecordData, TaskRecordRef},
-    task::{Task, TaskState},
+use crate::engine::{
+    event::TaskEvent,
+    tasks::{
+        automation::AutomationState,
+        graph::TaskGraph,
+        record::{ChangeOrigin, DependencySatisfied, EdgeAdded, EdgeType, TaskRecord, TaskRecordData, TaskRecordRef},
+        task::{Task, TaskState},
+    },
 };
-use crate::engine::event::TaskEvent;
 
 #[derive(Debug, Clone, PartialEq)]
 pub struct FollowUp {

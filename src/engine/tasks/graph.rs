@@ -12,11 +12,13 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
 
-use super::{
-    record::{TaskCreated, TaskRecordData, TaskRecordRef, TaskUpdated},
-    task::{Task, TaskState},
+use crate::engine::{
+    tasks::{
+        record::{TaskCreated, TaskRecordData, TaskRecordRef, TaskUpdated},
+        task::{Task, TaskState},
+    },
+    time::UnixTime,
 };
-use crate::engine::time::UnixTime;
 
 /// creel never generates larger numbers, so a larger number in an id is ignored.
 const NUMBERS: u64 = 1 << 53;

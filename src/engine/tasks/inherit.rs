@@ -6,14 +6,14 @@
 
 use std::collections::BTreeSet;
 
-use super::{
-    graph::TaskGraph,
-    record::{ChangeOrigin, TaskCreated, TaskRecord},
-    task::{Task, TaskState},
-};
 use crate::engine::{
     event::{ActorKind, Event, TaskEvent},
     output::EngineOutput,
+    tasks::{
+        graph::TaskGraph,
+        record::{ChangeOrigin, TaskCreated, TaskRecord},
+        task::{Task, TaskState},
+    },
 };
 
 /// Copies the open tasks of a graph under their ids. The copies are neither active nor blocked.

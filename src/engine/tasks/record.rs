@@ -2,16 +2,15 @@
 //!
 //! Keys inside `data` are in `camelCase`, as in the tools that creel shares these events with.
 
-use crate::engine::ids::TaskEventId;
 use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::task::{PRIORITY, TaskState};
 use crate::engine::{
     event::{Actor, ActorKind},
-    ids::WorkflowRunId,
+    ids::{TaskEventId, WorkflowRunId},
+    tasks::task::{PRIORITY, TaskState},
 };
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

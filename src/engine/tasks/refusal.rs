@@ -2,8 +2,10 @@
 //!
 //! The texts are here because the session records them: an action of a hook that is refused becomes an `action_error`.
 
-use super::task::{LOWEST, TaskState};
-use crate::engine::policy::TypeNotAllowed;
+use crate::engine::{
+    policy::TypeNotAllowed,
+    tasks::task::{LOWEST, TaskState},
+};
 
 /// Why a task cannot be added or changed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

@@ -2,15 +2,6 @@
 
 use std::collections::BTreeSet;
 
-use super::command::{a_goal, a_priority, is_name};
-use super::{
-    graph::TaskGraph,
-    record::{
-        ChangeOrigin, EdgeAdded, EdgeRemoved, EdgeType, TaskBlocked, TaskCompleted, TaskCreated, TaskDeleted,
-        TaskRecord, TaskStarted, TaskUpdated,
-    },
-    task::{PRIORITY, Task, TaskState},
-};
 use crate::engine::{
     event::{Actor, Event, TaskEvent},
     hooks::side_jobs::SideJobs,
@@ -20,8 +11,14 @@ use crate::engine::{
     steering::ControlState,
     tasks::{
         SessionTasks,
-        command::{NewTask, TaskChanges, TaskCommand, TaskCompletion},
+        command::{NewTask, TaskChanges, TaskCommand, TaskCompletion, a_goal, a_priority, is_name},
+        graph::TaskGraph,
+        record::{
+            ChangeOrigin, EdgeAdded, EdgeRemoved, EdgeType, TaskBlocked, TaskCompleted, TaskCreated, TaskDeleted,
+            TaskRecord, TaskStarted, TaskUpdated,
+        },
         refusal::TaskRefusal,
+        task::{PRIORITY, Task, TaskState},
     },
 };
 

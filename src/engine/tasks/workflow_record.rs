@@ -3,8 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::record::ActionRef;
-use crate::engine::{hooks::verdict::RunEnd, ids::WorkflowRunId};
+use crate::engine::{hooks::verdict::RunEnd, ids::WorkflowRunId, tasks::record::ActionRef};
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct WorkflowStarted {

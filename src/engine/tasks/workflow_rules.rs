@@ -2,10 +2,6 @@
 
 use serde_json::Value;
 
-use super::{
-    action::{ActionType, AutomationAction},
-    record::{ChangeOrigin, WorkflowStepRef},
-};
 use crate::engine::{
     effect::{Effect, HookFacts, HookJob, TaskFacts},
     event::{Event, WorkflowEvent},
@@ -19,6 +15,8 @@ use crate::engine::{
     session::iteration::IterationState,
     tasks::{
         SessionTasks,
+        action::{ActionType, AutomationAction},
+        record::{ChangeOrigin, WorkflowStepRef},
         task_rules::TaskRules,
         workflow::WorkflowRun,
         workflow_record::{StepEnded, StepResult},

@@ -1,5 +1,7 @@
 //! The events of turns: a prompt, the agent's updates, and the end of the turn.
 
+use serde::{Deserialize, Serialize};
+
 use crate::engine::{
     conversation::{
         AgentPermissionRequest, ContextUsage, ConversationMode, ForbiddenChanges, PlanEntry, StopReason, ToolCall,
@@ -8,7 +10,6 @@ use crate::engine::{
     ids::{ItemId, TurnId},
     time::TimeSpan,
 };
-use serde::{Deserialize, Serialize};
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind")]

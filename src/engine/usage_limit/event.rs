@@ -1,10 +1,11 @@
 //! The events of usage limits: a limit was reached, another agent continues, the user skipped the wait.
 
+use serde::{Deserialize, Serialize};
+
 use crate::engine::{
     actor::Actor,
     time::{UnixTime, as_rfc3339, rfc3339_or_none},
 };
-use serde::{Deserialize, Serialize};
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind")]

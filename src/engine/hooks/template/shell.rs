@@ -9,8 +9,10 @@
 
 use std::{iter::Peekable, vec::IntoIter};
 
-use super::{Placeholder, TemplateError, UnsafePosition, placeholders, variable};
-use crate::engine::hooks::template::{simple_command::SimpleCommand, taint::TaintTracker};
+use crate::engine::hooks::template::{
+    Placeholder, TemplateError, UnsafePosition, placeholders, simple_command::SimpleCommand, taint::TaintTracker,
+    variable,
+};
 
 /// Names whose values contain only letters, digits, `-` and `_`: they are harmless even as code.
 const PLAIN: &[&str] = &["session", "iteration", "attempt"];
