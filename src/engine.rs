@@ -32,6 +32,7 @@
 pub mod actor;
 pub mod budget;
 pub mod comparable_text;
+pub(crate) mod consequences;
 pub mod conversation;
 pub mod creel_tools;
 pub mod effect;
@@ -82,6 +83,10 @@ pub use session::SessionState;
 
 /// Decides what follows from an input. Pure: the state does not change, and the caller passes the time.
 pub fn decide(state: &SessionState, now: UnixTime, input: Input) -> EngineOutput {
+    consequences::decided(state, now, step(state, now, input))
+}
+
+fn step(state: &SessionState, now: UnixTime, input: Input) -> EngineOutput {
     match input {
         Input::Proceed => state.proceed(now),
         Input::HookFinished { run, result } => on_hook_finished(state, run, *result),
@@ -138,10 +143,12 @@ fn on_hook_finished(state: &SessionState, run: RunId, result: RunResult) -> Engi
         decision: None,
         file: result.file,
         outcome: result.outcome,
+        judged: None,
         again,
     };
     let judged = verdict::judge(dispatch.point, spec, dispatch::view(&finished));
     finished.verdict = judged.verdict;
+    finished.judged = Some(judged.recorded());
     let by_hand = dispatch.cause == dispatch::DispatchCause::ByHand;
     finished.piped = !by_hand && dispatch::is_piped(spec, dispatch.point, dispatch::view(&finished), judged.verdict);
     let trouble = trouble(dispatch, &finished, judged.escalates);

@@ -52,14 +52,18 @@ impl BudgetUsage {
 }
 
 impl BudgetUsage {
-    /// Grants the initial budget again, counted from the current usage.
-    pub(in crate::engine) fn grant(&mut self, budget: &Budget) {
+    pub(crate) fn grant(&mut self, granted: Option<u32>) {
+        self.granted = granted.unwrap_or(self.granted);
+    }
+
+    /// The count after the initial budget is granted again, counted from the current usage.
+    pub(crate) fn next_grant(&self, budget: &Budget) -> u32 {
         let times = |used: u64, limit: Option<u64>| limit.filter(|limit| *limit > 0).map_or(0, |limit| used / limit);
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "saturates, and is never negative")]
         let by_cost = budget.cost.filter(|cost| *cost > 0.0).map_or(0, |cost| (self.cost / cost) as u64);
         let used =
             times(self.tokens, budget.tokens).max(times(self.time.0, budget.time.map(|time| time.0))).max(by_cost);
-        self.granted = u32::try_from(used).unwrap_or(u32::MAX).max(self.granted.saturating_add(1));
+        u32::try_from(used).unwrap_or(u32::MAX).max(self.granted.saturating_add(1))
     }
 }
 

@@ -14,11 +14,11 @@ use serde::{Serialize, Serializer, de::DeserializeOwned};
 
 pub use crate::engine::{
     actor::{Actor, ActorKind},
-    gate::event::GateEvent,
+    gate::event::{GateEvent, GateGrants},
     hooks::event::{HookEvent, HookFinished},
     pending::event::PendingEvent,
     retry::event::RetryEvent,
-    session::event::{FinalDeliveryMode, IterationOutcome, SessionEvent, SessionOutcome, SessionStarted, UserPresence},
+    session::event::{AfterResume, ResumeDecision, FinalDeliveryMode, IterationOutcome, SessionEvent, SessionOutcome, SessionStarted, UserPresence},
     steering::event::{SteeringEvent, StopTiming},
     stop::event::{StopDecided, StopEvent},
     submit::event::PipelineEvent,
@@ -27,7 +27,7 @@ pub use crate::engine::{
         event::{CUSTOM, CustomRecord, TaskEvent},
         workflow_event::WorkflowEvent,
     },
-    turn::event::{PromptReason, PromptSent, TurnEvent},
+    turn::event::{AfterTurn, PromptReason, PromptSent, TurnEvent},
     usage_limit::event::{LimitAction, LimitReached, UsageLimitEvent},
 };
 

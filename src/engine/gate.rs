@@ -13,6 +13,7 @@ pub mod answer;
 pub(crate) mod apply;
 pub(crate) mod apply_notices;
 pub mod event;
+pub(crate) mod grants;
 pub mod kind;
 pub mod notices;
 pub mod response;
@@ -161,6 +162,7 @@ impl SessionGates {
                 choice: GateChoice::Cancel,
                 by: by.clone(),
                 option: None,
+                grants: None,
             }))
         })
     }

@@ -14,6 +14,7 @@ pub mod feedback;
 use std::collections::BTreeMap;
 
 use crate::engine::{
+    gate::event::GateGrants,
     hooks::dispatch::HookFeedback,
     policy::BackoffPolicy,
     time::{TimeSpan, UnixTime},
@@ -77,9 +78,13 @@ impl RetryState {
         self.last_usual = None;
     }
 
-    /// Grants the limit again, at least 1, or the grant would have no effect.
-    pub(crate) fn grant(&mut self, max: u32) {
-        self.granted = self.granted.saturating_add(max.max(1));
+    pub(crate) fn grant(&mut self, grants: &GateGrants) {
+        self.granted = self.granted.saturating_add(grants.retries.unwrap_or_default());
+        for (hook, retries) in &grants.hooks {
+            let known = self.by_hook.entry(hook.clone()).or_default();
+            known.granted = known.granted.saturating_add(*retries);
+        }
+        self.applies = None;
     }
 }
 

@@ -16,6 +16,8 @@ pub mod event;
 use crate::engine::{
     event::{ActorKind, Event, StopTiming},
     ids::TurnId,
+    policy::SessionPlan,
+    session::iteration::IterationState,
     wording::counted,
 };
 
@@ -39,6 +41,13 @@ pub struct QueuedMessage {
 }
 
 impl ControlState {
+    /// Whether the messages after the first `known` are sent in a turn of their own. Messages of the agent itself or of
+    /// a hook use up iterations there; otherwise they could keep the session running for ever.
+    pub(crate) fn message_is_due(&self, known: usize, iterations: &IterationState, plan: &SessionPlan) -> bool {
+        let said = self.messages.len() > known;
+        said && (self.person_spoke_after(known) || iterations.used() < iterations.limit(plan))
+    }
+
     /// Whether the user sent one of the messages after the first `known`.
     pub(crate) fn person_spoke_after(&self, known: usize) -> bool {
         self.messages.iter().skip(known).any(|message| !message.by.is_supervised())

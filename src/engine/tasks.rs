@@ -18,6 +18,7 @@ pub mod automation_rules;
 pub mod builtin;
 pub mod carry_out;
 pub mod command;
+pub(crate) mod due;
 pub mod event;
 pub mod follow_up;
 pub mod graph;

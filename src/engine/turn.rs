@@ -10,6 +10,7 @@
 //! - A turn that was interrupted is sent again unchanged.
 //! - Every tool call ends with its turn at the latest.
 
+pub mod after;
 pub(crate) mod apply;
 pub mod completion_note;
 pub mod event;

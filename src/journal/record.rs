@@ -124,6 +124,7 @@ mod tests {
             decision: None,
             file: None,
             outcome: None,
+            judged: None,
             again: false,
         };
         let line = record(Event::Hook(HookEvent::Finished(Box::new(finished)))).to_line();

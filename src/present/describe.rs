@@ -266,7 +266,7 @@ fn gate(event: &GateEvent, context: &EventContext) -> Option<Described> {
         GateEvent::Opened { gate, reason, .. } => {
             Described::new("◆", EventTone::Question, format!("Gate {gate}: {}", sentence(reason)))
         }
-        GateEvent::Answered { gate, choice, by, option } => {
+        GateEvent::Answered { gate, choice, by, option, grants: _ } => {
             context.permissions.answered(*gate, *choice, by, option.as_deref()).unwrap_or_else(|| {
                 Described::new("◆", EventTone::Question, format!("Gate {gate} answered: {} · by {by}", choice.name()))
             })
@@ -332,6 +332,7 @@ mod tests {
             usage_limit: false,
             spent: TurnUsage { tokens: Some(12), cost: None },
             forbidden: ForbiddenChanges::default(),
+            next: None,
         });
         let described = describe(&event, &EventContext::default()).expect("a wording");
         assert_eq!(described.headline(), "✗ Turn failed · 12 tokens: connection lost…");

@@ -297,6 +297,7 @@ fn checked(event: &Event) -> Option<HookFinished> {
         decision: None,
         file: file.clone(),
         outcome: None,
+        judged: None,
         again: false,
     })
 }

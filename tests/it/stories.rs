@@ -1896,6 +1896,7 @@ fn a_gate_waits_no_longer_than_its_timeout_when_the_clock_was_set_back() {
         max_iterations: None,
         checkpoint: None,
         paused: false,
+        decision: None,
     });
     state.apply(UnixTime(1_000), &resumed);
     assert_eq!(state.next_wake(), Some(UnixTime(6_000)));

@@ -132,7 +132,8 @@ impl GateRules<'_> {
         if gate.kind() == GateKind::Permission {
             return self.permitted(gate, choice, by, option);
         }
-        let answered = Event::Gate(GateEvent::Answered { gate: gate.id, choice, by: by.clone(), option: None });
+        let answered =
+            Event::Gate(GateEvent::Answered { gate: gate.id, choice, by: by.clone(), option: None, grants: None });
         let before = match gate.kind().response(choice) {
             Some(
                 GateResponse::RetryLimit(RetryLimitAnswer::Disable)
@@ -200,6 +201,7 @@ impl GateRules<'_> {
             choice,
             by: by.clone(),
             option: option.clone(),
+            grants: None,
         }));
         match (ask, option, self.phase.turn_in_flight()) {
             (Some(ask), Some(option), _) => {

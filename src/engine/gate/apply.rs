@@ -1,11 +1,11 @@
 //! How the events of gates and retries change the state.
 
-use std::collections::BTreeMap;
-
+use super::grants::granted;
 use crate::engine::{
     event::{Actor, FinalDeliveryMode, GateEvent, IterationOutcome, RetryEvent, SessionOutcome},
     gate::{
         Gate,
+        event::GateGrants,
         kind::{GateChoice, GateKind},
         response::{
             BrokenHookAnswer, BudgetAnswer, DeliveryAnswer, ErrorsAnswer, EscalationAnswer, GateResponse,
@@ -37,11 +37,14 @@ pub(crate) fn apply_gate(session: &mut SessionState, at: UnixTime, event: &GateE
             let (subject, reason, choices) = (GateSubject::recorded(*about, &data), reason.clone(), choices.clone());
             session.gates.open = Some(Gate { id: *gate, subject, reason, choices, opened: at });
         }
-        GateEvent::Answered { choice, by, .. } => gate_answered(session, at, *choice, by),
+        GateEvent::Answered { choice, by, grants, .. } => {
+            let grants = grants.as_deref().cloned().or_else(|| granted(session, *choice)).unwrap_or_default();
+            gate_answered(session, at, *choice, by, &grants);
+        }
     }
 }
 
-fn gate_answered(session: &mut SessionState, at: UnixTime, choice: GateChoice, by: &Actor) {
+fn gate_answered(session: &mut SessionState, at: UnixTime, choice: GateChoice, by: &Actor, grants: &GateGrants) {
     let Some(gate) = session.gates.open.take() else { return };
     let Some(answer) = gate.kind().response(choice) else { return };
     let of_a_loop = session.phase.is_of_a_loop(&gate);
@@ -58,7 +61,7 @@ fn gate_answered(session: &mut SessionState, at: UnixTime, choice: GateChoice, b
             session.phase.exit(outcome, &gate.reason);
         }
         GateResponse::Delivery(DeliveryAnswer::Approve | DeliveryAnswer::Skip) => delivery_answered(session, &gate),
-        GateResponse::RetryLimit(answer) => limit_answered(session, answer, &gate.reason),
+        GateResponse::RetryLimit(answer) => limit_answered(session, answer, &gate.reason, grants),
         GateResponse::Escalation(EscalationAnswer::Complete) => {
             set_turn_aside(session);
             hold_what_stop_hooks_piped(session);
@@ -85,7 +88,7 @@ fn gate_answered(session: &mut SessionState, at: UnixTime, choice: GateChoice, b
             session.asks.answered(choice, &agent);
         }
         GateResponse::UsageLimit(answer) => limit_answered_by_user(session, at, answer),
-        GateResponse::Budget(BudgetAnswer::Continue) => session.account.grant(&session.began.plan.budget),
+        GateResponse::Budget(BudgetAnswer::Continue) => session.account.grant(grants.budgets),
         GateResponse::Budget(BudgetAnswer::Stop) => {
             set_turn_aside(session);
             budget_stopped(session, by, &gate);
@@ -109,7 +112,7 @@ fn delivery_answered(session: &mut SessionState, gate: &Gate) {
     }
 }
 
-fn limit_answered(session: &mut SessionState, answer: RetryLimitAnswer, reason: &str) {
+fn limit_answered(session: &mut SessionState, answer: RetryLimitAnswer, reason: &str, grants: &GateGrants) {
     match answer {
         RetryLimitAnswer::Ignore => {
             session.iterations.forced_past = Some(reason.to_owned());
@@ -122,7 +125,7 @@ fn limit_answered(session: &mut SessionState, answer: RetryLimitAnswer, reason: 
             session.phase = Phase::Due(DuePrompt::Message);
         }
         RetryLimitAnswer::Continue => {
-            grant_retries(session);
+            session.retry.grant(grants);
             session.phase.forget_limit();
         }
         // Without the hook the turn is judged again.
@@ -155,28 +158,6 @@ fn retry_counted(session: &mut SessionState, used: u32, limit: u32) {
     session.retry.last_usual = Some(feedback.usual);
     session.retry.wait = RetryWait::Due { nth: used, at_least: TimeSpan::default() };
     session.phase = Phase::Due(DuePrompt::Feedback(feedback.text));
-}
-
-/// The user continues: each limit that was reached is granted again.
-fn grant_retries(session: &mut SessionState) {
-    let max = session.plan().max_hook_retries;
-    let feedback =
-        if let Phase::Hooks(dispatch) = &session.phase { session.retries().feedback(dispatch) } else { None };
-    let own: BTreeMap<String, u32> = feedback
-        .iter()
-        .flat_map(|feedback| &feedback.blocked)
-        .filter(|hook| session.retries().own_limit(hook).is_some_and(|limit| limit <= session.retry.used))
-        .filter_map(|hook| Some((hook.clone(), session.retries().own_retries(hook)?)))
-        .collect();
-    if own.is_empty() || session.retry.limit(max) <= session.retry.used {
-        session.retry.grant(max);
-    }
-    for (hook, retries) in own {
-        let known = session.retry.by_hook.entry(hook).or_default();
-        // At least one, or the grant would have no effect.
-        known.granted = known.granted.saturating_add(retries.max(1));
-    }
-    session.retry.applies = None;
 }
 
 /// An actor answered `stop` at the gate. A submit or a merge is left as it is. A loop that is still running ends

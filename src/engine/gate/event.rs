@@ -1,5 +1,7 @@
 //! The events of gates: opened, answered.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
 use crate::engine::{
@@ -37,5 +39,22 @@ pub enum GateEvent {
         /// The id of the agent's option that was chosen.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         option: Option<String>,
+        /// What `continue` grants. Journals of earlier versions do not say.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        grants: Option<Box<GateGrants>>,
     },
+}
+
+/// What the user grants by continuing at a limit.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GateGrants {
+    /// How many times the budget has been granted again, this time included.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub budgets: Option<u32>,
+    /// More retries for the session.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retries: Option<u32>,
+    /// More retries for hooks with a limit of their own.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub hooks: BTreeMap<String, u32>,
 }

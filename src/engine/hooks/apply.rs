@@ -126,7 +126,8 @@ pub(crate) fn hook_finished(session: &mut SessionState, finished: &HookFinished)
     };
     dispatch.finished(spec.as_ref(), finished);
     if !finished.again {
-        let broken = dispatch::view(finished).is_broken() && finished.end != RunEnd::Cut;
+        let rule = || dispatch::view(finished).is_broken();
+        let broken = finished.judged.as_ref().map_or_else(rule, |judged| judged.broken) && finished.end != RunEnd::Cut;
         session.hooks.ran(HookRef::new(point, &finished.hook), broken);
     }
     if !beside {

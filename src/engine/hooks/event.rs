@@ -6,7 +6,7 @@ use crate::engine::{
     actor::Actor,
     hooks::{
         point::HookPoint,
-        verdict::{BuiltinOutcome, HookReply, RunEnd, Verdict},
+        verdict::{BuiltinOutcome, HookReply, RecordedJudgement, RunEnd, Verdict},
     },
     ids::RunId,
     stop::decision::StopResult,
@@ -98,6 +98,9 @@ pub struct HookFinished {
     pub file: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub outcome: Option<BuiltinOutcome>,
+    /// The judgement of the run, beyond its verdict. Journals of earlier versions do not contain it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub judged: Option<RecordedJudgement>,
     /// Whether the run was cut and runs again when the session is resumed.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub again: bool,

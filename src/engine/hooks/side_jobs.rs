@@ -158,6 +158,14 @@ impl SideJobs {
         self.troubles.iter().find(asks).map(|failure| failure.run)
     }
 
+    /// Queues the hooks of a completed task. Completing a task again has no effect.
+    pub(crate) fn task_completed(&mut self, id: &str, content: &str, depth: u32, hooks_run: bool) {
+        if self.completed.insert(id.to_owned()) && hooks_run {
+            let task = TaskFacts { id: id.to_owned(), content: content.to_owned() };
+            self.queue.push_back(SideJob::Task { task, depth });
+        }
+    }
+
     /// Discards hooks that the user wanted to run and that have not been started.
     pub(crate) fn drop_by_hand(&mut self) {
         self.queue.retain(|errand| !matches!(errand, SideJob::ByHand(_)));

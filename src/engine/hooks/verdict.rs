@@ -184,6 +184,32 @@ pub struct RunJudgement {
     pub stops: bool,
 }
 
+/// The parts of a judgement that a record keeps. The texts for the agent follow from the recorded output.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RecordedJudgement {
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub broken: bool,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub escalates: bool,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub stops: bool,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub headline: Option<String>,
+}
+
+impl RunJudgement {
+    pub(crate) fn recorded(&self) -> RecordedJudgement {
+        let Self { broken, escalates, stops, headline, .. } = self;
+        RecordedJudgement { broken: *broken, escalates: *escalates, stops: *stops, headline: headline.clone() }
+    }
+
+    /// The judgement as it was recorded, whatever the rules say today.
+    pub(crate) fn as_recorded(self, verdict: Verdict, recorded: Option<&RecordedJudgement>) -> Self {
+        let Some(RecordedJudgement { broken, escalates, stops, headline }) = recorded.cloned() else { return self };
+        Self { verdict, broken, escalates, stops, headline, ..self }
+    }
+}
+
 /// Applies the rules of its point to a run.
 pub fn judge(point: HookPoint, hook: &HookSpec, run: RunView<'_>) -> RunJudgement {
     let can_block = point.rules().decides == DecisionMode::AllMustPass;

@@ -4,7 +4,6 @@
 
 use super::SessionState;
 use crate::engine::{
-    effect::TaskFacts,
     event::{Event, FinalDeliveryMode, IterationOutcome, SessionEvent, SessionOutcome, StopTiming},
     gate::{
         apply::{apply_gate, apply_retry},
@@ -14,15 +13,13 @@ use crate::engine::{
         apply::{apply_hook, hold_what_stop_hooks_piped},
         dispatch::{DispatchCause, HookDispatch},
         point::HookPoint,
-        resolve,
-        side_jobs::SideJob,
     },
     ids::RunId,
     retry::RetryWait,
     session::{
         iteration::StopHookSigns,
         phase::{LoopEnd, Phase},
-        recovery::resumed,
+        recovery::{resume_decision, resumed},
     },
     steering::apply::apply_steering,
     stop::apply::apply_stop,
@@ -66,13 +63,14 @@ fn store(session: &mut SessionState, at: UnixTime, event: &Event) {
 fn apply_session(session: &mut SessionState, at: UnixTime, event: &SessionEvent) {
     match event {
         SessionEvent::Started(began) => *session = SessionState::new(&session.name, (**began).clone(), at),
-        SessionEvent::Resumed { presence, max_iterations, checkpoint, paused, .. } => {
+        SessionEvent::Resumed { presence, max_iterations, checkpoint, paused, decision, .. } => {
+            let decision = decision.unwrap_or_else(|| resume_decision(session, *max_iterations));
             session.steering.paused = *paused;
             session.retry.resumed(at);
             if let Some(gate) = &mut session.gates.open {
                 gate.opened = gate.opened.min(at);
             }
-            resumed(session, *presence, *max_iterations, *checkpoint);
+            resumed(session, *presence, *max_iterations, *checkpoint, decision);
         }
         SessionEvent::IterationStarted { iteration } => iteration_started(session, *iteration),
         SessionEvent::IterationCompleted { outcome, .. } => iteration_completed(session, *outcome),
@@ -122,14 +120,6 @@ fn iteration_completed(session: &mut SessionState, outcome: IterationOutcome) {
             }
             session.phase = Phase::Between;
         }
-    }
-}
-
-pub(crate) fn task_completed(session: &mut SessionState, id: &str, content: &str, depth: u32) {
-    let hooks_run = !resolve::due(session.plan(), &session.hooks, HookPoint::OnTaskComplete).is_empty();
-    if session.side.completed.insert(id.to_owned()) && hooks_run {
-        let task = TaskFacts { id: id.to_owned(), content: content.to_owned() };
-        session.side.queue.push_back(SideJob::Task { task, depth });
     }
 }
 

@@ -14,11 +14,22 @@ use crate::engine::{
     stop::{loop_rules::LoopRules, stop_rules::StopRules},
     submit::PipelineRules,
     tasks::{automation_rules::AutomationRules, task_rules::TaskRules, workflow_rules::WorkflowRules},
-    turn::{prompt::PromptRules, reports::TurnRules},
+    turn::{after::AfterTurnRules, prompt::PromptRules, reports::TurnRules},
     usage_limit::AgentChoice,
 };
 
 impl SessionState {
+    pub(crate) fn after_turn(&self) -> AfterTurnRules<'_> {
+        AfterTurnRules {
+            plan: self.plan(),
+            phase: &self.phase,
+            iterations: &self.iterations,
+            pipelines: &self.pipelines,
+            steering: &self.steering,
+            ending: &self.ending,
+        }
+    }
+
     pub fn agent_choice(&self) -> AgentChoice<'_> {
         AgentChoice {
             began: &self.began,
@@ -136,7 +147,13 @@ impl SessionState {
     }
 
     pub fn turn_rules(&self) -> TurnRules<'_> {
-        TurnRules { phase: &self.phase, turns: &self.turns, gates: &self.gates, agent_choice: self.agent_choice() }
+        TurnRules {
+            phase: &self.phase,
+            turns: &self.turns,
+            gates: &self.gates,
+            agent_choice: self.agent_choice(),
+            after: self.after_turn(),
+        }
     }
 
     pub fn beside(&self) -> BesideWork<'_> {

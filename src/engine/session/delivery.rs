@@ -80,13 +80,6 @@ impl EndRules<'_> {
         })
     }
 
-    /// Whether the messages are sent in a turn of their own. Messages of the agent itself or of a hook use up
-    /// iterations there; otherwise they could keep the session running for ever.
-    pub(crate) fn message_is_due(self) -> bool {
-        let said = !self.steering.messages.is_empty();
-        said && (self.steering.person_spoke_after(0) || self.iterations.used() < self.iterations.limit(self.plan))
-    }
-
     /// Leaves the loop. An iteration that is still open is recorded as failed first, unless the user accepts it. An
     /// iteration that the user stops immediately stays open: `resume` continues it.
     pub(crate) fn leave_loop(self, ending: &LoopEnd) -> EngineOutput {
@@ -138,7 +131,7 @@ impl EndRules<'_> {
         // The user has not seen items that arrived while the gate was open.
         let seen = self.ending.as_ref().map_or(&[][..], |ending| &ending.seen);
         let unseen: Vec<ItemId> = waiting.into_iter().filter(|id| !seen.contains(id)).collect();
-        if items.is_empty() && unseen.is_empty() && !self.message_is_due() {
+        if items.is_empty() && unseen.is_empty() && !self.steering.message_is_due(0, self.iterations, self.plan) {
             return self.reach_session_end();
         }
         if self.steering.paused {
@@ -165,7 +158,7 @@ impl EndRules<'_> {
     /// last iteration, so the stop hooks and the stop decision check it.
     pub(crate) fn answer_before_the_end(self, ending: &LoopEnd, now: UnixTime) -> Option<EngineOutput> {
         let completes = ending.outcome == SessionOutcome::Complete && ending.delivery == FinalDeliveryMode::Offer;
-        if !completes || !self.message_is_due() {
+        if !completes || !self.steering.message_is_due(0, self.iterations, self.plan) {
             return None;
         }
         if self.steering.paused {

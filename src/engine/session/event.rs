@@ -23,6 +23,9 @@ pub enum SessionEvent {
         /// Whether it is still paused.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         paused: bool,
+        /// How it continues. Journals of earlier versions do not say.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        decision: Option<ResumeDecision>,
     },
     #[serde(rename = "iteration_started")]
     IterationStarted { iteration: u32 },
@@ -112,4 +115,37 @@ pub enum UserPresence {
     Attended,
     /// No user is present; gates get their policy answer.
     Unattended,
+}
+
+/// How a resumed session continues.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ResumeDecision {
+    pub next: AfterResume,
+    /// How many times the budget has been granted again, if its budget had ended the session.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub budgets: Option<u32>,
+}
+
+/// Where a resumed session continues.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum AfterResume {
+    /// Where it was interrupted.
+    Same,
+    /// The interrupted turn is sent again.
+    Again,
+    /// The pipeline for which the session exists starts again.
+    PipelineOnly,
+    /// The work was complete, and only its submit is repeated.
+    Submit,
+    /// The loop had ended: pending items are offered again.
+    Delivery,
+    /// The loop had ended well before the user was needed: that end counts again.
+    EarlierEnd,
+    /// The phase in which the user stopped the session.
+    StoppedPhase,
+    /// The next iteration.
+    NextIteration,
+    /// The session starts again: it never reached its first iteration.
+    Start,
 }

@@ -22,11 +22,12 @@ use crate::engine::{
     refusal::Refusal,
     session::{
         SessionState,
+        event::{AfterResume, FinalDeliveryMode, ResumeDecision},
         phase::{LoopEnd, Phase},
     },
     steering::QueuedMessage,
     stop::apply::{cut_judgements, looked_at},
-    submit::apply::pipeline_resumed,
+    submit::{apply::submit_again, state::FinishedPipeline},
     turn::{DuePrompt, reports::CUT_OFF},
 };
 
@@ -66,8 +67,14 @@ impl SessionState {
         // Resuming a session that has ended continues it. A kill is no reason to end a pause, unless no user is there to end it.
         let attended = presence == UserPresence::Attended;
         let paused = self.steering.paused && self.phase.outcome().is_none() && attended;
-        let resumed =
-            before.and(Event::Session(SessionEvent::Resumed { cut, presence, max_iterations, checkpoint, paused }));
+        let resumed = before.and(Event::Session(SessionEvent::Resumed {
+            cut,
+            presence,
+            max_iterations,
+            checkpoint,
+            paused,
+            decision: None,
+        }));
         let granted = self.ended_by_its_budget().map(|why| Event::warning(format!("{why}; as much again is granted")));
         granted.into_iter().chain(self.stop.offer_checkpoint(checkpoint)).fold(resumed, EngineOutput::and)
     }
@@ -104,6 +111,7 @@ pub(crate) fn resumed(
     presence: UserPresence,
     max_iterations: Option<u32>,
     checkpoint: Option<u32>,
+    decision: ResumeDecision,
 ) {
     if let Some(kept) = checkpoint.and_then(|number| session.stop.checkpoint(number)) {
         let told = kept.checkpoint.for_agent();
@@ -116,9 +124,7 @@ pub(crate) fn resumed(
             session.turns.next_prompt = Some(told.into_iter().flatten().collect::<Vec<_>>().join("\n\n"));
         }
     }
-    if session.ended_by_its_budget().is_some() {
-        session.account.grant(&session.began.plan.budget);
-    }
+    session.account.grant(decision.budgets);
     session.presence = presence;
     session.iterations.raised_limit = max_iterations.or(session.iterations.raised_limit);
     session.steering.stop = None;
@@ -129,53 +135,112 @@ pub(crate) fn resumed(
     if let Some(prompt) = &cut {
         session.pending.set_state(&prompt.items, ItemState::Pending);
     }
-    go_on(session, cut, max_iterations);
+    continue_at(session, decision.next, cut);
     // A turn that is sent again is unchanged, so its items cannot be edited any more.
     if let Phase::Due(DuePrompt::Again(prompt) | DuePrompt::Cancelled(prompt)) = &session.phase {
         session.pending.set_state(&prompt.items, ItemState::InFlight);
     }
 }
 
-/// Sets the phase in which the session continues, with the interrupted turn if it is still wanted.
-fn go_on(session: &mut SessionState, cut: Option<PromptSent>, max_iterations: Option<u32>) {
-    if pipeline_resumed(session) {
-        if let Some(prompt) = cut {
-            session.phase = Phase::Due(DuePrompt::Again(Box::new(prompt)));
-        }
-        return;
+/// How the session continues, decided once, before it is recorded.
+pub(crate) fn resume_decision(session: &SessionState, max_iterations: Option<u32>) -> ResumeDecision {
+    let by_budget = session.ended_by_its_budget().is_some();
+    let budgets = by_budget.then(|| session.account.next_grant(&session.plan().budget));
+    ResumeDecision { next: after_resume(session, max_iterations), budgets }
+}
+
+fn after_resume(session: &SessionState, max_iterations: Option<u32>) -> AfterResume {
+    let interrupted_turn =
+        || if session.phase.turn_in_flight().is_some() { AfterResume::Again } else { AfterResume::Same };
+    let has_ended = matches!(session.phase, Phase::Ended(_));
+    if session.pipelines.is_open() {
+        return interrupted_turn();
     }
-    if let Some(ending) = session.ending.as_mut().filter(|ending| ending.interrupted) {
-        // The loop had already ended: only the end was interrupted.
-        let before = ending.before.take();
-        *ending = LoopEnd { before, ..LoopEnd::offering(ending.outcome, &ending.reason) };
-        session.phase = Phase::Delivering;
-        return;
+    if has_ended && session.began.errand.is_some() {
+        return AfterResume::PipelineOnly;
     }
-    let stopped = session.ending.as_ref().is_some_and(|ending| ending.outcome == SessionOutcome::Cancelled);
-    if stopped || matches!(session.phase, Phase::Ended(_)) {
-        let (before, stopped_at) =
-            session.ending.take().map_or((None, None), |ending| (ending.before, ending.stopped_at));
-        session.retry.errors = 0;
-        if session.phase.outcome() == Some(SessionOutcome::Escalated) {
-            looked_at(session);
+    if submit_waits(session) {
+        return AfterResume::Submit;
+    }
+    let ending = session.ending.as_ref();
+    if ending.is_some_and(|ending| ending.interrupted) {
+        return AfterResume::Delivery;
+    }
+    if !has_ended && ending.is_none_or(|ending| ending.outcome != SessionOutcome::Cancelled) {
+        return interrupted_turn();
+    }
+    // The loop had ended before the user was needed, unless the user raises its limit.
+    let counts = |end: &LoopEnd| end.outcome != SessionOutcome::Limit || max_iterations.is_none();
+    if ending.and_then(|ending| ending.before.as_deref()).is_some_and(counts) {
+        AfterResume::EarlierEnd
+    } else if ending.is_some_and(|ending| ending.stopped_at.is_some()) {
+        AfterResume::StoppedPhase
+    } else if session.iterations.current > 0 {
+        AfterResume::NextIteration
+    } else {
+        AfterResume::Start
+    }
+}
+
+/// Whether the work was complete and only its submit needs the user.
+fn submit_waits(session: &SessionState) -> bool {
+    let interrupted = session.ending.as_ref().is_some_and(|ending| ending.interrupted);
+    let over = matches!(session.phase, Phase::Ended(_)) || interrupted;
+    let escalated = session.ending.as_ref().is_some_and(|ending| ending.outcome == SessionOutcome::Escalated);
+    over && escalated && session.pipelines.last.as_deref().is_some_and(FinishedPipeline::waits_for_a_person)
+}
+
+fn continue_at(session: &mut SessionState, next: AfterResume, cut: Option<PromptSent>) {
+    submit_again(session);
+    match next {
+        AfterResume::Same => {}
+        AfterResume::Again => {
+            if let Some(prompt) = cut {
+                session.phase = Phase::Due(DuePrompt::Again(Box::new(prompt)));
+            }
         }
-        // The loop had ended before the user was needed, unless the user raises its limit.
-        if let Some(before) = before.filter(|end| end.outcome != SessionOutcome::Limit || max_iterations.is_none()) {
-            session.ending = Some(*before);
+        AfterResume::PipelineOnly => {
+            if let Some(pipeline) = session.began.errand {
+                session.ending = None;
+                session.phase = Phase::Errand(pipeline);
+            }
+        }
+        AfterResume::Submit => {
+            let outside = session.plan().is_led_from_outside();
+            if let Some(ending) = &mut session.ending {
+                ending.outcome = SessionOutcome::Complete;
+                ending.delivery = if outside { FinalDeliveryMode::No } else { FinalDeliveryMode::Offer };
+            }
+            session.phase = cut.map_or(Phase::Delivering, |prompt| Phase::Due(DuePrompt::Again(Box::new(prompt))));
+        }
+        AfterResume::Delivery => {
+            if let Some(ending) = &mut session.ending {
+                let before = ending.before.take();
+                *ending = LoopEnd { before, ..LoopEnd::offering(ending.outcome, &ending.reason) };
+            }
             session.phase = Phase::Delivering;
-            return;
         }
-        // A session that never reached its first iteration sets up again.
-        let set_up = session.iterations.current > 0;
-        let start = Phase::Hooks(HookDispatch::reached(HookPoint::SessionStart, DispatchCause::Lifecycle));
-        session.phase = match stopped_at {
-            Some(phase) => *phase,
-            None if set_up => Phase::Between,
-            None => start,
-        };
-        return;
+        AfterResume::EarlierEnd | AfterResume::StoppedPhase | AfterResume::NextIteration | AfterResume::Start => {
+            reenter(session, next);
+        }
     }
-    if let Some(prompt) = cut {
-        session.phase = Phase::Due(DuePrompt::Again(Box::new(prompt)));
+}
+
+/// Continues a session that had ended, or whose user had stopped it.
+fn reenter(session: &mut SessionState, next: AfterResume) {
+    let (before, stopped_at) = session.ending.take().map_or((None, None), |ending| (ending.before, ending.stopped_at));
+    session.retry.errors = 0;
+    if session.phase.outcome() == Some(SessionOutcome::Escalated) {
+        looked_at(session);
     }
+    let start = Phase::Hooks(HookDispatch::reached(HookPoint::SessionStart, DispatchCause::Lifecycle));
+    session.phase = match (next, before, stopped_at) {
+        (AfterResume::EarlierEnd, Some(before), _) => {
+            session.ending = Some(*before);
+            Phase::Delivering
+        }
+        (AfterResume::StoppedPhase, _, Some(phase)) => *phase,
+        (AfterResume::Start, _, _) => start,
+        (_, _, _) => Phase::Between,
+    };
 }

@@ -2,7 +2,7 @@
 
 use super::errand_outcome;
 use crate::engine::{
-    event::{Actor, FinalDeliveryMode, HookFinished, PipelineEvent, SessionOutcome, UserPresence},
+    event::{Actor, HookFinished, PipelineEvent, SessionOutcome, UserPresence},
     gate::{Gate, response::PipelineAnswer},
     hooks::{
         point::HookPoint,
@@ -112,33 +112,14 @@ fn pipeline_ended(session: &mut SessionState, outcome: PipelineOutcome, reason: 
     };
 }
 
-/// Resumes an interrupted pipeline. Returns whether the pipeline sets the phase in which the session continues.
-pub(crate) fn pipeline_resumed(session: &mut SessionState) -> bool {
-    if session.pipelines.is_open() {
-        return true;
-    }
+/// A resumed session submits again what it did not submit before.
+pub(crate) fn submit_again(session: &mut SessionState) {
     let over =
         matches!(session.phase, Phase::Ended(_)) || session.ending.as_ref().is_some_and(|ending| ending.interrupted);
     let unfinished = |last: &FinishedPipeline| last.outcome != PipelineOutcome::Done;
-    if over && session.pipelines.last.as_deref().is_some_and(unfinished) {
+    if over && !session.pipelines.is_open() && session.pipelines.last.as_deref().is_some_and(unfinished) {
         session.pipelines.followed = false;
     }
-    if let (Some(pipeline), Phase::Ended(_)) = (session.began.errand, &session.phase) {
-        session.ending = None;
-        session.phase = Phase::Errand(pipeline);
-        return true;
-    }
-    let outside = session.plan().is_led_from_outside();
-    let held = over && session.pipelines.last.as_deref().is_some_and(FinishedPipeline::waits_for_a_person);
-    let Some(ending) = session.ending.as_mut().filter(|ending| held && ending.outcome == SessionOutcome::Escalated)
-    else {
-        return false;
-    };
-    // The work was complete, and only the submit had failed: only the submit is repeated.
-    ending.outcome = SessionOutcome::Complete;
-    ending.delivery = if outside { FinalDeliveryMode::No } else { FinalDeliveryMode::Offer };
-    session.phase = Phase::Delivering;
-    true
 }
 
 impl PipelineRun {

@@ -2,18 +2,16 @@
 
 use std::collections::BTreeMap;
 
-use super::{
-    follow_up::waiting_for,
-    record::{ChangeOrigin, TaskRecordData},
-};
+use super::due::due_hooks;
+use super::{follow_up::waiting_for, record::TaskRecordData};
 use crate::engine::{
     event::{ActorKind, TaskEvent, WorkflowEvent},
     ids::{RunId, WorkflowRunId},
     policy::HookAction,
-    session::{SessionState, apply::task_completed},
+    session::SessionState,
     stop::apply::loops_go_on,
     tasks::{
-        record::{TaskRecordRef, WorkflowStepRef},
+        record::{DueHooks, TaskRecordRef, WorkflowStepRef},
         workflow::WorkflowRun,
         workflow_record::{StepEnded, StepResult, WorkflowOutcome, WorkflowStarted},
     },
@@ -22,16 +20,17 @@ use crate::engine::{
 
 pub(crate) fn apply_task(session: &mut SessionState, at: UnixTime, event: &TaskEvent) {
     let news = event.news();
+    let DueHooks { depth, automation, on_complete } = news.origin.due.unwrap_or_else(|| due_hooks(session, event));
     let waited = waiting_for(&session.tasks.graph, &news);
     session.tasks.graph.take(at, &news);
     loops_go_on(session, news.task);
     let by_agent = news.origin.by.as_ref().is_some_and(|actor| actor.by == ActorKind::Agent);
     session.iterations.signs.changed_a_task |= by_agent;
-    let depth = session.tasks.automation.followed(event).unwrap_or_else(|| depth_of(session, news.origin));
+    session.tasks.automation.followed(event);
     if let TaskRecordData::Completed(data) = news.what {
-        task_completed(session, news.task, &data.content, depth);
+        session.side.task_completed(news.task, &data.content, depth, on_complete);
     }
-    if news.what.kind().is_some_and(|kind| !session.automation().hearing(kind).is_empty()) {
+    if automation {
         session.tasks.automation.raise(at, event, depth);
     }
     session.tasks.automation.follow(&session.tasks.graph, &news, depth, waited);
@@ -104,25 +103,4 @@ pub(crate) fn flow_changed_task(session: &mut SessionState, at: &WorkflowStepRef
     let ok = !matches!(news.what, TaskRecordData::ActionFailed(_));
     let result = StepResult { ok, task: ok.then(|| news.task.to_owned()), ..StepResult::default() };
     flow_step_ended(session, &StepEnded { flow: at.flow, step: at.step.clone(), result, again: false });
-}
-
-/// How many changes led to a change, each made by a hook of the one before: as an action, as a step of a workflow,
-/// or by a command that the hook ran.
-fn depth_of(session: &SessionState, origin: &ChangeOrigin) -> u32 {
-    let by_hook = origin.cause.is_none() && origin.step.is_none() && comes_from_a_hook(session, origin);
-    let job = session.tasks.automation.current.as_ref().filter(|_| origin.cause.is_some() || by_hook);
-    let flow = origin.step.as_ref().and_then(|step| session.tasks.flows.open.iter().find(|flow| flow.id == step.flow));
-    let job = job.map(|job| job.raised.depth.saturating_add(1));
-    let side = session.side.next_depth().max(session.beside().next_depth_at_gate()).filter(|_| by_hook);
-    job.or(flow.map(|flow| flow.depth)).max(side).unwrap_or(0)
-}
-
-/// Whether a hook made a change, or may have: while the agent is not working, a process of unknown origin is more
-/// likely a hook's than a person's.
-fn comes_from_a_hook(session: &SessionState, origin: &ChangeOrigin) -> bool {
-    match origin.by.as_ref().map(|actor| actor.by) {
-        Some(ActorKind::Hook) => true,
-        Some(ActorKind::Agent | ActorKind::Cli | ActorKind::Mcp) => session.phase.turn_in_flight().is_none(),
-        Some(ActorKind::Tui | ActorKind::Nats | ActorKind::Policy | ActorKind::Timeout) | None => false,
-    }
 }

@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 
 use crate::engine::{
     event::Event,
-    tasks::record::{self as task, TaskRecord, TaskRecordData, TaskRecordRef},
+    tasks::record::{self as task, ChangeOrigin, DueHooks, TaskRecord, TaskRecordData, TaskRecordRef},
     time::UnixTime,
 };
 
@@ -69,6 +69,34 @@ impl TaskEvent {
             Self::Custom(custom) => news(&custom.record, |data| TaskRecordData::Custom(&custom.kind, data)),
             Self::ActionError(record) => news(record, TaskRecordData::ActionFailed),
         }
+    }
+
+    fn origin_mut(&mut self) -> &mut ChangeOrigin {
+        match self {
+            Self::Created(record) => &mut record.origin,
+            Self::Started(record) => &mut record.origin,
+            Self::Completed(record) => &mut record.origin,
+            Self::Blocked(record) => &mut record.origin,
+            Self::Deleted(record) => &mut record.origin,
+            Self::Updated(record) => &mut record.origin,
+            Self::DependencyAdded(record) => &mut record.origin,
+            Self::DependencyRemoved(record) => &mut record.origin,
+            Self::DependencySatisfied(record) => &mut record.origin,
+            Self::AgentMetrics(record) => &mut record.origin,
+            Self::ActionError(record) => &mut record.origin,
+            Self::Custom(custom) => &mut custom.record.origin,
+        }
+    }
+
+    pub(crate) fn set_due(&mut self, due: Option<DueHooks>) {
+        self.origin_mut().due = due;
+    }
+
+    /// The event as it was before creel decided which hooks it makes due.
+    pub(crate) fn without_due(&self) -> Self {
+        let mut event = self.clone();
+        event.set_due(None);
+        event
     }
 
     /// The event in the form that hooks receive.

@@ -108,13 +108,19 @@ impl AutomationState {
         };
         let added = edges.iter().map(|to| FollowUpFact::EdgeAdded { from: news.task.to_owned(), to: to.clone() });
         let freed = waited.into_iter().map(|(task, removed)| FollowUpFact::Satisfied { task, removed });
-        let origin = ChangeOrigin { cause: None, step: None, ..news.origin.clone() };
+        let origin = ChangeOrigin { cause: None, step: None, due: None, ..news.origin.clone() };
         let due = added.chain(freed).map(|fact| FollowUp { fact, origin: origin.clone(), depth });
         self.follow_ups.extend(due.filter(|due| due.holds(graph)));
     }
 
+    /// How many actions led to a record, if it is the one that was due.
+    pub(super) fn follow_up_depth(&self, event: &TaskEvent) -> Option<u32> {
+        self.follow_ups.front().filter(|due| due.event() == *event).map(|due| due.depth)
+    }
+
     /// Removes a record from the list if it is the one that was due, and returns how many actions led to it.
     pub(super) fn followed(&mut self, event: &TaskEvent) -> Option<u32> {
-        self.follow_ups.pop_front_if(|due| due.event() == *event).map(|due| due.depth)
+        let recorded = event.without_due();
+        self.follow_ups.pop_front_if(|due| due.event() == recorded).map(|due| due.depth)
     }
 }

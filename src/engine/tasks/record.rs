@@ -31,6 +31,23 @@ pub struct ChangeOrigin {
     /// The workflow step that the change carries out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub step: Option<WorkflowStepRef>,
+    /// What the change leads to. Journals of earlier versions do not say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub due: Option<DueHooks>,
+}
+
+/// Which hooks a change to a task makes due.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DueHooks {
+    /// How many changes led to this one, each made by a hook of the one before.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub depth: u32,
+    /// Whether automation hooks react to it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub automation: bool,
+    /// Whether `on_task_complete` hooks run for it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub on_complete: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -50,15 +67,15 @@ pub struct ActionRef {
 
 impl ChangeOrigin {
     pub const fn by(by: Actor) -> Self {
-        Self { by: Some(by), cause: None, step: None }
+        Self { by: Some(by), cause: None, step: None, due: None }
     }
 
     pub fn action(action: ActionRef) -> Self {
-        Self { by: Some(ActorKind::Policy.into()), cause: Some(action), step: None }
+        Self { by: Some(ActorKind::Policy.into()), cause: Some(action), step: None, due: None }
     }
 
     pub fn step(step: WorkflowStepRef) -> Self {
-        Self { by: Some(ActorKind::Policy.into()), cause: None, step: Some(step) }
+        Self { by: Some(ActorKind::Policy.into()), cause: None, step: Some(step), due: None }
     }
 }
 
@@ -81,6 +98,11 @@ pub struct TaskCreated {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub queue: Option<BTreeSet<String>>,
     pub state: TaskState,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+const fn is_zero(number: &u32) -> bool {
+    *number == 0
 }
 
 const fn usual_priority() -> u8 {

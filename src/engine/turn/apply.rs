@@ -3,7 +3,7 @@
 use crate::engine::{
     budget::ConversationUsage,
     conversation::StopReason,
-    event::{FinalDeliveryMode, IterationOutcome, PromptReason, PromptSent, TurnEvent},
+    event::{AfterTurn, FinalDeliveryMode, IterationOutcome, PromptReason, PromptSent, TurnEvent},
     hooks::{
         dispatch::{DispatchCause, HookDispatch},
         point::HookPoint,
@@ -41,7 +41,8 @@ pub(crate) fn apply_turn(session: &mut SessionState, at: UnixTime, event: &TurnE
             session.turns.context = None;
         }
         TurnEvent::PermissionAsked { ask, .. } => session.asks.waiting.push_back((**ask).clone()),
-        TurnEvent::Ended { stop_reason, spent, work, forbidden, .. } => {
+        TurnEvent::Ended { stop_reason, spent, work, forbidden, next, .. } => {
+            let next = next.or_else(|| session.after_turn().ended(*stop_reason));
             session.account.book(at, *spent);
             work_done(session, work.as_deref());
             if *stop_reason == StopReason::EndTurn && !session.phase.gatekeeper_works() {
@@ -50,17 +51,19 @@ pub(crate) fn apply_turn(session: &mut SessionState, at: UnixTime, event: &TurnE
             }
             forbidden_changes(session, forbidden);
             session.asks.waiting.clear();
-            turn_stopped(session, *stop_reason);
+            turn_stopped(session, *stop_reason, next);
         }
-        TurnEvent::Failed { error, retry_after_ms, usage_limit, spent, forbidden, .. } => {
+        TurnEvent::Failed { error, retry_after_ms, usage_limit, spent, forbidden, next, .. } => {
+            let next = next.or_else(|| session.after_turn().failed(*usage_limit));
             session.account.book(at, *spent);
             forbidden_changes(session, forbidden);
             session.asks.waiting.clear();
             // A failed turn does not report its changes.
             session.iterations.signs.unknown_work = true;
-            match session.phase.turn_that_ended().filter(|_| *usage_limit) {
-                Some(prompt) => send_again(session, prompt),
-                None => turn_failed(session, error, *retry_after_ms),
+            if next == Some(AfterTurn::Again) {
+                send_again(session);
+            } else {
+                turn_failed(session, error, *retry_after_ms, next);
             }
         }
         TurnEvent::AgentThought { .. } | TurnEvent::AgentPlanned { .. } | TurnEvent::AgentNoted { .. } => {}
@@ -108,23 +111,23 @@ pub(crate) fn prompt_sent(session: &mut SessionState, prompt: &PromptSent) {
     session.phase = Phase::Turn(Box::new(prompt.clone()));
 }
 
-pub(crate) fn turn_stopped(session: &mut SessionState, reason: StopReason) {
+fn turn_stopped(session: &mut SessionState, reason: StopReason, next: Option<AfterTurn>) {
     match reason {
-        StopReason::Refusal => turn_failed(session, REFUSED, None),
-        StopReason::Cancelled => turn_cancelled(session),
+        StopReason::Refusal => turn_failed(session, REFUSED, None, next),
+        StopReason::Cancelled => turn_cancelled(session, next),
         StopReason::MaxTokens if session.phase.gatekeeper_works() => {
             gatekeeper_answered(session, Some("it ran into its token limit before it was done"));
         }
         StopReason::MaxTurnRequests if session.phase.gatekeeper_works() => {
             gatekeeper_answered(session, Some("it used all the requests of its turn before it was done"));
         }
-        StopReason::EndTurn | StopReason::MaxTokens | StopReason::MaxTurnRequests => turn_ended(session),
+        StopReason::EndTurn | StopReason::MaxTokens | StopReason::MaxTurnRequests => turn_ended(session, next),
     }
 }
 
-pub(crate) fn turn_ended(session: &mut SessionState) {
-    let Some(prompt) = session.phase.turn_that_ended() else { return };
-    if prompt.reason == PromptReason::Gatekeeper {
+fn turn_ended(session: &mut SessionState, next: Option<AfterTurn>) {
+    let (Some(prompt), Some(next)) = (session.phase.turn_that_ended(), next) else { return };
+    if next == AfterTurn::Review {
         return gatekeeper_answered(session, None);
     }
     // A recovery does not show whether the work progresses: it neither increases nor resets the count.
@@ -136,49 +139,31 @@ pub(crate) fn turn_ended(session: &mut SessionState) {
     if prompt.reason == PromptReason::Iteration {
         session.turns.next_prompt = None;
     }
-    let message_is_due = session.end_rules().message_is_due();
-    session.phase = match (&mut session.ending, prompt.reason) {
-        _ if session.pipelines.is_open() => Phase::Pipeline,
-        (Some(ending), _) => {
-            // The approval does not cover items that arrive from now on.
-            ending.approved = None;
-            ending.deliveries += u32::from(prompt.reason == PromptReason::FinalDelivery);
-            Phase::Delivering
-        }
-        (None, PromptReason::Recovery) => Phase::Settled(IterationOutcome::Failed),
-        (None, _) if message_is_due => Phase::Due(DuePrompt::Message),
-        (None, _) => Phase::Hooks(HookDispatch::reached(HookPoint::Stop, DispatchCause::Lifecycle)),
-    };
+    if let Some(ending) = session.ending.as_mut().filter(|_| next == AfterTurn::Delivery) {
+        // The approval does not cover items that arrive from now on.
+        ending.approved = None;
+        ending.deliveries += u32::from(prompt.reason == PromptReason::FinalDelivery);
+    }
+    session.phase = phase_after(next, prompt, None);
 }
 
-pub(crate) fn turn_cancelled(session: &mut SessionState) {
-    let Some(prompt) = session.phase.turn_that_ended() else { return };
-    if prompt.reason == PromptReason::Gatekeeper {
+fn turn_cancelled(session: &mut SessionState, next: Option<AfterTurn>) {
+    let (Some(prompt), Some(next)) = (session.phase.turn_that_ended(), next) else { return };
+    if next == AfterTurn::Review {
         return gatekeeper_answered(session, Some("it was cancelled"));
     }
-    session.pending.set_state(&prompt.items, ItemState::Pending);
-    let interrupted = session.steering.interrupted();
-    session.phase = match &mut session.ending {
-        _ if session.pipelines.is_open() => Phase::Pipeline,
-        Some(ending) => {
-            ending.delivery = FinalDeliveryMode::No;
-            Phase::Delivering
-        }
-        None if interrupted => Phase::Due(DuePrompt::Again(prompt)),
-        None if session.steering.person_spoke_after(prompt.messages) => Phase::Due(DuePrompt::Message),
-        None if session.steering.cancelled == Some(prompt.turn) => {
-            session.pending.set_state(&prompt.items, ItemState::InFlight);
-            Phase::Due(DuePrompt::Cancelled(prompt))
-        }
-        // The agent ended the turn itself: the prompt's items are sent with the next iteration, as after a failed
-        // turn.
-        None => Phase::Settled(IterationOutcome::Failed),
-    };
+    // The items of a turn that the user cancelled stay with it, because it may be sent again.
+    let kept = if next == AfterTurn::Cancelled { ItemState::InFlight } else { ItemState::Pending };
+    session.pending.set_state(&prompt.items, kept);
+    if let Some(ending) = session.ending.as_mut().filter(|_| next == AfterTurn::Delivery) {
+        ending.delivery = FinalDeliveryMode::No;
+    }
+    session.phase = phase_after(next, prompt, None);
 }
 
-pub(crate) fn turn_failed(session: &mut SessionState, error: &str, retry_after: Option<TimeSpan>) {
-    let Some(prompt) = session.phase.turn_that_ended() else { return };
-    if prompt.reason == PromptReason::Gatekeeper {
+fn turn_failed(session: &mut SessionState, error: &str, retry_after: Option<TimeSpan>, next: Option<AfterTurn>) {
+    let (Some(prompt), Some(next)) = (session.phase.turn_that_ended(), next) else { return };
+    if next == AfterTurn::Review {
         return gatekeeper_answered(session, Some(error));
     }
     session.pending.set_state(&prompt.items, ItemState::Pending);
@@ -188,20 +173,23 @@ pub(crate) fn turn_failed(session: &mut SessionState, error: &str, retry_after: 
     }
     session.retry.wait = RetryWait::Due { nth: session.retry.errors, at_least: retry_after.unwrap_or_default() };
     session.turns.last_error = Some(error.to_owned());
-    session.phase = match (prompt.reason, &session.ending) {
-        (PromptReason::Recovery, _) if session.pipelines.is_open() => Phase::Pipeline,
-        (PromptReason::Recovery, Some(_)) => Phase::Delivering,
-        (PromptReason::Recovery, None) => Phase::Settled(IterationOutcome::Failed),
-        (
-            PromptReason::Iteration
-            | PromptReason::Feedback
-            | PromptReason::FinalDelivery
-            | PromptReason::Message
-            | PromptReason::Remediation
-            | PromptReason::Gatekeeper,
-            _,
-        ) => Phase::Hooks(HookDispatch::reached(HookPoint::OnError, DispatchCause::Error(error.to_owned()))),
-    };
+    session.phase = phase_after(next, prompt, Some(error));
+}
+
+fn phase_after(next: AfterTurn, prompt: Box<PromptSent>, error: Option<&str>) -> Phase {
+    match next {
+        AfterTurn::StopHooks => Phase::Hooks(HookDispatch::reached(HookPoint::Stop, DispatchCause::Lifecycle)),
+        AfterTurn::OnError => {
+            let cause = DispatchCause::Error(error.unwrap_or_default().to_owned());
+            Phase::Hooks(HookDispatch::reached(HookPoint::OnError, cause))
+        }
+        AfterTurn::Message => Phase::Due(DuePrompt::Message),
+        AfterTurn::Again => Phase::Due(DuePrompt::Again(prompt)),
+        AfterTurn::Cancelled => Phase::Due(DuePrompt::Cancelled(prompt)),
+        AfterTurn::IterationFailed => Phase::Settled(IterationOutcome::Failed),
+        AfterTurn::Pipeline | AfterTurn::Review => Phase::Pipeline,
+        AfterTurn::Delivery => Phase::Delivering,
+    }
 }
 
 /// The session leaves its phase. A turn that was about to be sent again is not sent, and a review that was about to
@@ -213,8 +201,9 @@ pub(crate) fn set_turn_aside(session: &mut SessionState) {
     }
 }
 
-/// Schedules the turn that reached a limit again.
-fn send_again(session: &mut SessionState, mut prompt: Box<PromptSent>) {
+/// Schedules the turn that reached a usage limit again, without the handover to the agent that reached it.
+fn send_again(session: &mut SessionState) {
+    let Some(mut prompt) = session.phase.turn_that_ended() else { return };
     let text = without_handover(&prompt.text).to_owned();
     prompt.text = text;
     session.phase = Phase::Due(DuePrompt::Again(prompt));

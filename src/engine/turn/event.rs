@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use serde::{Deserialize, Serialize};
+
 use crate::engine::{
     conversation::{
         AgentPermissionRequest, ContextUsage, ConversationMode, ForbiddenChanges, PlanEntry, StopReason, ToolCall,
@@ -70,6 +72,9 @@ pub enum TurnEvent {
         work: Option<Box<WorktreeChanges>>,
         #[serde(flatten)]
         forbidden: ForbiddenChanges,
+        /// Where the session continues. Journals of earlier versions do not say.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        next: Option<AfterTurn>,
     },
     #[serde(rename = "turn_failed")]
     Failed {
@@ -86,6 +91,9 @@ pub enum TurnEvent {
         spent: TurnUsage,
         #[serde(flatten)]
         forbidden: ForbiddenChanges,
+        /// Where the session continues. Journals of earlier versions do not say.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        next: Option<AfterTurn>,
     },
 }
 
@@ -126,4 +134,28 @@ pub enum PromptReason {
     Remediation,
     /// A review is due.
     Gatekeeper,
+}
+
+/// Where a session continues when a turn has ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum AfterTurn {
+    /// The stop hooks check the turn.
+    StopHooks,
+    /// The hooks for failed turns run.
+    OnError,
+    /// A message to the agent is sent.
+    Message,
+    /// The same turn is sent again.
+    Again,
+    /// The user cancelled the turn: it is sent again unless the user writes something else.
+    Cancelled,
+    /// The iteration is over, as failed.
+    IterationFailed,
+    /// The checks of a submit or a merge run again.
+    Pipeline,
+    /// The loop had ended: pending items are sent, then the session ends.
+    Delivery,
+    /// A gatekeeper's answer is read.
+    Review,
 }

@@ -9,7 +9,7 @@ use crate::engine::{
     output::EngineOutput,
     session::phase::Phase,
     time::UnixTime,
-    turn::TurnState,
+    turn::{TurnState, after::AfterTurnRules},
     usage_limit::AgentChoice,
 };
 
@@ -39,6 +39,7 @@ pub struct TurnRules<'a> {
     pub(crate) turns: &'a TurnState,
     pub(crate) gates: &'a SessionGates,
     pub(crate) agent_choice: AgentChoice<'a>,
+    pub(crate) after: AfterTurnRules<'a>,
 }
 
 impl TurnRules<'_> {
@@ -69,7 +70,15 @@ impl TurnRules<'_> {
             }
         };
         let closed = self.close_calls(status, why).fold(self.gates.unasked(&POLICY), EngineOutput::and);
-        let step = closed.and(Event::Turn(TurnEvent::Ended { iteration, turn, stop_reason, spent, work, forbidden }));
+        let step = closed.and(Event::Turn(TurnEvent::Ended {
+            iteration,
+            turn,
+            stop_reason,
+            spent,
+            work,
+            forbidden,
+            next: self.after.ended(stop_reason),
+        }));
         // The review itself reports that it was cut short.
         match cut_short(stop_reason).filter(|_| !self.phase.gatekeeper_works()) {
             Some(why) => step.and(Event::warning(why)),
@@ -86,8 +95,16 @@ impl TurnRules<'_> {
             .and_then(|limit| self.agent_choice.reached_limit(limit, now));
         let usage_limit = limit.is_some();
         let forbidden = *forbidden;
-        let failed =
-            Event::Turn(TurnEvent::Failed { iteration, turn, error, retry_after_ms, usage_limit, spent, forbidden });
+        let failed = Event::Turn(TurnEvent::Failed {
+            iteration,
+            turn,
+            error,
+            retry_after_ms,
+            usage_limit,
+            spent,
+            forbidden,
+            next: self.after.failed(usage_limit),
+        });
         limit.into_iter().flatten().fold(closed.and(failed), EngineOutput::and)
     }
 
