@@ -49,6 +49,7 @@ mod process;
 mod queue;
 mod quoting;
 mod reasons;
+mod recorded_decisions;
 mod refusals;
 mod rules;
 mod seeds;
