@@ -18,7 +18,10 @@ pub use crate::engine::{
     hooks::event::{HookEvent, HookFinished},
     pending::event::PendingEvent,
     retry::event::RetryEvent,
-    session::event::{AfterResume, ResumeDecision, FinalDeliveryMode, IterationOutcome, SessionEvent, SessionOutcome, SessionStarted, UserPresence},
+    session::event::{
+        AfterResume, FinalDeliveryMode, IterationOutcome, ResumeDecision, SessionEvent, SessionOutcome, SessionStarted,
+        UserPresence,
+    },
     steering::event::{SteeringEvent, StopTiming},
     stop::event::{StopDecided, StopEvent},
     submit::event::PipelineEvent,

@@ -8,6 +8,7 @@
 //! - An iteration's prompt, or a message of the user, resets `used` to 0.
 //! - The length of a wait is recorded when it begins, so a crash neither shortens nor repeats it.
 
+pub(crate) mod apply;
 pub mod event;
 pub mod feedback;
 

@@ -103,9 +103,12 @@ fn a_budget_that_was_granted_stays_granted() {
 
 #[test]
 fn hooks_of_tasks_stay_due() {
-    let script = Script::new()
-        .hook(HookPoint::OnTaskComplete, "notes", [passes()])
-        .automation("react", 100, &[TaskEventKind::TaskCreated, TaskEventKind::TaskCompleted], [prints("[]")]);
+    let script = Script::new().hook(HookPoint::OnTaskComplete, "notes", [passes()]).automation(
+        "react",
+        100,
+        &[TaskEventKind::TaskCreated, TaskEventKind::TaskCompleted],
+        [prints("[]")],
+    );
     let mut world = World::begin(script);
     world.settle();
     world.command(add("Write the parser"));

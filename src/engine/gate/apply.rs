@@ -1,8 +1,8 @@
-//! How the events of gates and retries change the state.
+//! Stores the open gate, and carries out its answer.
 
 use super::grants::granted;
 use crate::engine::{
-    event::{Actor, FinalDeliveryMode, GateEvent, IterationOutcome, RetryEvent, SessionOutcome},
+    event::{Actor, FinalDeliveryMode, GateEvent, IterationOutcome, SessionOutcome},
     gate::{
         Gate,
         event::GateGrants,
@@ -15,14 +15,13 @@ use crate::engine::{
     },
     hooks::{apply::hold_what_stop_hooks_piped, dispatch::DispatchQuestion},
     protect::apply::{changes_seen, tampered_answered},
-    retry::RetryWait,
     session::{
         SessionState,
         phase::{LoopEnd, Phase},
     },
     stop::apply::looked_at,
     submit::apply::pipeline_answered,
-    time::{TimeSpan, UnixTime},
+    time::UnixTime,
     turn::{DuePrompt, apply::set_turn_aside},
     usage_limit::apply::limit_answered_by_user,
 };
@@ -131,33 +130,6 @@ fn limit_answered(session: &mut SessionState, answer: RetryLimitAnswer, reason: 
         // Without the hook the turn is judged again.
         RetryLimitAnswer::Disable => session.phase.forget_limit(),
     }
-}
-
-pub(crate) fn apply_retry(session: &mut SessionState, event: &RetryEvent) {
-    match event {
-        RetryEvent::Counted { used, limit, .. } => retry_counted(session, *used, *limit),
-        RetryEvent::LimitReached { limit, .. } => {
-            session.retry.applies = Some(*limit);
-            session.phase.ask_once(DispatchQuestion::Limit);
-        }
-        RetryEvent::BackoffStarted { until, wait_ms } => {
-            session.retry.wait = RetryWait::Until(*until);
-            session.retry.last_wait = *wait_ms;
-        }
-    }
-}
-
-fn retry_counted(session: &mut SessionState, used: u32, limit: u32) {
-    let feedback =
-        if let Phase::Hooks(dispatch) = &session.phase { session.retries().feedback(dispatch) } else { None };
-    session.retry.used = used;
-    session.retry.applies = Some(limit);
-    let Some(feedback) = feedback else { return };
-    session.retry.count_retries(&feedback);
-    session.retry.last_feedback = Some(feedback.text.clone());
-    session.retry.last_usual = Some(feedback.usual);
-    session.retry.wait = RetryWait::Due { nth: used, at_least: TimeSpan::default() };
-    session.phase = Phase::Due(DuePrompt::Feedback(feedback.text));
 }
 
 /// An actor answered `stop` at the gate. A submit or a merge is left as it is. A loop that is still running ends

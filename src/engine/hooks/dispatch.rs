@@ -176,7 +176,7 @@ impl HookDispatch {
         // A hook that is not in the plan cannot have been started: this happens only in damaged journals.
         let Some(spec) = spec else { return };
         let judgement = verdict::judge(self.point, spec, view(finished));
-        let judgement = judgement.as_recorded(finished.verdict, finished.judged.as_ref());
+        let judgement = judgement.with_recorded(finished.verdict, finished.judged.as_ref());
         let template = spec.retry.feedback.as_ref().filter(|_| judgement.verdict == Verdict::Block);
         let own = template.map(|template| TemplateFeedback {
             hook: finished.hook.clone(),

@@ -204,9 +204,9 @@ impl RunJudgement {
     }
 
     /// The judgement as it was recorded, whatever the rules say today.
-    pub(crate) fn as_recorded(self, verdict: Verdict, recorded: Option<&RecordedJudgement>) -> Self {
+    pub(crate) fn with_recorded(self, verdict: Verdict, recorded: Option<&RecordedJudgement>) -> Self {
         let Some(RecordedJudgement { broken, escalates, stops, headline }) = recorded.cloned() else { return self };
-        Self { verdict, broken, escalates, stops, headline, ..self }
+        Self { verdict, headline, broken, escalates, stops, ..self }
     }
 }
 

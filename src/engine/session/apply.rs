@@ -5,17 +5,14 @@
 use super::SessionState;
 use crate::engine::{
     event::{Event, FinalDeliveryMode, IterationOutcome, SessionEvent, SessionOutcome, StopTiming},
-    gate::{
-        apply::{apply_gate, apply_retry},
-        apply_notices::note_gate_change,
-    },
+    gate::{apply::apply_gate, apply_notices::note_gate_change},
     hooks::{
         apply::{apply_hook, hold_what_stop_hooks_piped},
         dispatch::{DispatchCause, HookDispatch},
         point::HookPoint,
     },
     ids::RunId,
-    retry::RetryWait,
+    retry::{RetryWait, apply::apply_retry},
     session::{
         iteration::StopHookSigns,
         phase::{LoopEnd, Phase},

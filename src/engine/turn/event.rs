@@ -2,8 +2,6 @@
 
 use serde::{Deserialize, Serialize};
 
-use serde::{Deserialize, Serialize};
-
 use crate::engine::{
     conversation::{
         AgentPermissionRequest, ContextUsage, ConversationMode, ForbiddenChanges, PlanEntry, StopReason, ToolCall,
