@@ -155,26 +155,12 @@ impl RecordFormatter {
 
     /// Whether the lines include the text under an event. Prompts and tool calls would be too long.
     fn shows_detail(&self, event: &Event) -> bool {
-        match event {
-            Event::Hook(_) => self.output == HookOutputMode::Told,
+        if let Event::Turn(TurnEvent::AgentPlanned { entries, .. }) = event {
             // The agent sends the plan again whenever an entry is done.
-            Event::Turn(TurnEvent::AgentPlanned { entries, .. }) => {
-                !entries.iter().map(|entry| &entry.content).eq(&self.plan)
-            }
-            Event::Turn(TurnEvent::Failed { .. }) | Event::Session(_) => true,
-            Event::Turn(_)
-            | Event::Pending(_)
-            | Event::UsageLimit(_)
-            | Event::Retry(_)
-            | Event::Gate(_)
-            | Event::Stop(_)
-            | Event::Task(_)
-            | Event::Automation(_)
-            | Event::Workflow(_)
-            | Event::Pipeline(_)
-            | Event::Steering(_)
-            | Event::Unknown => false,
+            return !entries.iter().map(|entry| &entry.content).eq(&self.plan);
         }
+        let hook_output = matches!(event, Event::Hook(_)) && self.output == HookOutputMode::Told;
+        hook_output || matches!(event, Event::Turn(TurnEvent::Failed { .. }) | Event::Session(_))
     }
 
     fn detail(&self, detail: &DetailText) -> String {

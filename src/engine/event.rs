@@ -83,74 +83,37 @@ impl Serialize for Event {
 impl Event {
     /// Reads a line by its kind. A kind that this creel does not know is [`Event::Unknown`].
     pub fn read(kind: &str, line: &str) -> Result<Self, serde_json::Error> {
-        match kind {
-            "session_started"
-            | "session_resumed"
-            | "iteration_started"
-            | "iteration_completed"
-            | "loop_ended"
-            | "session_ended"
-            | "warning"
-            | "process_started" => read(line).map(Self::Session),
-            "hooks_due" | "hook_requested" | "hook_started" | "hook_finished" | "hook_disabled" | "hook_enabled" => {
-                read(line).map(Self::Hook)
-            }
-            "pending_added" | "pending_skipped" | "pending_restored" | "pending_edited" | "delivered" => {
-                read(line).map(Self::Pending)
-            }
-            "prompt_sent"
-            | "agent_said"
-            | "agent_thought"
-            | "tool_called"
-            | "tool_updated"
-            | "agent_planned"
-            | "agent_used"
-            | "agent_noted"
-            | "conversation_opened"
-            | "permission_asked"
-            | "turn_ended"
-            | "turn_failed" => read(line).map(Self::Turn),
-            "limit_reached" | "agent_switched" | "wait_skipped" => read(line).map(Self::UsageLimit),
-            "retry_counted" | "retry_limit_reached" | "backoff_started" => read(line).map(Self::Retry),
-            "gate_opened" | "gate_answered" => read(line).map(Self::Gate),
-            "rules_due"
-            | "rule_started"
-            | "rule_checked"
-            | "stop_decided"
-            | "checkpoint"
-            | "stop_hook_registered"
-            | "stop_hooks_cleared"
-            | "agent_loop_started"
-            | "agent_loop_advanced"
-            | "judgement_asked"
-            | "agent_loop_ended"
-            | "completion_promised" => read(line).map(Self::Stop),
-            "task_created"
-            | "task_started"
-            | "task_completed"
-            | "task_blocked"
-            | "task_deleted"
-            | "task_updated"
-            | "dependency_added"
-            | "dependency_removed"
-            | "dependency_satisfied"
-            | "agent_metrics"
-            | "action_error" => read(line).map(Self::Task),
-            "automation_due" | "automation_decided" | "hook_error" => read(line).map(Self::Automation),
-            "workflow_started" | "workflow_step_started" | "workflow_step_ended" | "workflow_ended" => {
-                read(line).map(Self::Workflow)
-            }
-            "pipeline_requested"
-            | "pipeline_started"
-            | "remediation_counted"
-            | "review_started"
-            | "reviewed"
-            | "pipeline_ended" => read(line).map(Self::Pipeline),
-            "paused" | "unpaused" | "message_queued" | "stop_requested" => read(line).map(Self::Steering),
-            custom if custom.starts_with(CUSTOM) => {
-                read(line).map(|custom| Self::Task(TaskEvent::Custom(Box::new(custom))))
-            }
-            _ => Ok(Self::Unknown),
+        if kind.starts_with(CUSTOM) {
+            return read(line).map(|custom| Self::Task(TaskEvent::Custom(Box::new(custom))));
+        }
+        if TurnEvent::KINDS.contains(&kind) {
+            read(line).map(Self::Turn)
+        } else if HookEvent::KINDS.contains(&kind) {
+            read(line).map(Self::Hook)
+        } else if SessionEvent::KINDS.contains(&kind) {
+            read(line).map(Self::Session)
+        } else if PendingEvent::KINDS.contains(&kind) {
+            read(line).map(Self::Pending)
+        } else if UsageLimitEvent::KINDS.contains(&kind) {
+            read(line).map(Self::UsageLimit)
+        } else if RetryEvent::KINDS.contains(&kind) {
+            read(line).map(Self::Retry)
+        } else if GateEvent::KINDS.contains(&kind) {
+            read(line).map(Self::Gate)
+        } else if StopEvent::KINDS.contains(&kind) {
+            read(line).map(Self::Stop)
+        } else if TaskEvent::KINDS.contains(&kind) {
+            read(line).map(Self::Task)
+        } else if AutomationEvent::KINDS.contains(&kind) {
+            read(line).map(Self::Automation)
+        } else if WorkflowEvent::KINDS.contains(&kind) {
+            read(line).map(Self::Workflow)
+        } else if PipelineEvent::KINDS.contains(&kind) {
+            read(line).map(Self::Pipeline)
+        } else if SteeringEvent::KINDS.contains(&kind) {
+            read(line).map(Self::Steering)
+        } else {
+            Ok(Self::Unknown)
         }
     }
 

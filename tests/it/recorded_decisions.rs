@@ -56,6 +56,32 @@ fn assert_reads_the_same(world: &World) {
     }
 }
 
+/// The same journal as an earlier version wrote it, without the decisions.
+fn without_decisions(events: &[Event]) -> Vec<Event> {
+    let forget = |event: &Event| {
+        let mut record = serde_json::to_value(event).expect("an event is JSON");
+        let fields = record.as_object_mut().expect("an event is an object");
+        for field in ["next", "judged", "grants", "decision", "due"] {
+            fields.remove(field);
+        }
+        let kind = fields["kind"].as_str().expect("a kind").to_owned();
+        Event::read(&kind, &record.to_string()).expect("the field is optional")
+    };
+    events.iter().map(forget).collect()
+}
+
+/// Shows that the changed rules matter: without the recorded decisions, the journal would read differently.
+fn assert_rules_matter(world: &World) {
+    let events = without_decisions(&world.events);
+    let differs = |length: usize| {
+        let before = folded(&events[..length], |_| {});
+        let mut after = folded(&events[..length], change_rules);
+        after.began = before.began.clone();
+        after != before
+    };
+    assert!((1..=events.len()).any(differs), "no rule that changed decides anything here:\n{}", world.story());
+}
+
 fn add(goal: &str) -> SessionCommand {
     SessionCommand::Task { task: TaskCommand::Add(NewTask { goal: goal.into(), ..NewTask::default() }) }
 }
@@ -69,6 +95,7 @@ fn retries_that_were_granted_stay_granted() {
         .hook(HookPoint::Stop, "tests", [blocks("x"), blocks("y"), blocks("z"), passes()]);
     let world = World::begin(script).run();
     assert!(world.story().contains("gate 1 continue"), "{}", world.story());
+    assert_rules_matter(&world);
     assert_reads_the_same(&world);
 }
 
@@ -81,7 +108,9 @@ fn a_judged_run_keeps_its_judgement() {
         .hook_with(HookPoint::PostIteration, "log", [exits(3, "", "no log")], |spec| {
             spec.on_failure = Some(HookFailurePolicy::Escalate);
         });
-    assert_reads_the_same(&World::begin(script).run());
+    let world = World::begin(script).run();
+    assert_rules_matter(&world);
+    assert_reads_the_same(&world);
 }
 
 #[test]
@@ -98,6 +127,7 @@ fn a_budget_that_was_granted_stays_granted() {
     let script = Script::new().plan(|plan| plan.budget.tokens = Some(50)).agent([Answer::Spends(60), DONE]);
     let world = World::begin(script).run().resume().run();
     assert!(world.state.account.granted > 0, "{}", world.story());
+    assert_rules_matter(&world);
     assert_reads_the_same(&world);
 }
 
@@ -116,18 +146,21 @@ fn hooks_of_tasks_stay_due() {
     world.command(completes(&id, "done"));
     let world = world.run();
     assert!(world.story().contains("notes"), "{}", world.story());
+    assert_rules_matter(&world);
     assert_reads_the_same(&world);
 }
 
 #[test]
 fn a_turn_leads_where_it_led_before() {
-    let script = Script::new().agent([Answer::Fails("lost"), Answer::Says("one"), Answer::Refuses, DONE]);
+    let script = Script::new().agent([Answer::Says("one"), Answer::Fails("lost"), Answer::Refuses, DONE]);
     let mut world = World::begin(script);
     world.settle();
     // A hook's message is sent only while iterations are left, so this depends on the limit.
     let by = ActorKind::Hook.into();
     world.input(Input::Command { by, command: SessionCommand::Message { text: "Look at the log".into() } });
-    assert_reads_the_same(&world.run());
+    let world = world.run();
+    assert_rules_matter(&world);
+    assert_reads_the_same(&world);
 }
 
 #[test]

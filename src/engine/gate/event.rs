@@ -45,6 +45,11 @@ pub enum GateEvent {
     },
 }
 
+impl GateEvent {
+    /// The kinds of its records.
+    pub(crate) const KINDS: &'static [&'static str] = &["gate_opened", "gate_answered"];
+}
+
 /// What the user grants by continuing at a limit.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GateGrants {

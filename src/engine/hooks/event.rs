@@ -71,6 +71,12 @@ pub enum HookEvent {
     },
 }
 
+impl HookEvent {
+    /// The kinds of its records.
+    pub(crate) const KINDS: &'static [&'static str] =
+        &["hooks_due", "hook_requested", "hook_started", "hook_finished", "hook_disabled", "hook_enabled"];
+}
+
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct HookFinished {
     pub run: RunId,

@@ -35,3 +35,9 @@ pub enum PendingEvent {
     #[serde(rename = "delivered")]
     Delivered { items: Vec<ItemId> },
 }
+
+impl PendingEvent {
+    /// The kinds of its records.
+    pub(crate) const KINDS: &'static [&'static str] =
+        &["pending_added", "pending_skipped", "pending_restored", "pending_edited", "delivered"];
+}

@@ -14,3 +14,8 @@ pub enum RetryEvent {
     #[serde(rename = "backoff_started")]
     BackoffStarted { wait_ms: TimeSpan, until: UnixTime },
 }
+
+impl RetryEvent {
+    /// The kinds of its records.
+    pub(crate) const KINDS: &'static [&'static str] = &["retry_counted", "retry_limit_reached", "backoff_started"];
+}

@@ -47,6 +47,20 @@ pub enum SessionEvent {
     },
 }
 
+impl SessionEvent {
+    /// The kinds of its records.
+    pub(crate) const KINDS: &'static [&'static str] = &[
+        "session_started",
+        "session_resumed",
+        "iteration_started",
+        "iteration_completed",
+        "loop_ended",
+        "session_ended",
+        "warning",
+        "process_started",
+    ];
+}
+
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct SessionStarted {
     pub agent: String,

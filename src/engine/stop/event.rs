@@ -112,6 +112,24 @@ pub enum StopEvent {
     },
 }
 
+impl StopEvent {
+    /// The kinds of its records.
+    pub(crate) const KINDS: &'static [&'static str] = &[
+        "rules_due",
+        "rule_started",
+        "rule_checked",
+        "stop_decided",
+        "checkpoint",
+        "stop_hook_registered",
+        "stop_hooks_cleared",
+        "agent_loop_started",
+        "agent_loop_advanced",
+        "judgement_asked",
+        "agent_loop_ended",
+        "completion_promised",
+    ];
+}
+
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct StopDecided {
     pub iteration: u32,

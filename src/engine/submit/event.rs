@@ -56,3 +56,15 @@ pub enum PipelineEvent {
         merged: Option<String>,
     },
 }
+
+impl PipelineEvent {
+    /// The kinds of its records.
+    pub(crate) const KINDS: &'static [&'static str] = &[
+        "pipeline_requested",
+        "pipeline_started",
+        "remediation_counted",
+        "review_started",
+        "reviewed",
+        "pipeline_ended",
+    ];
+}

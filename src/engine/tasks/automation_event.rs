@@ -24,3 +24,8 @@ pub enum AutomationEvent {
         event: Option<TaskEventId>,
     },
 }
+
+impl AutomationEvent {
+    /// The kinds of its records.
+    pub(crate) const KINDS: &'static [&'static str] = &["automation_due", "automation_decided", "hook_error"];
+}

@@ -39,6 +39,23 @@ pub enum TaskEvent {
     Custom(Box<CustomRecord>),
 }
 
+impl TaskEvent {
+    /// The kinds of its records.
+    pub(crate) const KINDS: &'static [&'static str] = &[
+        "task_created",
+        "task_started",
+        "task_completed",
+        "task_blocked",
+        "task_deleted",
+        "task_updated",
+        "dependency_added",
+        "dependency_removed",
+        "dependency_satisfied",
+        "agent_metrics",
+        "action_error",
+    ];
+}
+
 /// The prefix of kinds that hooks log.
 pub const CUSTOM: &str = "custom.";
 

@@ -19,3 +19,9 @@ pub enum WorkflowEvent {
     #[serde(rename = "workflow_ended")]
     Ended { flow: WorkflowRunId, outcome: WorkflowOutcome },
 }
+
+impl WorkflowEvent {
+    /// The kinds of its records.
+    pub(crate) const KINDS: &'static [&'static str] =
+        &["workflow_started", "workflow_step_started", "workflow_step_ended", "workflow_ended"];
+}

@@ -95,6 +95,24 @@ pub enum TurnEvent {
     },
 }
 
+impl TurnEvent {
+    /// The kinds of its records.
+    pub(crate) const KINDS: &'static [&'static str] = &[
+        "prompt_sent",
+        "agent_said",
+        "agent_thought",
+        "tool_called",
+        "tool_updated",
+        "agent_planned",
+        "agent_used",
+        "agent_noted",
+        "conversation_opened",
+        "permission_asked",
+        "turn_ended",
+        "turn_failed",
+    ];
+}
+
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PromptSent {
     pub iteration: u32,

@@ -28,6 +28,11 @@ pub enum UsageLimitEvent {
     },
 }
 
+impl UsageLimitEvent {
+    /// The kinds of its records.
+    pub(crate) const KINDS: &'static [&'static str] = &["limit_reached", "agent_switched", "wait_skipped"];
+}
+
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LimitReached {
     pub agent: String,

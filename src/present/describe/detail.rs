@@ -33,23 +33,14 @@ impl DetailText {
 
 /// The texts under the line of an event. They depend on the event alone, so that the stream can load them again.
 pub fn details(event: &Event) -> Vec<DetailText> {
-    let texts = match event {
-        Event::Turn(event) => turn(event),
-        Event::Hook(HookEvent::Finished(finished)) => vec![DetailText::words(output(finished))],
-        Event::Session(SessionEvent::Warning { text }) => rest(text),
-        Event::Session(_)
-        | Event::Hook(_)
-        | Event::Pending(_)
-        | Event::UsageLimit(_)
-        | Event::Retry(_)
-        | Event::Gate(_)
-        | Event::Stop(_)
-        | Event::Task(_)
-        | Event::Automation(_)
-        | Event::Workflow(_)
-        | Event::Pipeline(_)
-        | Event::Steering(_)
-        | Event::Unknown => Vec::new(),
+    let texts = if let Event::Turn(event) = event {
+        turn(event)
+    } else if let Event::Hook(HookEvent::Finished(finished)) = event {
+        vec![DetailText::words(output(finished))]
+    } else if let Event::Session(SessionEvent::Warning { text }) = event {
+        rest(text)
+    } else {
+        Vec::new()
     };
     texts.into_iter().filter(|part| !part.text.trim().is_empty()).collect()
 }
