@@ -41,6 +41,7 @@ pub mod gate;
 pub mod hooks;
 pub mod ids;
 pub mod input;
+pub(crate) mod known_or_none;
 pub(crate) mod nearest_name;
 pub mod output;
 pub mod pending;

@@ -172,3 +172,13 @@ fn a_resumed_session_continues_where_it_continued_before() {
         assert_reads_the_same(&killed.resume().run());
     }
 }
+
+#[test]
+fn a_decision_of_a_later_version_is_read_as_none() {
+    let line = r#"{"kind":"turn_ended","iteration":1,"turn":1,"stop_reason":"end_turn","next":"somewhere_new"}"#;
+    let read = Event::read("turn_ended", line).expect("the rest of the record counts");
+    let plain = line.replace(r#","next":"somewhere_new""#, "");
+    assert_eq!(read, Event::read("turn_ended", &plain).expect("a record"));
+    let line = r#"{"kind":"session_resumed","cut":[],"presence":"attended","decision":{"next":"somewhere_new"}}"#;
+    assert!(Event::read("session_resumed", line).is_ok());
+}

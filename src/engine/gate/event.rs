@@ -8,6 +8,7 @@ use crate::engine::{
     actor::Actor,
     gate::kind::{GateChoice, GateKind},
     ids::{GateId, ItemId, PermissionId, RunId},
+    known_or_none::known_or_none,
 };
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -40,7 +41,7 @@ pub enum GateEvent {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         option: Option<String>,
         /// What `continue` grants. Journals of earlier versions do not say.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
+        #[serde(default, deserialize_with = "known_or_none", skip_serializing_if = "Option::is_none")]
         grants: Option<Box<GateGrants>>,
     },
 }

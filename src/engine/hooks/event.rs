@@ -9,6 +9,7 @@ use crate::engine::{
         verdict::{BuiltinOutcome, HookReply, RecordedJudgement, RunEnd, Verdict},
     },
     ids::RunId,
+    known_or_none::known_or_none,
     stop::decision::StopResult,
     time::TimeSpan,
 };
@@ -105,7 +106,7 @@ pub struct HookFinished {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub outcome: Option<BuiltinOutcome>,
     /// The judgement of the run, beyond its verdict. Journals of earlier versions do not contain it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "known_or_none", skip_serializing_if = "Option::is_none")]
     pub judged: Option<RecordedJudgement>,
     /// Whether the run was cut and runs again when the session is resumed.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]

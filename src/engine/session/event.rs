@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::engine::{policy::SessionPlan, submit::kind::PipelineKind};
+use crate::engine::{known_or_none::known_or_none, policy::SessionPlan, submit::kind::PipelineKind};
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind")]
@@ -24,7 +24,7 @@ pub enum SessionEvent {
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         paused: bool,
         /// How it continues. Journals of earlier versions do not say.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
+        #[serde(default, deserialize_with = "known_or_none", skip_serializing_if = "Option::is_none")]
         decision: Option<ResumeDecision>,
     },
     #[serde(rename = "iteration_started")]

@@ -10,6 +10,7 @@ use serde_json::{Map, Value};
 use crate::engine::{
     event::{Actor, ActorKind},
     ids::{TaskEventId, WorkflowRunId},
+    known_or_none::known_or_none,
     tasks::task::{PRIORITY, TaskState},
 };
 
@@ -32,7 +33,7 @@ pub struct ChangeOrigin {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub step: Option<WorkflowStepRef>,
     /// What the change leads to. Journals of earlier versions do not say.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "known_or_none", skip_serializing_if = "Option::is_none")]
     pub due: Option<DueHooks>,
 }
 

@@ -8,6 +8,7 @@ use crate::engine::{
         TurnUsage, WorktreeChanges,
     },
     ids::{ItemId, TurnId},
+    known_or_none::known_or_none,
     time::TimeSpan,
 };
 
@@ -71,7 +72,7 @@ pub enum TurnEvent {
         #[serde(flatten)]
         forbidden: ForbiddenChanges,
         /// Where the session continues. Journals of earlier versions do not say.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
+        #[serde(default, deserialize_with = "known_or_none", skip_serializing_if = "Option::is_none")]
         next: Option<AfterTurn>,
     },
     #[serde(rename = "turn_failed")]
@@ -90,7 +91,7 @@ pub enum TurnEvent {
         #[serde(flatten)]
         forbidden: ForbiddenChanges,
         /// Where the session continues. Journals of earlier versions do not say.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
+        #[serde(default, deserialize_with = "known_or_none", skip_serializing_if = "Option::is_none")]
         next: Option<AfterTurn>,
     },
 }
