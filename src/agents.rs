@@ -117,17 +117,17 @@ impl AgentWorkspace {
 
 #[derive(Debug, thiserror::Error)]
 pub enum AgentError {
-    #[error("the agent's `error_pattern` cannot be used: {0}")]
+    #[error("creel cannot use the agent's `error_pattern`: {0}")]
     Pattern(#[source] regex::Error),
     /// A placeholder in a position where it cannot be filled in.
-    #[error("the agent's command cannot be used: {0}")]
+    #[error("creel cannot use the agent's command: {0}")]
     Template(#[from] TemplateError),
     #[error(
-        "the agent's command has the unknown name `{{{{{name}}}}}`: there are {{{{prompt}}}} and {{{{session}}}}, and \
+        "the agent's command has the unknown name `{{{{{name}}}}}`. Use {{{{prompt}}}} and {{{{session}}}}, and \
          {{{{conversation}}}} in `continue_command`"
     )]
     UnknownName { name: String },
-    #[error("the agent's script cannot be used: {0}")]
+    #[error("creel cannot use the agent's script: {0}")]
     Script(#[from] scripted::ScriptError),
 }
 
@@ -169,7 +169,7 @@ fn cancelled() -> TurnEnd {
 
 fn too_late(timeout: TimeSpan) -> TurnFailure {
     TurnFailure::new(format!(
-        "the agent did not end its turn within {timeout} (turn_timeout) and was stopped: raise turn_timeout, or give it \
-         less to do at once"
+        "the agent did not end its turn within {timeout} (turn_timeout), so creel stopped it. Raise turn_timeout, or \
+         give the agent smaller tasks"
     ))
 }

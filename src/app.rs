@@ -57,7 +57,10 @@ fn refuse(error: &clap::Error) -> ! {
 /// Runs the command in this process.
 fn follow(cli: Cli) -> CliResult {
     let leash = cli.held.then(ParentProcess::take).transpose().map_err(|error| {
-        CliError::usage(format!("nobody holds this process: {error}\n  start it without --held, which is creel's own"))
+        CliError::usage(format!(
+            "this process has no parent process of creel: {error}\n  start it without --held, which only creel itself \
+             uses"
+        ))
     })?;
     let _log = paths::state_dir().and_then(|dir| logging::start(&dir));
     carry_out(cli.perform()?, leash.as_ref())

@@ -74,15 +74,15 @@ use crate::cli::{
     worker::WorkerArgs,
 };
 
-/// Supervise coding-agent sessions: hooks around every step, held output, retries, gates.
+/// Supervise coding-agent sessions: hooks around every step, pending output, retries, gates.
 #[derive(Debug, Parser)]
 #[command(name = "creel", version, about, max_term_width = 100)]
-#[command(after_help = "Start with `creel demo`, then `creel init` in a project of yours.")]
+#[command(after_help = "Start with `creel demo`, then run `creel init` in a project of yours.")]
 pub struct Cli {
-    /// This is the process with the session and its screen: the one that was started waits for it.
+    /// Internal: this process runs the session and its screen; the process that you started waits for it.
     #[arg(long, hide = true)]
     pub held: bool,
-    /// What to do; without it, `run`, where a config is found.
+    /// The command. Default: `run`, if there is a config.
     #[command(subcommand)]
     pub command: Option<CliCommand>,
 }
@@ -90,59 +90,59 @@ pub struct Cli {
 /// What to do.
 #[derive(Debug, Subcommand)]
 pub enum CliCommand {
-    /// Supervise a session.
+    /// Run a session.
     Run(RunArgs),
-    /// Watch a built-in session in a throw-away folder: nothing to install, no network, no model.
+    /// Watch a built-in session in a temporary folder: nothing to install, no network, no model.
     Demo(DemoArgs),
     /// Write `creel.yaml` for this project; never overwrites.
     Init(InitArgs),
-    /// Validate the config, check that what it needs is installed, and print the resulting plan.
+    /// Check the config and what it needs on this machine, and print the resulting plan.
     Check(CheckArgs),
     /// Print the annotated example config, or the path of the config in use.
     Config(ConfigCommandArgs),
-    /// List the agents: how each would be run, its version, and how to install those that are missing.
+    /// List the agents: how creel runs each, its version, and how to install missing ones.
     Agents(AgentsArgs),
-    /// Go on with a session that stopped or was killed.
+    /// Resume a session that stopped or was killed.
     Resume(ResumeArgs),
-    /// Open a second screen on a session that runs; leaving it leaves the session running.
+    /// Open another screen on a running session; the session keeps running when you leave.
     Attach(AttachArgs),
     /// List the sessions of this project.
     Sessions(SessionListArgs),
     /// Print what happened in a session.
     Show(ShowArgs),
-    /// Watch a past session again, step by step or at speed.
+    /// Replay a past session, step by step or at speed.
     Replay(ReplayArgs),
-    /// Tell how a running session is.
+    /// Show the status of a running session.
     Status(StatusArgs),
-    /// Send no further prompt for now.
+    /// Pause a session: send no further prompts.
     Pause(SessionArgs),
-    /// Go on.
+    /// Unpause a session.
     Unpause(SessionArgs),
-    /// End a session when its iteration is completed, or now.
+    /// Stop a session after this iteration, or at once.
     Stop(StopArgs),
-    /// Say something to the agent, when its turn ends.
+    /// Send the agent a message when its turn ends.
     Message(MessageArgs),
-    /// Look at and change the held output.
+    /// List, show, skip and edit pending items.
     Pending(PendingArgs),
-    /// See which gate waits, and answer it.
+    /// List the open gates, and answer them.
     Gate(GateArgs),
-    /// See hooks, switch them, run one now, see how they did.
+    /// List, run, enable and disable hooks, and show their statistics.
     Hooks(HooksArgs),
-    /// Look at what hooks and the agent gave to be kept on the way.
+    /// List and show checkpoints.
     Checkpoint(CheckpointArgs),
-    /// Look at and change the task graph.
+    /// List, add and change tasks.
     Task(TaskArgs),
-    /// Take tasks from the queue of a NATS server, one after another, and run a session for each.
+    /// Run a session for each task of the queue on a NATS server, one after another.
     Worker(WorkerArgs),
     /// Serve the session's tools to an agent: an MCP server on standard input and output.
     Mcp(SessionArgs),
-    /// Submit the work: of the session that is named or runs, or else of this folder as it is.
+    /// Submit the work of a session, or of this folder as it is.
     Submit(PipelineArgs),
-    /// Merge the work, when every check before that has passed.
+    /// Merge the work when all checks have passed.
     Merge(PipelineArgs),
-    /// Allow this project's hooks and agents to run.
+    /// Trust this project's hooks and agents, so that they can run.
     Trust(ConfigArgs),
-    /// Take that back.
+    /// Stop trusting this project's hooks and agents.
     Untrust(ConfigArgs),
     /// Print a JSON Schema of the config, for editors.
     Schema,

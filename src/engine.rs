@@ -166,7 +166,7 @@ fn trouble(dispatch: &HookDispatch, finished: &HookFinished, escalates: bool) ->
     let HookFinished { hook, point, end, .. } = finished;
     let what = match end {
         RunEnd::Exit(0) => finished.reply.as_ref().and_then(HookReply::problem).unwrap_or_default().to_owned(),
-        RunEnd::Exit(code) => format!("its command could not be run (exit {code})"),
+        RunEnd::Exit(code) => format!("creel could not run its command (exit {code})"),
         RunEnd::Signal(_) | RunEnd::TimedOut | RunEnd::SpawnFailed(_) | RunEnd::Cut => end.describe(),
     };
     match (point.rules().broken, &dispatch.cause) {
@@ -181,7 +181,7 @@ fn trouble(dispatch: &HookDispatch, finished: &HookFinished, escalates: bool) ->
             BrokenHookPolicy::Warn | BrokenHookPolicy::HookError | BrokenHookPolicy::Block | BrokenHookPolicy::Escalate,
             _,
         ) => {
-            let counts = if *point == HookPoint::Stop && !escalates { "; it counts as passed" } else { "" };
+            let counts = if *point == HookPoint::Stop && !escalates { "; creel treats it as passed" } else { "" };
             Some(Event::warning(format!("hook `{hook}` at {point}: {what}{counts}")))
         }
     }

@@ -171,9 +171,9 @@ impl ProcessObserver for OutputTee<'_> {
 /// Why a hook or a rule has no command to run.
 #[derive(Debug, thiserror::Error)]
 enum HookCommandError {
-    #[error("it is no command")]
+    #[error("it is not a command")]
     NoCommand,
-    #[error("there is no command; this is a fault of creel")]
+    #[error("the hook has no command. This is a bug in creel")]
     NoRuleCommand,
     #[error("`exec` names no program")]
     NoProgram,

@@ -34,12 +34,13 @@ use tool::McpTool;
 /// that sends too much should get an error.
 const LONGEST_MESSAGE: usize = 64 << 20;
 
-const INSTRUCTIONS: &str = "\
-creel supervises this session: it prompts you, runs checks when you stop, and goes on until the work is complete. Its task graph is \
-shared with the people and hooks around you. Call session_status to see where the session is and task_list for what there is to do. \
-Call task_start when you begin with a task, task_complete when it is done, task_block when you cannot go on, and task_add for work \
-that you find. To work on a task in iterations of your own until it is done, call hook_register and iteration_start, and after each \
-iteration iteration_validate. Errors say what to do next.";
+const INSTRUCTIONS: &str = "creel supervises this session: it prompts you, runs checks when you stop, and continues \
+                            until the work is complete. You share its task graph with the user and the hooks. Call \
+                            session_status to see where the session is and task_list for what there is to do. Call \
+                            task_start when you start a task, task_complete when it is done, task_block when you \
+                            cannot continue, and task_add for work that you find. To work on a task in iterations of \
+                            your own until it is done, call hook_register and iteration_start, and after each \
+                            iteration iteration_validate. Errors say what to do next.";
 
 struct McpToolServer {
     tools: Vec<McpTool>,
@@ -93,7 +94,7 @@ impl McpToolServer {
     fn tool(&self, name: &str) -> Result<&McpTool, ErrorData> {
         self.tools.iter().find(|tool| tool.name() == name).ok_or_else(|| {
             let names = self.tools.iter().map(McpTool::name).collect::<Vec<_>>().join(", ");
-            ErrorData::invalid_params(format!("there is no tool `{name}`; there are: {names}"), None)
+            ErrorData::invalid_params(format!("unknown tool `{name}`; use one of: {names}"), None)
         })
     }
 }

@@ -128,7 +128,7 @@ impl NatsEndpoint {
         let follower = runtime.follow()?;
         let (id, started) = (follower.state.began.id.clone(), follower.state.started);
         if !subject::is_plain(&id) {
-            return Err(io::Error::other("the id in its first record is none that creel gives"));
+            return Err(io::Error::other("the id in its first record is not one of creel's"));
         }
         let (link_in, link) = watch::channel(NatsStatus::Connecting { behind: follower.seq });
         let leaving = Arc::new(Notify::new());
@@ -189,7 +189,7 @@ impl NatsTask {
         loop {
             // A new runtime for each connection: messages that the old client has not sent are dropped with it.
             let Ok(tokio) = tokio::runtime::Builder::new_current_thread().enable_all().build() else {
-                tracing::error!("there is no NATS: the system has no room");
+                tracing::error!("cannot start NATS: the system has no resources left");
                 return;
             };
             let (began, last_try) = (Instant::now(), session.is_over());
@@ -245,7 +245,7 @@ impl NatsTask {
         };
         if !store.differences.is_empty() && !std::mem::replace(&mut warned.differences, true) {
             let (name, differences) = (&nats.stream.name, store.differences.join("; "));
-            handle.warn(format!("the NATS stream {name} is not as the config says: {differences}"));
+            handle.warn(format!("the NATS stream {name} differs from the config: {differences}"));
         }
         Ok((store, holdings))
     }
@@ -270,7 +270,7 @@ impl NatsTask {
         let replicas_warned = &mut self.replicas_warned;
         let mut warn = |why: String| {
             if !std::mem::replace(replicas_warned, true) {
-                handle.warn(format!("a lost NATS server can take the list of sessions with it: {why}"));
+                handle.warn(format!("if the NATS server fails, the list of sessions can be lost: {why}"));
             }
         };
         let signing = roster.keep(id, desk, &mut warn);
@@ -308,7 +308,7 @@ impl Drop for NatsTask {
     /// A thread that panicked must not leave the status at "connected".
     fn drop(&mut self) {
         if std::thread::panicking() {
-            self.away("a fault in creel, see its log".to_owned());
+            self.away("a bug in creel, see its log".to_owned());
         }
     }
 }
@@ -353,12 +353,12 @@ fn check(
         Some(NatsConnectionEvent::Lost) | None => Err(NatsError("the connection was lost".to_owned())),
         Some(NatsConnectionEvent::Refused(why)) => {
             if subjects.live_is_meant(&why) {
-                tracing::info!("nats: the output of running hooks is not told: {why}");
+                tracing::info!("nats: creel does not publish the output of running hooks: {why}");
                 warned.live = true;
                 return Ok(());
             }
             if concerns_records(&why, subjects) {
-                return Err(NatsError(format!("the server refuses: {why}")));
+                return Err(NatsError(format!("the server refused: {why}")));
             }
             if !std::mem::replace(&mut warned.refused, true) {
                 handle.warn(format!("the NATS server does not allow everything: {why}"));

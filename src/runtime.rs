@@ -52,7 +52,7 @@ pub enum RuntimeError {
     Journal(#[from] JournalError),
     #[error(transparent)]
     Agent(#[from] AgentError),
-    #[error("the session refuses: {}", .0.code())]
+    #[error("the session refused: {}", .0.code())]
     Refused(Refusal),
 }
 
@@ -127,7 +127,7 @@ impl SessionRuntime {
         let journal = opened.journal.take_up()?;
         let mut runtime = Self::new(opened.state, journal, scene, (agent, gatekeepers, fallbacks));
         if torn > 0 {
-            let text = format!("the journal ended in the middle of a record; {torn} bytes were cut off");
+            let text = format!("the journal ended in the middle of a record; creel cut off {torn} B");
             let _ = runtime.take(Input::Warned(text))?;
         }
         match runtime.take(resume)? {
@@ -285,9 +285,9 @@ impl SessionRuntime {
     /// A hook or an agent can delete any folder, including the project's.
     fn look_after_the_folder(&mut self) -> Result<(), RuntimeError> {
         let gone = if self.journal.is_deleted() {
-            Some(format!("the session's folder {} was deleted", self.journal.folder().path.display()))
+            Some(format!("the session folder {} was deleted", self.journal.folder().path.display()))
         } else if !self.scene.cwd.is_dir() {
-            Some(format!("the project's folder {} was deleted", self.scene.cwd.display()))
+            Some(format!("the project folder {} was deleted", self.scene.cwd.display()))
         } else {
             None
         };

@@ -135,7 +135,7 @@ impl SocketServer {
                 accepted = listener.accept() => match accepted {
                     Ok((stream, _)) => clients.welcome(stream, &reach).await,
                     Err(error) => {
-                        tracing::warn!("a client cannot be taken: {error}");
+                        tracing::warn!("cannot accept a client: {error}");
                         tokio::time::sleep(NO_ROOM).await;
                     }
                 },

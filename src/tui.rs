@@ -154,7 +154,7 @@ pub async fn run(source: ScreenSource, options: ScreenOptions) -> io::Result<Scr
             1 => String::new(),
             n => format!(" and {} more (`creel check` lists them)", n - 1),
         };
-        model.say(ThemeRole::Warning, format!("keymap.yaml: {first}{others}; the standard keys count"));
+        model.say(ThemeRole::Warning, format!("keymap.yaml: {first}{others}; the default keys apply"));
     }
     model.nats = source.nats.as_ref().map(|link| link.borrow().clone());
     let feed = JournalFeed::open(&source.journal)?;
@@ -401,7 +401,7 @@ impl Tui {
         self.take_screen_back()?;
         self.back_until = Some(Instant::now() + ECHO);
         if !stopped? {
-            self.model.say(ThemeRole::Warning, "creel cannot be suspended here: no shell could resume it");
+            self.model.say(ThemeRole::Warning, "cannot suspend creel here: no shell could resume it");
         }
         Ok(())
     }
@@ -514,8 +514,8 @@ impl Tui {
     /// What ends together with the screen, for the message to the user.
     const fn what_ends(&self) -> &'static str {
         match &self.source.helm {
-            Some(SessionClient::Here(_)) => "the session was ended",
-            Some(SessionClient::There(_)) | None => "the screen was closed",
+            Some(SessionClient::Here(_)) => "the session has ended",
+            Some(SessionClient::There(_)) | None => "creel closed the screen",
         }
     }
 

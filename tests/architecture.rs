@@ -2,6 +2,8 @@
 
 #[path = "architecture/tokens.rs"]
 mod tokens;
+#[path = "architecture/voice.rs"]
+mod voice;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -10,7 +12,7 @@ use std::{
 };
 
 use clap::CommandFactory as _;
-use tokens::{MatchArm, Token, item, matches, paths, stands, tokens};
+use tokens::{MatchArm, Token, item, matches, paths, stands, texts, tokens};
 
 /// Which modules a module may use. Everything points towards the engine.
 const ARROWS: [(&str, &[&str]); 18] = [
@@ -370,4 +372,142 @@ fn comments_name_the_actor() {
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// Texts that may keep a banned word or a plural after a number, and why.
+const FIXED_TEXTS: [(&str, &str, &str); 10] = [
+    (
+        "assets/prompts/completion.md",
+        "a person has to decide",
+        "the completion note is part of the documented protocol",
+    ),
+    ("assets/prompts/gatekeeper.md", "goes on", "recorded journals contain the reviewers' prompt"),
+    ("assets/prompts/gatekeeper.md", "code that nobody asked for", "recorded journals contain the reviewers' prompt"),
+    ("engine/submit.rs", "[Check failed]", "recorded journals contain this prompt for the agent"),
+    ("assets/keymap.yaml", "aside: [esc]", "the name of an action in users' keymaps"),
+    ("app.rs", "without --held", "the name of the flag"),
+    ("engine/hooks/side_jobs.rs", "{} tasks", "another text names the only task"),
+    ("engine/retry/feedback.rs", "{times} turns", "another text says `a turn`"),
+    ("engine/session/summary.rs", "{} rules", "another text names the only rule"),
+    ("engine/tasks/refusal.rs", "{open} tasks", "another text says `a task`"),
+];
+
+/// Files with texts for users that are not Rust. The descriptions in the config's schema come from `src/config/shape`.
+const TEXT_FILES: [&str; 5] = [
+    "assets/agents.yaml",
+    "assets/keymap.yaml",
+    "assets/prompts/completion.md",
+    "assets/prompts/gatekeeper.md",
+    "config.example.yaml",
+];
+
+/// A text that users or agents read, with its file and line.
+struct UserText {
+    file: String,
+    line: usize,
+    text: String,
+}
+
+impl UserText {
+    fn is_fixed(&self) -> bool {
+        FIXED_TEXTS.iter().any(|(file, part, _)| *file == self.file && self.text.contains(part))
+    }
+
+    fn mistakes(&self) -> impl Iterator<Item = String> {
+        // A single word is a name in code or on the wire.
+        let found = if self.text.trim().contains(' ') { voice::mistakes(&self.text) } else { Vec::new() };
+        found.into_iter().map(|what| format!("{}:{}: {what}\n    {}", self.file, self.line, self.text))
+    }
+}
+
+/// The string literals of each source file.
+fn messages() -> Vec<Vec<UserText>> {
+    let files = sources().into_iter().map(|path| (place(&path).0, source(&path)));
+    let files = files.filter(|(file, _)| !file.contains("/tests"));
+    files
+        .map(|(file, source)| {
+            let texts = texts(&source).into_iter();
+            texts.map(|(line, text)| UserText { file: file.clone(), line, text }).collect()
+        })
+        .collect()
+}
+
+/// Texts that are no literals: assets, the help, and the doc comments of MCP arguments, which are descriptions in the
+/// tools' schemas.
+fn other_texts() -> Vec<UserText> {
+    let lines = |file: String, text: &str, start: &str| -> Vec<UserText> {
+        let lines = text.lines().enumerate().filter(|(_, line)| line.trim_start().starts_with(start));
+        lines.map(|(n, line)| UserText { file: file.clone(), line: n + 1, text: line.to_owned() }).collect()
+    };
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let assets = TEXT_FILES.into_iter().flat_map(|file| lines(file.to_owned(), &source(&root.join(file)), ""));
+    let tools = sources().into_iter().map(|path| (place(&path).0, source(&path)));
+    let tools = tools.filter(|(file, _)| file.starts_with("mcp/"));
+    let tools = tools.flat_map(|(file, source)| lines(file, &source, "///"));
+    assets.chain(tools).chain(help_texts(&creel::cli::Cli::command())).collect()
+}
+
+#[test]
+fn messages_speak_plain_english() {
+    let mut wrong = Vec::new();
+    for mut texts in messages() {
+        texts.retain(|text| !text.is_fixed());
+        wrong.extend(texts.iter().flat_map(UserText::mistakes));
+        let file = texts.first().map(|text| text.file.clone()).unwrap_or_default();
+        let texts: Vec<(usize, String)> = texts.into_iter().map(|text| (text.line, text.text)).collect();
+        wrong.extend(voice::wrong_plurals(&texts).into_iter().map(|(line, what)| format!("{file}:{line}: {what}")));
+    }
+    wrong.extend(other_texts().iter().filter(|text| !text.is_fixed()).flat_map(UserText::mistakes));
+    assert!(wrong.is_empty(), "{} mistakes\n{}", wrong.len(), wrong.join("\n"));
+}
+
+/// The help of a command and of everything below it.
+fn help_texts(command: &clap::Command) -> Vec<UserText> {
+    let file = format!("creel {} --help", command.get_name());
+    let about = [command.get_about(), command.get_long_about(), command.get_after_help()].into_iter();
+    let arguments = command.get_arguments().flat_map(|argument| [argument.get_help(), argument.get_long_help()]);
+    let texts = about.chain(arguments).flatten();
+    let texts = texts.map(|text| UserText { file: file.clone(), line: 0, text: text.to_string() });
+    texts.chain(command.get_subcommands().flat_map(help_texts)).collect()
+}
+
+#[test]
+fn the_word_check_sees_every_spelling() {
+    let wrong = [
+        "creel: the session goes on",
+        "nobody has allowed that yet",
+        "waits for a person: {why}",
+        "Nothing is held.",
+        "{} once more gives the session up",
+        "as many retries again",
+        "it was not let work",
+        "`creel show` tells what happened",
+        "the agent cannot take up a conversation again",
+        "cannot read: cannot read",
+        "error: error: {why}",
+        "`{0}` is no key",
+    ];
+    for text in wrong {
+        assert!(!voice::mistakes(text).is_empty(), "{text}");
+    }
+    let right = [
+        "{whose} processes",
+        "Is it still running?",
+        "is no longer trusted",
+        "take {} up to {} times",
+        "{told:>9} ago",
+    ];
+    for text in right {
+        assert_eq!(voice::mistakes(text), Vec::<String>::new(), "{text}");
+    }
+    let counts = |texts: &[&str]| {
+        voice::wrong_plurals(&texts.iter().map(|text| (1, (*text).to_owned())).collect::<Vec<_>>()).len()
+    };
+    assert_eq!(counts(&["1 bytes", "{n} records", "{} files"]), 3);
+    assert_eq!(counts(&["1 record behind", "{n} records behind", "at most {LIMIT} bytes", "{} of {} there"]), 0);
+    assert_eq!(
+        texts("fn f() { g(\"one \\\n   two\", r#\"three\"#) }\n#[cfg(test)] mod tests { const A: &str = \"x\"; }")
+            .len(),
+        2
+    );
 }

@@ -107,7 +107,8 @@ impl AcpTurn<'_> {
     /// The agent knows nothing of the earlier conversation.
     async fn lose(&mut self, why: &str) {
         self.lost = true;
-        let text = format!("{why}, and knows nothing of what was said before; the goal goes in front of the prompt");
+        let text =
+            format!("{why}. It does not know the earlier conversation, so creel puts the goal in front of the prompt");
         self.warn(text).await;
     }
 
@@ -240,7 +241,7 @@ impl AcpAgent {
             Err(AcpRequestError::TooLate) if deadline == patience => {
                 return Err(TurnAbortReason::Failed(self.silence(HELLO)));
             }
-            Err(broken) => return Err(self.why_not(link, broken, "did not say hello", None).await),
+            Err(broken) => return Err(self.why_not(link, broken, "did not complete the handshake", None).await),
         };
         if hello.protocol_version == ProtocolVersion::V1 {
             Ok(hello)
@@ -256,7 +257,7 @@ impl AcpAgent {
         turn: &mut AcpTurn<'_>,
     ) -> Result<SessionId, TurnAbortReason> {
         let Some(running) = &mut self.running else {
-            return Err(TurnAbortReason::Failed(TurnFailure::new("the agent is gone")));
+            return Err(TurnAbortReason::Failed(TurnFailure::new("the agent has exited")));
         };
         let known = match wanted {
             ConversationMode::Same => running.conversation.clone(),
@@ -271,7 +272,7 @@ impl AcpAgent {
                 return Ok(conversation);
             }
         } else if wanted == ConversationMode::Same {
-            turn.lose("the agent was started anew").await;
+            turn.lose("creel restarted the agent").await;
         }
         self.begin(turn).await
     }
@@ -330,7 +331,7 @@ impl AcpAgent {
             self.let_it_repeat(turn).await;
             loaded
         } else {
-            turn.lose("the agent cannot take up a conversation again").await;
+            turn.lose("the agent cannot resume conversations").await;
             return Ok(None);
         };
         match answered {
@@ -340,11 +341,11 @@ impl AcpAgent {
                 Ok(Some(id))
             }
             Err(AcpRequestError::Answered(error)) => {
-                let why = format!("the agent could not take up the conversation {id} again ({})", words(&error));
+                let why = format!("the agent could not resume the conversation {id} ({})", words(&error));
                 turn.lose(&why).await;
                 Ok(None)
             }
-            Err(broken) => Err(self.fail(broken, "could not take up its conversation").await),
+            Err(broken) => Err(self.fail(broken, "could not resume its conversation").await),
         }
     }
 
@@ -386,7 +387,7 @@ impl AcpAgent {
         turn: &mut AcpTurn<'_>,
     ) -> Result<TurnEnd, TurnAbortReason> {
         let Some(running) = &mut self.running else {
-            return Err(TurnAbortReason::Failed(TurnFailure::new("the agent is gone")));
+            return Err(TurnAbortReason::Failed(TurnFailure::new("the agent has exited")));
         };
         let mut stage = AcpExchange::new(
             &mut running.link,
@@ -410,7 +411,7 @@ impl AcpAgent {
             let heard = stage.heard.clone();
             return match answered {
                 Ok(response) => self.conclude(&response, &heard),
-                Err(broken) => Err(self.fail(broken, "failed in its turn").await),
+                Err(broken) => Err(self.fail(broken, "failed during its turn").await),
             };
         };
         let silent = !stage.heard.anything && !stage.has_calls();
@@ -440,20 +441,20 @@ impl AcpAgent {
         let mut stop_reason = translate::stop_reason(response.stop_reason);
         let failed = |failure: TurnFailure| Err(TurnAbortReason::Failed(TurnFailure { spent, ..failure }));
         if let Some(said) = self.disguise.as_ref().and_then(|pattern| pattern.find(&heard.last)) {
-            let failure = failure::explain("the agent printed an error as its answer", said, &self.known);
+            let failure = failure::explain("the agent's answer was an error message", said, &self.known);
             self.forget_if_full(said);
             return failed(failure);
         }
         if stop_reason == StopReason::Cancelled {
             // creel did not cancel the turn. An agent can end its turn this way after a refused permission.
             if !self.services.was_refused() {
-                return failed(TurnFailure::new("the agent cancelled its turn, and nobody had asked it to"));
+                return failed(TurnFailure::new("the agent cancelled its turn without a request from creel"));
             }
             stop_reason = StopReason::EndTurn;
         }
         if stop_reason == StopReason::EndTurn && !heard.anything && !self.services.book.has_calls() {
             let complaints = self.running.as_ref().map(|running| running.link.complaints()).unwrap_or_default();
-            let what = "the agent ended its turn without a word and without doing anything";
+            let what = "the agent ended its turn without an answer or a tool call";
             return failed(failure::explain(what, &complaints, &self.known));
         }
         Ok(TurnEnd { spent, ..TurnEnd::new(stop_reason) })
@@ -476,7 +477,7 @@ impl AcpAgent {
     /// Explains a failure, and cleans up after an agent that is gone.
     async fn fail(&mut self, broken: AcpRequestError, what: &str) -> TurnAbortReason {
         let Some(mut running) = self.running.take() else {
-            return TurnAbortReason::Failed(TurnFailure::new("the agent is gone"));
+            return TurnAbortReason::Failed(TurnFailure::new("the agent has exited"));
         };
         let answered = matches!(&broken, AcpRequestError::Answered(error) if !is_hung_up(error));
         let alive = answered && !running.link.gone.is_cancelled();

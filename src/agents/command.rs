@@ -133,13 +133,13 @@ impl CommandAgent {
         }
         let Some(later) = &self.later else {
             return first(self.resumed.then_some(
-                "the agent has no `continue_command`, so it cannot continue the conversation that it was in: this turn \
-                 starts a new one with `command`",
+                "the agent has no `continue_command`, so it cannot continue its conversation. This turn starts a new \
+                 one with `command`",
             ));
         };
         match self.memory.stage {
             ConversationProgress::Over => {
-                first(Some("the conversation cannot go on, so this turn starts a new one with `command`"))
+                first(Some("the conversation cannot continue, so this turn starts a new one with `command`"))
             }
             ConversationProgress::Begun | ConversationProgress::Empty
                 if !later.needs_conversation || self.memory.name.is_some() =>
@@ -149,7 +149,7 @@ impl CommandAgent {
             // There is no conversation to continue yet.
             ConversationProgress::Empty => first(None),
             ConversationProgress::Begun => first(Some(
-                "the agent did not say what it calls the conversation, so it cannot be taken up again: this turn starts a \
+                "the agent did not report the id of its conversation, so creel cannot continue it. This turn starts a \
                  new one with `command`",
             )),
         }
@@ -201,7 +201,7 @@ impl CommandAgent {
         let choice = self.choose(request.conversation);
         let mut request = request;
         if let Some(warning) = choice.warning {
-            updates.update(AgentUpdate::Warned(format!("{warning}; the goal goes in front of the prompt"))).await;
+            updates.update(AgentUpdate::Warned(format!("{warning}. creel puts the goal in front of the prompt"))).await;
             request.text = self.place.with_goal(&request.text);
         }
         let spec = self.spec(&choice, &request)?;
@@ -274,14 +274,14 @@ impl CommandAgent {
                 Err(failure::not_installed(what, command, &words, &self.known))
             }
             ProcessEnd::Exit(126) => {
-                Err(explain(&format!("the agent cannot be executed (exit 126): check the rights of `{command}`")))
+                Err(explain(&format!("the agent is not executable (exit 126). Check the permissions of `{command}`")))
             }
             ProcessEnd::Exit(code) => Err(explain(&format!("the agent ended with exit {code}"))),
             ProcessEnd::Signal(signal) => Err(explain(&format!("the agent was killed by signal {signal}"))),
             ProcessEnd::SpawnFailed(why) => Err(TurnFailure::new(format!("the agent could not be started: {why}"))),
             ProcessEnd::TimedOut => Err(failure::after_server_errors(too_late(asked.timeout), &rest.complaints())),
             ProcessEnd::Cancelled => match hopeless.filter(|_| !asked.cancel.is_cancelled()) {
-                Some(why) => Err(TurnFailure::new(format!("{why}; it was stopped"))),
+                Some(why) => Err(TurnFailure::new(format!("{why}. creel stopped it"))),
                 None => Ok(StopReason::Cancelled),
             },
         }
@@ -291,13 +291,13 @@ impl CommandAgent {
     fn answered(&self, rest: &OutputSummary) -> Result<StopReason, TurnFailure> {
         let stop_reason = match rest.stream.as_ref().map(|stream| &stream.end.verdict) {
             Some(StreamOutcome::Failed(words)) => {
-                return Err(failure::explain("the agent says that its turn failed", words, &self.known));
+                return Err(failure::explain("the agent reports that its turn failed", words, &self.known));
             }
             Some(StreamOutcome::Ended(stop_reason)) => *stop_reason,
             Some(StreamOutcome::Unsaid) | None => StopReason::EndTurn,
         };
         match self.disguise.as_ref().and_then(|pattern| pattern.find(&rest.last)) {
-            Some(error) => Err(failure::explain("the agent printed an error as its answer", error, &self.known)),
+            Some(error) => Err(failure::explain("the agent's answer was an error message", error, &self.known)),
             None => Ok(stop_reason),
         }
     }
@@ -307,13 +307,13 @@ impl CommandAgent {
         let stream = rest.stream.as_ref()?;
         if stream.counts.understood == 0 && stream.counts.plain > 0 {
             Some(format!(
-                "the agent's output is not what `format` says, so it was taken as text: add `{}` to its command, or leave \
-                 `format` out",
+                "the agent's output does not have the configured `format`, so creel reads it as text. Add `{}` to the \
+                 agent's command, or remove `format`",
                 translate::arguments(self.format)
             ))
         } else {
             let broke_off = stream.counts.understood > 0 && stream.end.verdict == StreamOutcome::Unsaid;
-            broke_off.then(|| "the agent's output breaks off: what it said last may be missing".to_owned())
+            broke_off.then(|| "the agent's output ends abruptly. The end of its answer may be missing".to_owned())
         }
     }
 }

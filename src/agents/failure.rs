@@ -40,7 +40,7 @@ pub(super) enum FailureKind {
 pub(super) fn explain(what: &str, said: &str, known: &AgentFacts) -> TurnFailure {
     let said = end_of(&readable(said), WORDS_MAX);
     let happened = match said.as_str() {
-        "" => format!("{what}, and did not say why"),
+        "" => format!("{what} and gave no reason"),
         said => format!("{what}: {}", telling_first(said)),
     };
     let trouble = FailureKind::of(&said);
@@ -82,7 +82,7 @@ pub(super) fn after_server_errors(late: TurnFailure, said: &str) -> TurnFailure 
     let reported = end_of(said, WORDS_MAX);
     let Some(line) = reported.lines().rev().find(|line| FailureKind::of(line).is_of_server()) else { return late };
     let line = telling_line(&[line]).unwrap_or_default();
-    let message = format!("the model's server was failing while the agent waited for it: {line}\n{}", late.message);
+    let message = format!("the model's server reported errors while the agent waited: {line}\n{}", late.message);
     TurnFailure { message, ..late }
 }
 
@@ -91,8 +91,8 @@ pub(super) fn not_installed(what: &str, command: &str, said: &str, known: &Agent
     let said = end_of(said, WORDS_MAX);
     let said = if said.is_empty() { said } else { format!(": {said}") };
     TurnFailure::new(format!(
-        "{what}: `{command}` names a program that is not installed or not on the PATH; install it{install}, or change the \
-         agent in the config{said}"
+        "{what}: the program of `{command}` is not installed or not on PATH. Install it{install}, or change the agent \
+         in the config{said}"
     ))
 }
 
@@ -187,28 +187,32 @@ impl FailureKind {
         Some(match self {
             Self::Login => {
                 let how = known.login.as_deref().unwrap_or("with its own command, or by setting its key");
-                format!("the agent is not logged in, or its key is refused: log in ({how}), then go on")
+                format!("the agent is not logged in, or its key is not valid. Log in ({how}), then resume the session")
             }
             Self::ContextFull => {
-                "the conversation does not fit into the model any more: use `context: fresh`, so that each \
-                                  iteration starts anew, or send less at once"
+                "the conversation is too long for the model. Set `context: fresh` to start a new conversation each \
+                 iteration, or send less at once"
                     .to_owned()
             }
             Self::Quota => {
-                "the agent's account has used all that it may: wait until there is more, or raise its limit".into()
+                "usage limit reached: the agent's account has no quota left. Wait for the reset, or raise the limit"
+                    .into()
             }
             Self::RateLimit => match retry_after {
                 Some(span) => {
-                    format!("the agent's server gets too many requests, and wants to be left alone for {span}")
+                    format!("the agent's server receives too many requests. It asks for a wait of {span}")
                 }
-                None => "the agent's server gets too many requests: give it time (`retry: { backoff: … }`)".into(),
+                None => "the agent's server receives too many requests. Wait longer between retries (`retry: { \
+                         backoff: … }`)"
+                    .into(),
             },
             Self::Server => {
-                "the agent's server has trouble, which is usually over soon: give it time (`retry: { backoff: … }`)"
+                "the agent's server reports an error, which is usually temporary. Wait longer between retries (`retry: \
+                 { backoff: … }`)"
                     .to_owned()
             }
             Self::Network => {
-                "the agent's server cannot be reached: check the network, the proxy and the address".into()
+                "the agent's server cannot be reached. Check the network, the proxy and the server address".into()
             }
             Self::Other => return None,
         })
@@ -384,8 +388,8 @@ mod tests {
         };
         assert_eq!(
             explain("the agent ended with exit 1", "Not logged in", &known).message,
-            "the agent is not logged in, or its key is refused: log in (mine login), then go on\nthe agent ended with exit \
-             1: Not logged in"
+            "the agent is not logged in, or its key is not valid. Log in (mine login), then resume the session\nthe \
+             agent ended with exit 1: Not logged in"
         );
         let limited = explain("the turn failed", "429: try again in 20s", &AgentFacts::default());
         assert_eq!(
@@ -394,11 +398,11 @@ mod tests {
         );
         assert_eq!(limited.limit.and_then(|limit| limit.resets_in), Some(TimeSpan::secs(20)));
         assert_eq!(explain("the turn failed", "  broken\n", &known), TurnFailure::new("the turn failed: broken"));
-        assert_eq!(explain("the turn failed", "", &known), TurnFailure::new("the turn failed, and did not say why"));
+        assert_eq!(explain("the turn failed", "", &known), TurnFailure::new("the turn failed and gave no reason"));
         assert_eq!(
             not_installed("the agent was not found (exit 127)", "mine -p", "", &known).message,
-            "the agent was not found (exit 127): `mine -p` names a program that is not installed or not on the PATH; \
-             install it (npm install -g mine), or change the agent in the config"
+            "the agent was not found (exit 127): the program of `mine -p` is not installed or not on PATH. Install it \
+             (npm install -g mine), or change the agent in the config"
         );
     }
 
@@ -415,7 +419,7 @@ mod tests {
     fn a_turn_that_took_too_long_names_the_errors_of_the_server() {
         let late = || TurnFailure::new("too late");
         let said = "request failed: 503 Service Unavailable, retrying\nstill here";
-        let expected = "the model's server was failing while the agent waited for it: request failed: 503 Service \
+        let expected = "the model's server reported errors while the agent waited: request failed: 503 Service \
                         Unavailable, retrying\ntoo late";
         assert_eq!(after_server_errors(late(), said).message, expected);
         assert_eq!(after_server_errors(late(), "reading src/main.rs").message, "too late");

@@ -85,8 +85,8 @@ fn shell_word(word: &str) -> String {
 pub(super) fn refusal(place: &AgentWorkspace, known: &AgentFacts) -> Option<&'static str> {
     let refused = known.tools == Some(ToolPassing::Refused) && ToolServer::of(place, known).is_some();
     refused.then_some(
-        "this agent does not accept creel's tools; it can use commands such as `creel task list` instead. `mcp: false` in its \
-         entry turns this message off",
+        "this agent does not accept creel's tools. It can run commands such as `creel task list` instead. Set `mcp: \
+         false` in its entry to hide this message",
     )
 }
 

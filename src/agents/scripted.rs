@@ -221,7 +221,7 @@ impl TurnPlayback<'_> {
         if let Some(ask) = &turn.ask
             && self.ask(ask).await == ScriptedPermissionOutcome::Refused
         {
-            self.updates.update(AgentUpdate::Said("\nIt was not allowed.".to_owned())).await;
+            self.updates.update(AgentUpdate::Said("\nThe user did not allow it.".to_owned())).await;
             return if self.stop.is_cancelled() { PlaybackState::Stopped } else { PlaybackState::GoOn };
         }
         for (i, command) in turn.run.iter().enumerate() {
@@ -336,13 +336,13 @@ pub enum ScriptError {
     /// The YAML parser's message, with the line.
     #[error("{0}")]
     Malformed(String),
-    #[error("`otherwise` answers every prompt, so it cannot have a `when`: make it one of the `turns`")]
+    #[error("`otherwise` answers every prompt, so it cannot have a `when`. Add a turn to `turns` instead")]
     WhenOtherwise,
-    #[error("turn {turn} can end in one way only: keep one of `fail`, `crash` and `hang`")]
+    #[error("turn {turn} has several ends. Keep one of `fail`, `crash` and `hang`")]
     SeveralEnds { turn: usize },
     #[error("it does not speak the protocol")]
     NotAcp,
-    #[error("it is no command")]
+    #[error("it is not a command")]
     NotACommand,
 }
 

@@ -17,7 +17,7 @@ impl Agent for SelfDrivenAgent {
         _updates: &'a mut dyn AgentObserver,
         _cancel: &'a CancellationToken,
     ) -> BoxFuture<'a, Result<TurnEnd, TurnFailure>> {
-        let why = "the agent of this session leads itself: it takes no prompts, only what its tools answer";
+        let why = "the agent of this session drives itself: creel sends it no prompts, only answers of its tools";
         Box::pin(async move { Err(TurnFailure::new(why)) })
     }
 

@@ -24,7 +24,7 @@ pub(super) fn limited(text: &str, most: usize) -> String {
 
 pub(super) fn unified(path: &str, old: &str, new: &str) -> String {
     if old.len() + new.len() > COMPARE_MAX {
-        return format!("--- {path}\n+++ {path}\n{} bytes become {}\n", old.len(), new.len());
+        return format!("--- {path}\n+++ {path}\n{} B become {} B\n", old.len(), new.len());
     }
     let diff = similar::TextDiff::configure().timeout(COMPARE_TIME).diff_lines(old, new);
     diff.unified_diff().header(path, path).to_string()

@@ -33,7 +33,7 @@ fn attach_here(screen: LocalScreen) -> CliResult {
     let shown = tokio.block_on(tui::run(source, screen_options(ui)));
     // A task that still waits for the session must not delay the exit.
     tokio.shutdown_background();
-    shown.map_err(|error| CliError::failed(format!("the screen failed: {error}; the session goes on")))?;
+    shown.map_err(|error| CliError::failed(format!("the screen failed: {error}; the session is still running")))?;
     attach::farewell(&folder);
     Ok(0)
 }
@@ -62,7 +62,9 @@ fn attach_remote(screen: RemoteScreen) -> CliResult {
     // The copy of the journal is removed with the task that follows the session.
     let _ = tokio.block_on(following);
     tokio.shutdown_background();
-    shown.map(|_| 0).map_err(|error| CliError::failed(format!("the screen failed: {error}; the session goes on")))
+    shown
+        .map(|_| 0)
+        .map_err(|error| CliError::failed(format!("the screen failed: {error}; the session is still running")))
 }
 
 pub(super) fn replay(screen: &ReplayScreen) -> CliResult {
@@ -100,5 +102,5 @@ fn keymap() -> Option<PathBuf> {
 pub(super) fn keymap_mistakes() -> Vec<String> {
     let Some(file) = keymap() else { return Vec::new() };
     let mistakes = Keymap::load(&file).1.into_iter();
-    mistakes.map(|mistake| format!("{}: {mistake}; the standard keys count", file.display())).collect()
+    mistakes.map(|mistake| format!("{}: {mistake}; the default keys apply", file.display())).collect()
 }

@@ -65,10 +65,10 @@ impl SelfDrivenSession {
             };
             std::thread::Builder::new().name("session".into()).spawn(move || live(&folder, make, &tell))
         };
-        let thread = thread.map_err(|error| CliError::failed(format!("cannot begin a session: {error}")))?;
+        let thread = thread.map_err(|error| CliError::failed(format!("cannot start a session: {error}")))?;
         match told.recv() {
             Ok(started) => started.map(|begun| Self { folder, thread, begun }),
-            Err(_) => Err(CliError::failed("the session died before it began, which is a fault of creel")),
+            Err(_) => Err(CliError::failed("the session crashed before it started. This is a bug in creel")),
         }
     }
 
@@ -94,7 +94,7 @@ impl SelfDrivenSession {
         let last = if in_a_loop {
             SessionCommand::Stop { how: StopTiming::Now }
         } else {
-            SessionCommand::CompleteSession { reason: "the agent is gone".into() }
+            SessionCommand::CompleteSession { reason: "the agent has exited".into() }
         };
         // Not through the socket: the folder with its path may be gone as well. If the session refuses, it is already
         // ending, and this only waits.

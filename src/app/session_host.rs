@@ -79,7 +79,7 @@ pub(super) fn supervise(
         match surface {
             SessionSurface::Screen(ui) => {
                 let options = screens::screen_options(ui);
-                let way_back = format!("`creel attach {}`{elsewhere} shows it again", folder.name);
+                let way_back = format!("show it with `creel attach {}`{elsewhere}", folder.name);
                 let window = ScreenSession { folder, options, leash, way_back, nats };
                 on_screen(window, || make(scene)).await
             }
@@ -176,15 +176,15 @@ async fn on_screen(
     let helm = Some(SessionClient::Here(handle.clone()));
     let source = tui::ScreenSource { journal: folder.journal(), helm, news, live, tie, nats };
     let session = tokio::spawn(runtime.run());
-    let log = options.log.as_ref().map(|log| format!("\n  its log is in {}", log.display())).unwrap_or_default();
+    let log = options.log.as_ref().map(|log| format!("\n  see the log in {}", log.display())).unwrap_or_default();
     let shown = tui::run(source, options).await;
     if matches!(shown, Ok(ScreenExit::AtOnce)) && !session.is_finished() {
-        say(&format!("creel: session `{0}` was left at once; `creel resume {0}` continues it", folder.name));
+        say(&format!("creel: closed session `{0}` at once; continue it with `creel resume {0}`", folder.name));
         way_out.take();
     }
     let leaves = matches!(shown, Ok(ScreenExit::LeavesItRunning)) && !session.is_finished();
     if let Some(leash) = leash.filter(|_| leaves) {
-        say(&format!("creel: session `{}` goes on; {way_back}", folder.name));
+        say(&format!("creel: session `{}` is still running; {way_back}", folder.name));
         // Detach first: the terminal belongs to the shell from now on.
         leash.let_go();
         headless::obey_signals(handle, way_out).map_err(no_signals)?;
@@ -195,9 +195,11 @@ async fn on_screen(
     }
     let left = session
         .await
-        .map_err(|panic| CliError::failed(format!("the session died, which is a fault of creel: {panic}{log}")))??;
+        .map_err(|panic| CliError::failed(format!("the session crashed. This is a bug in creel: {panic}{log}")))??;
     let _ = tokio::task::spawn_blocking(move || doors.close()).await;
-    shown.map_err(|error| CliError::failed(format!("the screen failed: {error}\n  `creel resume` goes on")))?;
+    shown.map_err(|error| {
+        CliError::failed(format!("the screen failed: {error}\n  continue the session with `creel resume`"))
+    })?;
     session_end::print_last_record(folder);
     Ok(left)
 }
@@ -213,13 +215,13 @@ impl ControlEndpoints {
     pub(super) fn open(folder: &SessionDir, runtime: &mut SessionRuntime, nats: Option<NatsConfig>) -> Self {
         let uplink = nats.and_then(|nats| {
             let opened = NatsEndpoint::open(nats, folder, runtime);
-            opened.inspect_err(|error| say(&format!("creel: this session is not told to NATS: {error}"))).ok()
+            opened.inspect_err(|error| say(&format!("creel: this session does not publish to NATS: {error}"))).ok()
         });
         let places = SocketDirs::usual(paths::state_dir().as_deref());
         let socket = ControlSocket::open(&places, folder, runtime, uplink.as_ref().map(NatsEndpoint::link));
         let socket = socket.inspect_err(|error| {
             tracing::warn!("there is no control socket: {error}");
-            say(&format!("creel: this session cannot be reached from other terminals: {error}"));
+            say(&format!("creel: other terminals cannot reach this session: {error}"));
         });
         Self { socket: socket.ok(), uplink }
     }
@@ -240,7 +242,8 @@ impl ControlEndpoints {
         }
         if let Some(link) = self.uplink.and_then(NatsEndpoint::close) {
             say(&format!(
-                "creel: NATS does not have all of the session ({link}); the next session here that reaches this server sends the rest"
+                "creel: the NATS server does not have all records of the session ({link}); the next session here that \
+                 reaches this server sends the rest"
             ));
         }
     }

@@ -38,10 +38,10 @@ use crate::{
 /// How to list agents.
 #[derive(Debug, Args)]
 pub struct AgentsArgs {
-    /// Whose agents, beside those that creel knows.
+    /// The config whose agents to list, in addition to the known ones.
     #[command(flatten)]
     pub config: ConfigArgs,
-    /// Print it as JSON.
+    /// Print JSON.
     #[arg(long)]
     pub json: bool,
 }
@@ -85,7 +85,12 @@ pub(super) fn agents(args: &AgentsArgs) -> CliResult {
     }
     print(&table(&listed, &versions, ColourMode::for_stream(&std::io::stdout())))?;
     match settings.plan(crate::config::PlanRequest::default()) {
-        Ok(plan) => say(&format!("creel: `{}` is taken here; `--agent NAME` takes another", plain(&plan.agent))),
+        Ok(plan) => {
+            say(&format!(
+                "creel: this project uses `{}`; choose another agent with `--agent NAME`",
+                plain(&plan.agent)
+            ));
+        }
         Err(error) => say(&format!("creel: {error}")),
     }
     Ok(0)
@@ -255,7 +260,7 @@ impl AgentColumns {
         let mut lines: Vec<String> = agent.install.iter().map(|line| plain(line)).collect();
         if lines.is_empty() {
             let program = agent.runs.and_then(AgentSpec::command_line).map(program_of).unwrap_or_default();
-            lines.push(format!("there is no `{}` on PATH", plain(program)));
+            lines.push(format!("`{}` is not on PATH", plain(program)));
         }
         let line = |(n, line): (usize, &String)| match n {
             0 => format!("{:name$}  {line}\n", plain(agent.name)),

@@ -9,7 +9,7 @@ use crate::engine::{hooks::point::HookPoint, ids::ItemId, tasks::task::TaskState
 /// Which session.
 #[derive(Debug, Default, Args)]
 pub struct SessionArgs {
-    /// The session; otherwise the one that `CREEL_SESSION` names, or the only one that runs in this project.
+    /// The session. Default: `CREEL_SESSION`, or the only running session of this project.
     #[arg(short, long, value_name = "NAME", value_parser = session_name)]
     pub session: Option<String>,
     /// Whose sessions.
@@ -23,7 +23,7 @@ pub struct SessionArgs {
 /// Which config.
 #[derive(Debug, Default, Clone, Args)]
 pub struct ConfigArgs {
-    /// The config; otherwise creel.yaml, creel.yml, creel.json or .creel/config.yaml here or above.
+    /// The config. Default: creel.yaml, creel.yml, creel.json or .creel/config.yaml in this folder or above.
     #[arg(short, long, value_name = "FILE")]
     pub config: Option<PathBuf>,
 }
@@ -31,8 +31,8 @@ pub struct ConfigArgs {
 /// Which server, for sessions on other machines.
 #[derive(Debug, Default, Args)]
 pub struct NatsArgs {
-    /// Look on other machines, by a NATS server; the user to log in is in the URL (`${NAME}` is a variable of the
-    /// environment) or in the config.
+    /// Look for sessions on other machines, through this NATS server. Put the user into the URL (`${NAME}` stands for
+    /// an environment variable) or into the config.
     #[arg(long = "nats", value_name = "URL")]
     pub url: Option<String>,
 }
@@ -40,13 +40,13 @@ pub struct NatsArgs {
 /// How to show a session that runs.
 #[derive(Debug, Default, Clone, Copy, Args)]
 pub struct OutputArgs {
-    /// No screen: print what happens as lines, and let gates take their policy answer.
+    /// Print lines instead of a screen, and answer gates as the config says.
     #[arg(long)]
     pub headless: bool,
-    /// Print records, one a line; implies --headless.
+    /// Print records, one per line; implies --headless.
     #[arg(long)]
     pub json: bool,
-    /// Without a screen, a user still answers gates, from elsewhere.
+    /// Without a screen, wait for your answers to gates from another terminal.
     #[arg(long, hide = true)]
     pub attended: bool,
 }
@@ -54,10 +54,10 @@ pub struct OutputArgs {
 /// Whether a session goes into the background.
 #[derive(Debug, Default, Clone, Copy, Args)]
 pub struct DetachArgs {
-    /// Run in the background and print the session's name; its gates wait for `creel attach` or `creel gate answer`.
+    /// Run in the background and print the session's name; answer gates with `creel attach` or `creel gate answer`.
     #[arg(long, conflicts_with_all = ["headless", "json"])]
     pub detach: bool,
-    /// This is the process in the background.
+    /// Internal: this is the background process.
     #[arg(long, hide = true)]
     pub background: bool,
 }
@@ -73,15 +73,15 @@ pub(super) fn session_name(text: &str) -> Result<String, ArgumentError> {
 /// Why a value on the command line is not valid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(super) enum ArgumentError {
-    #[error("an item is a number; `creel pending list` shows them")]
+    #[error("an item is a number; list the items with `creel pending list`")]
     NotAnItem,
-    #[error("a gate is a number; `creel gate list` shows the one that waits")]
+    #[error("a gate is a number; list the open gates with `creel gate list`")]
     NotAGate,
-    #[error("there is no such answer; `creel gate list` shows those of a gate")]
+    #[error("unknown answer; list the answers of a gate with `creel gate list`")]
     NoSuchChoice,
-    #[error("there is no such point; there are: {}", HookPoint::ALL.map(HookPoint::name).join(", "))]
+    #[error("unknown hook point; use one of: {}", HookPoint::ALL.map(HookPoint::name).join(", "))]
     NoSuchPoint,
-    #[error("there is no such state; there are: {}", TaskState::ALL.map(TaskState::name).join(", "))]
+    #[error("unknown state; use one of: {}", TaskState::ALL.map(TaskState::name).join(", "))]
     NoSuchState,
     #[error("a session name has 1 to 64 letters, digits, `-` or `_`")]
     BadSessionName,

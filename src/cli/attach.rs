@@ -22,7 +22,7 @@ use crate::{
 /// Which session to look at.
 #[derive(Debug, Args)]
 pub struct AttachArgs {
-    /// The session; otherwise the one that `CREEL_SESSION` names, or the only one that runs in this project.
+    /// The session. Default: `CREEL_SESSION`, or the only running session of this project.
     #[arg(value_parser = session_name)]
     pub session: Option<String>,
     /// Whose sessions.
@@ -56,7 +56,7 @@ pub(crate) struct RemoteScreen {
 
 pub(super) fn attach(args: AttachArgs) -> CliResult<VerbOutcome> {
     if !std::io::stdout().is_terminal() || !std::io::stdin().is_terminal() {
-        return Err(CliError::usage("a screen needs a terminal; `creel status` tells how a session is"));
+        return Err(CliError::usage("a screen needs a terminal; `creel status` shows the status as text"));
     }
     let ui = Project::load(&args.config).map_or(Settings::default().ui, |project| project.settings.ui);
     if let Some(server) = NatsServerConnection::named(&args.nats, &args.config)? {
@@ -75,9 +75,9 @@ pub(crate) fn farewell(folder: &SessionDir) {
     if has_ended(folder) {
         session_end::print_last_record(folder);
     } else if journal::running(folder).is_some() {
-        say(&format!("creel: session `{name}` goes on; `creel attach {name}` shows it again"));
+        say(&format!("creel: session `{name}` is still running; show it with `creel attach {name}`"));
     } else {
-        say(&format!("creel: session `{name}` is not running any more; `creel resume {name}` goes on with it"));
+        say(&format!("creel: session `{name}` is not running any more; continue it with `creel resume {name}`"));
     }
 }
 
@@ -87,7 +87,7 @@ pub(crate) fn farewell_to_remote(folder: &SessionDir) {
     if has_ended(folder) {
         session_end::print_last_record(folder);
     } else {
-        say(&format!("creel: session `{name}` goes on; `creel attach --nats URL {name}` shows it again"));
+        say(&format!("creel: session `{name}` is still running; show it with `creel attach --nats URL {name}`"));
     }
 }
 

@@ -33,16 +33,16 @@ pub struct CheckArgs {
     /// Which config.
     #[command(flatten)]
     pub config: ConfigArgs,
-    /// What holds for tasks of this type, one of the config's `task_types`.
+    /// Check the settings for this task type, one of the config's `task_types`.
     #[arg(short, long, value_name = "TYPE")]
     pub task_type: Option<String>,
-    /// What holds for this agent.
+    /// Check the settings for this agent.
     #[arg(short, long, value_name = "NAME")]
     pub agent: Option<String>,
-    /// Print it as JSON.
+    /// Print JSON.
     #[arg(long)]
     pub json: bool,
-    /// Exit with code 1 if the config is valid, but something that it needs is missing on this machine.
+    /// Exit with code 1 if the config is valid but needs something that this machine does not have.
     #[arg(long)]
     pub strict: bool,
 }
@@ -163,7 +163,7 @@ fn agent_line(plan: &SessionPlan) -> String {
             format!("{command} (read as the JSON lines of {})", output_format(*format))
         }
         AgentSpec::Scripted { script } => format!("a script of {}", counted(script.len(), "byte")),
-        AgentSpec::Outside => "leads itself".into(),
+        AgentSpec::Outside => "drives itself".into(),
     };
     format!("agent      {}: {}\n", plain(&plan.agent), plain(&how))
 }
@@ -175,23 +175,23 @@ fn limits(settings: &Settings, plan: Option<&SessionPlan>) -> String {
         .map_or((draft.max_iterations, draft.max_hook_retries, draft.turn_timeout), |plan| {
             (plan.max_iterations, plan.max_hook_retries, plan.turn_timeout)
         });
-    let turn = if turn.is_zero() { "any time".into() } else { turn.to_string() };
+    let turn = if turn.is_zero() { "any length of time".into() } else { turn.to_string() };
     let wait = draft.backoff.as_ref().map_or_else(
-        || "at once".to_owned(),
+        || "without a wait".to_owned(),
         |backoff| format!("after {}, times {}, at most {}", backoff.base, backoff.factor, backoff.max),
     );
     let delivery = match draft.gates.final_delivery {
-        None => "asks, or delivers when unattended",
-        Some(FinalDeliveryPolicy::Ask) => "asks",
-        Some(FinalDeliveryPolicy::Auto) => "delivers",
-        Some(FinalDeliveryPolicy::Skip) => "skips",
+        None => "asks you, or sends pending items when unattended",
+        Some(FinalDeliveryPolicy::Ask) => "asks you",
+        Some(FinalDeliveryPolicy::Auto) => "sends pending items",
+        Some(FinalDeliveryPolicy::Skip) => "skips pending items",
     };
     format!(
         "iterations at most {iterations}, a turn may take {turn}\n\
          retries    at most {retries}, {wait}; when unattended at the limit: {}\n\
          errors     at most {} in a row\n\
-         output     the agent gets at most {} bytes of a hook\n\
-         delivery   the final one {delivery}\n",
+         output     the agent gets at most {} B of a hook's output\n\
+         delivery   at the end: {delivery}\n",
         retry_limit_policy(draft.on_limit),
         draft.max_consecutive_errors,
         draft.output_limit,
@@ -217,12 +217,12 @@ fn allowance(settings: &Settings) -> String {
     let Budget { tokens, cost, time } = settings.draft.budget;
     let limits = [
         tokens.map(|tokens| format!("{tokens} tokens")),
-        cost.map(|cost| format!("{cost} in money")),
-        time.map(|time| format!("{time} of the agent's time")),
+        cost.map(|cost| format!("{cost} of cost")),
+        time.map(|time| format!("{time} of agent time")),
     ];
     let limits: Vec<String> = limits.into_iter().flatten().collect();
     if !limits.is_empty() {
-        text += &format!("budget     {}; then a person is asked\n", limits.join(", "));
+        text += &format!("budget     {}; then creel asks you\n", limits.join(", "));
     }
     text
 }

@@ -25,18 +25,18 @@ pub struct CheckpointArgs {
 /// What to do with checkpoints.
 #[derive(Debug, Subcommand)]
 pub enum CheckpointCommand {
-    /// List the checkpoints of a session; of a past one with --session.
+    /// List the checkpoints of a session.
     List {
-        /// Print it as JSON.
+        /// Print JSON.
         #[arg(long)]
         json: bool,
         /// Which session.
         #[command(flatten)]
         session: SessionArgs,
     },
-    /// Print what a checkpoint holds.
+    /// Print a checkpoint.
     Show {
-        /// Its number.
+        /// The checkpoint's number.
         checkpoint: u32,
         /// Which session.
         #[command(flatten)]

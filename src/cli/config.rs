@@ -41,8 +41,8 @@ pub(super) fn config(args: &ConfigCommandArgs) -> CliResult {
             let found = if args.config.is_some() { named } else { paths::find(&here) };
             let path = found.ok_or_else(|| {
                 args.config.as_ref().map_or_else(
-                    || CliError::usage("there is no config here or above; `creel init` writes one"),
-                    |path| CliError::usage(format!("there is no file {}", path.display())),
+                    || CliError::usage("no config in this folder or above; write one with `creel init`"),
+                    |path| CliError::usage(format!("the file {} does not exist", path.display())),
                 )
             })?;
             print(&format!("{}\n", path.display()))

@@ -21,9 +21,9 @@ use crate::{
 /// Which demo.
 #[derive(Debug, Args)]
 pub struct DemoArgs {
-    /// The scenario: `tests` (red twice, then green), `limit` (the retry limit), `permission` (an agent that asks).
+    /// The scenario: `tests` (they fail twice, then pass), `limit` (retry limit), `permission` (requests).
     pub scenario: Option<String>,
-    /// Keep the folder, to look around in it.
+    /// Keep the demo's folder.
     #[arg(long)]
     pub keep: bool,
     /// How to show it.
@@ -41,7 +41,7 @@ struct DemoScenario {
 const SCENARIOS: [DemoScenario; 3] = [
     DemoScenario {
         name: "tests",
-        about: "tests are red twice, then green; a report is delivered at the end",
+        about: "tests fail twice, then pass; the session sends a report at the end",
         files: &[
             ("creel.yaml", include_str!("../../assets/demo/tests/creel.yaml")),
             ("scenario.yaml", include_str!("../../assets/demo/tests/scenario.yaml")),
@@ -58,7 +58,7 @@ const SCENARIOS: [DemoScenario; 3] = [
     },
     DemoScenario {
         name: "permission",
-        about: "an agent that asks before it changes one file and removes another",
+        about: "an agent that asks for permission to change one file and remove another",
         files: &[
             ("creel.yaml", include_str!("../../assets/demo/permission/creel.yaml")),
             ("scenario.yaml", include_str!("../../assets/demo/permission/scenario.yaml")),
@@ -78,7 +78,7 @@ pub(super) fn demo(args: &DemoArgs) -> CliResult<VerbOutcome> {
     let wanted = args.scenario.as_deref().unwrap_or(SCENARIOS[0].name);
     let Some(scenario) = SCENARIOS.iter().find(|scenario| scenario.name == wanted) else {
         let list: String = SCENARIOS.iter().map(|known| format!("\n  {:10} {}", known.name, known.about)).collect();
-        return Err(CliError::usage(format!("unknown scenario `{wanted}`; there are:{list}")));
+        return Err(CliError::usage(format!("unknown scenario `{wanted}`; choose one of:{list}")));
     };
     let afterwards = if args.keep { FolderRetention::Stays } else { FolderRetention::GoesAway };
     let folder = DemoDir::make(scenario, afterwards)?;
@@ -110,7 +110,7 @@ pub(crate) struct DemoDir {
 impl DemoDir {
     fn make(scenario: &DemoScenario, afterwards: FolderRetention) -> CliResult<Self> {
         let path = std::env::temp_dir().join(format!("creel-demo-{:x}-{:x}", now().0, std::process::id()));
-        let failed = |error| CliError::failed(format!("cannot make the demo's folder {}: {error}", path.display()));
+        let failed = |error| CliError::failed(format!("cannot create the demo's folder {}: {error}", path.display()));
         fs::create_dir(&path).map_err(failed)?;
         for (name, text) in scenario.files {
             fs::write(path.join(name), text).map_err(failed)?;
@@ -123,7 +123,7 @@ impl DemoDir {
     pub(crate) fn close(mut self) {
         if self.afterwards == FolderRetention::Stays {
             self.kept = true;
-            say(&format!("creel: the folder is {}; look around with `creel show demo` there", self.path.display()));
+            say(&format!("creel: the demo's folder is {}; explore it with `creel show demo`", self.path.display()));
         }
     }
 }

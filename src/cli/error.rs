@@ -80,21 +80,21 @@ impl From<JournalError> for CliError {
     fn from(error: JournalError) -> Self {
         let way_out = match &error {
             JournalError::Held { name, .. } => {
-                &format!("`creel attach {name}` shows it, `creel stop --session {name}` ends it")
+                &format!("show it with `creel attach {name}`, or end it with `creel stop --session {name}`")
             }
             JournalError::Exists(_) => "choose another name with --session",
-            JournalError::Missing(_) => "`creel sessions` lists those that there are",
-            JournalError::Record { cause: RecordError::Newer { .. }, .. } => "it was left as it is",
+            JournalError::Missing(_) => "list the sessions with `creel sessions`",
+            JournalError::Record { cause: RecordError::Newer { .. }, .. } => "creel did not change it",
             JournalError::Record { .. } | JournalError::NotASession(_) => {
-                "if the file was damaged, cut it before that line; creel goes on from the records that are left"
+                "if the file is damaged, cut it before that line; creel resumes from the records before it"
             }
             JournalError::Disorder(_) => {
-                "creel does not resume such a session; `creel show` prints what is there, and if you cut the file before \
-                 that line, creel resumes from the records that are left"
+                "creel does not resume such a session. Print what is there with `creel show`. If you cut the file \
+                 before that line, creel resumes from the records before it"
             }
             JournalError::Io { .. } => {
-                "creel keeps each session's journal in the project's folder, under .creel/sessions: \
-                 the folder must be writable, with space left on its disk"
+                "creel keeps each session's journal in the project folder, under .creel/sessions. The folder must be \
+                 writable, and its disk must have free space"
             }
         };
         let usage = matches!(error, JournalError::Held { .. } | JournalError::Exists(_) | JournalError::Missing(_));
@@ -109,7 +109,7 @@ impl From<SessionRequestError> for CliError {
             SessionRequestError::Refused(why) => Self { refusal: why.code.clone(), ..Self::failed(&why.text) },
             SessionRequestError::NotSent(_) => Self::failed(error.to_string()),
             SessionRequestError::NotRunning(name) => Self::usage(format!(
-                "{error}\n  `creel show {name}` tells what happened, `creel resume {name}` goes on with it"
+                "{error}\n  see what happened with `creel show {name}`, or continue it with `creel resume {name}`"
             )),
             SessionRequestError::Unreachable { .. } | SessionRequestError::Ended(_) => Self::usage(error.to_string()),
         }

@@ -29,9 +29,9 @@ pub struct GateArgs {
 /// What to do at a gate.
 #[derive(Debug, Subcommand)]
 pub enum GateCommand {
-    /// List the gates that wait for a person.
+    /// List the open gates.
     List {
-        /// Print it as JSON.
+        /// Print JSON.
         #[arg(long)]
         json: bool,
         /// Which session.
@@ -46,9 +46,9 @@ pub enum GateCommand {
         /// One of the answers that `creel gate list` shows.
         #[arg(value_parser = choice)]
         choice: GateChoice,
-        /// The message to `send` (`-`: from standard input), or which of the agent's options to take.
+        /// The message for `send` (`-` reads it from standard input), or one of the agent's options.
         text: Option<String>,
-        /// The items to approve, with commas between them; otherwise all.
+        /// The items to approve, separated by commas. Default: all.
         #[arg(long, value_name = "ITEMS", value_delimiter = ',', value_parser = item)]
         items: Option<Vec<ItemId>>,
         /// Which session.
@@ -65,7 +65,7 @@ fn list(session: &SessionArgs, as_json: bool) -> CliResult {
         return json(&gates);
     }
     if gates.is_empty() {
-        say("creel: no gate waits");
+        say("creel: no gate is open");
     }
     print(&gates.iter().map(|gate| line(gate) + "\n").collect::<String>())
 }

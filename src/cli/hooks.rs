@@ -38,24 +38,24 @@ pub struct HooksArgs {
 /// What to do with hooks.
 #[derive(Debug, Subcommand)]
 pub enum HooksCommand {
-    /// List the hooks of the session; those of the config, if none runs.
+    /// List the hooks of the running session, or of the config if no session is running.
     List {
-        /// Print it as JSON.
+        /// Print JSON.
         #[arg(long)]
         json: bool,
         /// Which session.
         #[command(flatten)]
         session: SessionArgs,
     },
-    /// Run a hook again in this session.
+    /// Enable a hook again in this session.
     Enable(HookTargetArgs),
-    /// Do not run a hook any more in this session.
+    /// Disable a hook in this session.
     Disable(HookTargetArgs),
-    /// Run a hook now, beside everything else; its verdict changes nothing.
+    /// Run a hook now. Its verdict has no effect.
     Run(HookTargetArgs),
-    /// How often hooks ran and passed, and how long they took; of a past session with --session.
+    /// Show how often hooks ran and passed, and how long they took.
     Stats {
-        /// Print it as JSON.
+        /// Print JSON.
         #[arg(long)]
         json: bool,
         /// Which session.
@@ -69,7 +69,7 @@ pub enum HooksCommand {
 pub struct HookTargetArgs {
     /// The hook's name.
     pub name: String,
-    /// Only at this point; otherwise wherever there is one of that name.
+    /// Only at this hook point. Default: at every point that has a hook of this name.
     #[arg(long, value_name = "POINT", value_parser = point)]
     pub point: Option<HookPoint>,
     /// Which session.
@@ -116,7 +116,7 @@ fn known(session: &SessionArgs) -> CliResult<Vec<HookView>> {
 
 fn list(hooks: &[HookView]) -> CliResult {
     if hooks.is_empty() {
-        say("creel: there are no hooks");
+        say("creel: the config has no hooks");
     }
     let line = |hook: &HookView| {
         let on = if hook.enabled { "on " } else { "off" };

@@ -29,11 +29,11 @@ use crate::{
 /// What to write.
 #[derive(Debug, Args)]
 pub struct InitArgs {
-    /// What decides when the work is complete: `tdd` (the tests pass), `security` (scans are clean, a person looks after ten
-    /// iterations), `checkpoint` (something is kept halfway).
+    /// What decides when the work is complete: `tdd` (the tests pass), `security` (scans are clean; you decide after
+    /// ten iterations), `checkpoint` (a checkpoint halfway).
     #[arg(long, value_name = "NAME", value_enum)]
     pub template: Option<InitTemplate>,
-    /// Ask nothing: take the default answer to every question.
+    /// Do not ask questions; use the default answers.
     #[arg(short, long)]
     pub yes: bool,
 }
@@ -43,9 +43,9 @@ pub struct InitArgs {
 pub enum InitTemplate {
     /// When the tests pass.
     Tdd,
-    /// When scans are clean; after ten iterations a person looks.
+    /// When scans are clean; after ten iterations you decide.
     Security,
-    /// As without a template, with something kept halfway.
+    /// The default, with a checkpoint halfway.
     Checkpoint,
 }
 
@@ -77,7 +77,7 @@ struct InitChoices {
 pub(super) fn init(args: &InitArgs) -> CliResult {
     let here = project::here()?;
     if let Some(existing) = paths::NAMES.iter().map(|name| here.join(name)).find(|path| path.exists()) {
-        return Err(CliError::usage(format!("{} exists already; creel did not change it", existing.display())));
+        return Err(CliError::usage(format!("{} already exists; creel did not change it", existing.display())));
     }
     project::refuse_links(&here)?;
     let known = config::without_config(paths::agents_file().as_deref())?.known;
@@ -104,12 +104,12 @@ fn next_steps(known: &KnownAgents, installed: &[&str]) -> String {
     if installed.is_empty() {
         let install = config_text::install_lines(known).into_iter().next().unwrap_or_default();
         format!(
-            "  no known agent is installed. Install one, for example: {install}\n  `creel agents` lists all; then \
-             `creel check`, `creel run \"what to do\"`"
+            "  no known agent is installed. Install one, for example: {install}\n  list all agents with `creel \
+             agents`; then run `creel check` and `creel run \"what to do\"`"
         )
     } else {
         format!(
-            "  installed agents: {}\n  look at the config, then `creel check`, `creel run \"what to do\"`",
+            "  installed agents: {}\n  read the config, then run `creel check` and `creel run \"what to do\"`",
             installed.join(", ")
         )
     }

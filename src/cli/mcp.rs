@@ -28,7 +28,7 @@ pub(crate) struct ToolServerRequest {
 
 pub(super) fn mcp(session: SessionArgs) -> VerbOutcome {
     if std::io::stdin().is_terminal() {
-        say("creel: this is for an agent to start: it speaks the Model Context Protocol on standard input and output");
+        say("creel: an agent starts this command: it speaks the Model Context Protocol on standard input and output");
     }
     let has_none = choose_session::running_if_any(&session).is_ok_and(|found| found.is_none());
     let note = if has_none { restriction(&session) } else { None };
@@ -39,7 +39,8 @@ pub(super) fn mcp(session: SessionArgs) -> VerbOutcome {
 fn restriction(args: &SessionArgs) -> Option<&'static str> {
     let untrusted = SelfDrivenSpec::of(&args.config).is_ok_and(|spec| !spec.allowed);
     untrusted.then_some(
-        "The project's config has hooks and rules that nobody has allowed to run, so they do not: `creel trust` allows them.",
+        "You have not trusted the project's config, so creel does not run its hooks and rules. Trust it with `creel \
+         trust`.",
     )
 }
 

@@ -41,31 +41,31 @@ pub struct PendingArgs {
 /// What to do with held output.
 #[derive(Debug, Subcommand)]
 pub enum PendingCommand {
-    /// List what the agent does not have yet.
+    /// List the items that have not been sent to the agent yet.
     List {
-        /// List what was delivered, too.
+        /// Also list delivered items.
         #[arg(long)]
         all: bool,
-        /// Print it as JSON.
+        /// Print JSON.
         #[arg(long)]
         json: bool,
         /// Which session.
         #[command(flatten)]
         session: SessionArgs,
     },
-    /// Print what an item says.
+    /// Print the text of an item.
     Show {
         /// The item's number.
         #[arg(value_parser = item)]
         item: ItemId,
-        /// Print it as JSON, with where it came from.
+        /// Print JSON, with the source of the item.
         #[arg(long)]
         json: bool,
         /// Which session.
         #[command(flatten)]
         session: SessionArgs,
     },
-    /// Keep an item from the agent.
+    /// Skip an item: do not send it to the agent.
     Skip {
         /// The item's number.
         #[arg(value_parser = item)]
@@ -74,7 +74,7 @@ pub enum PendingCommand {
         #[command(flatten)]
         session: SessionArgs,
     },
-    /// Deliver a skipped item after all.
+    /// Restore a skipped item.
     Restore {
         /// The item's number.
         #[arg(value_parser = item)]
@@ -83,12 +83,12 @@ pub enum PendingCommand {
         #[command(flatten)]
         session: SessionArgs,
     },
-    /// Change what an item says.
+    /// Edit the text of an item.
     Edit {
         /// The item's number.
         #[arg(value_parser = item)]
         item: ItemId,
-        /// The new text, or `-` to read it from standard input; without it, your editor opens.
+        /// The new text, or `-` to read it from standard input. Default: your editor opens.
         text: Option<String>,
         /// Which session.
         #[command(flatten)]
@@ -132,7 +132,7 @@ fn run(command: PendingCommand) -> CliResult {
 
 fn list(items: &[ItemView]) -> CliResult {
     if items.is_empty() {
-        say("creel: nothing is held");
+        say("creel: no pending items");
         return Ok(0);
     }
     let line = |item: &ItemView| {
@@ -186,7 +186,7 @@ fn on_record(folder: &SessionDir, wanted: ItemId) -> CliResult<Option<String>> {
 /// Lets the person change an item in an editor. What the session does not take any more stays where they wrote it.
 fn edit(session: &SessionArgs, item: ItemId) -> CliResult {
     if !std::io::stdin().is_terminal() || !std::io::stdout().is_terminal() {
-        return Err(CliError::usage("give the new text, or `-` to read it from standard input"));
+        return Err(CliError::usage("pass the new text, or `-` to read it from standard input"));
     }
     let view = whole(session, item)?;
     if let Some(why) = view.state.is_settled(item) {
@@ -197,7 +197,7 @@ fn edit(session: &SessionArgs, item: ItemId) -> CliResult {
     let text = sheet.read(sheet.command().status()).map_err(|error| CliError::failed(error.to_string()))?;
     if text == before.trim_end_matches('\n') {
         sheet.remove();
-        say("creel: nothing was changed");
+        say("creel: you changed nothing");
         return Ok(0);
     }
     let asked = ask(session, SessionCommand::EditItem { item, text });

@@ -39,7 +39,7 @@ pub(crate) struct ReplayScreen {
 pub(super) fn replay(args: &ReplayArgs) -> CliResult<VerbOutcome> {
     let session = RecordedSession::find(&args.session, &args.config, &args.nats)?;
     if !std::io::stdout().is_terminal() || !std::io::stdin().is_terminal() {
-        return Err(CliError::usage("a replay needs a terminal; `creel show` prints what happened"));
+        return Err(CliError::usage("a replay needs a terminal; `creel show` prints the session as text"));
     }
     // Read once before the screen opens, so that a damaged journal is reported as text.
     let (_, disorder) = journal::fold_checked(&session.folder().journal())?;

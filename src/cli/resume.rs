@@ -28,19 +28,19 @@ use crate::{
 /// Which session to go on with.
 #[derive(Debug, Args)]
 pub struct ResumeArgs {
-    /// The session; otherwise the one that was changed last.
+    /// The session. Default: the one that changed last.
     #[arg(value_parser = session_name)]
     pub session: Option<String>,
-    /// A new limit for its iterations.
+    /// A new limit of iterations.
     #[arg(short = 'n', long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub max_iterations: Option<u32>,
-    /// Tell the agent of this checkpoint; `creel checkpoint list` shows them.
+    /// Send the agent this checkpoint; `creel checkpoint list` shows them.
     #[arg(long, value_name = "N")]
     pub checkpoint: Option<u32>,
     /// Whose sessions.
     #[command(flatten)]
     pub config: ConfigArgs,
-    /// Tell it to this NATS server, and let it be steered from there; otherwise as `nats:` of the config says.
+    /// Publish records to this NATS server, and receive commands from it. Default: `nats:` of the config.
     #[arg(long = "nats", value_name = "URL")]
     pub nats: Option<String>,
     /// How to show it.
@@ -49,7 +49,7 @@ pub struct ResumeArgs {
     /// Whether to show it.
     #[command(flatten)]
     pub detach: DetachArgs,
-    /// Trust the session's hooks and agent, and remember it.
+    /// Trust the session's hooks and agent, and remember this.
     #[arg(long)]
     pub trust: bool,
 }
@@ -103,5 +103,5 @@ fn latest_unfinished(sessions: &SessionsDir, max_iterations: Option<u32>) -> Cli
         }
         waits = waits.or(Some(folder));
     }
-    waits.ok_or_else(|| CliError::usage("there is no session to go on with; `creel sessions` lists all"))
+    waits.ok_or_else(|| CliError::usage("no session to resume; list all sessions with `creel sessions`"))
 }

@@ -30,7 +30,7 @@ use crate::{
 /// How to run a session.
 #[derive(Debug, Default, Args)]
 pub struct RunArgs {
-    /// What the agent is asked to do.
+    /// The prompt: what the agent should do.
     pub prompt: Option<String>,
     /// Read the prompt from a file.
     #[arg(short = 'f', long, value_name = "FILE", conflicts_with = "prompt")]
@@ -44,19 +44,19 @@ pub struct RunArgs {
     /// The session's name: letters, digits, `-` and `_`.
     #[arg(short, long, value_name = "NAME", value_parser = session_name)]
     pub session: Option<String>,
-    /// How many iterations there may be.
+    /// The maximum number of iterations.
     #[arg(short = 'n', long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub max_iterations: Option<u32>,
     /// The type of the task, one of the config's `task_types`.
     #[arg(short, long, value_name = "TYPE")]
     pub task_type: Option<String>,
-    /// Take over the tasks that another session of this project has not completed.
+    /// Take over the open tasks of another session of this project.
     #[arg(long, value_name = "SESSION", value_parser = session_name)]
     pub tasks_from: Option<String>,
-    /// Tell it to this NATS server, and let it be steered from there; otherwise as `nats:` of the config says.
+    /// Publish records to this NATS server, and receive commands from it. Default: `nats:` of the config.
     #[arg(long = "nats", value_name = "URL")]
     pub nats: Option<String>,
-    /// The task of a queue that it works on.
+    /// Internal: the task of the queue that the session works on.
     #[arg(long, hide = true)]
     pub order: Option<String>,
     /// How to show it.
@@ -65,7 +65,7 @@ pub struct RunArgs {
     /// Whether to show it.
     #[command(flatten)]
     pub detach: DetachArgs,
-    /// Trust this config's hooks and agents, and remember it.
+    /// Trust this config's hooks and agents, and remember this.
     #[arg(long)]
     pub trust: bool,
 }
@@ -77,10 +77,10 @@ pub(super) fn without_verb() -> CliResult<VerbOutcome> {
         return run(&RunArgs::default());
     }
     Err(CliError::usage(
-        "there is no config here (creel.yaml, creel.yml, creel.json or .creel/config.yaml)\n\n  \
-         creel demo    watch a session, with nothing to install\n  \
+        "no config in this folder (creel.yaml, creel.yml, creel.json or .creel/config.yaml)\n\n  \
+         creel demo    watch a session; nothing to install\n  \
          creel init    write a creel.yaml for this project\n  \
-         creel --help  all commands",
+         creel --help  show all commands",
     ))
 }
 
@@ -147,8 +147,8 @@ fn prompt(project: &Project, args: &RunArgs) -> CliResult<String> {
     };
     prompt.filter(|text| !text.trim().is_empty()).ok_or_else(|| {
         CliError::usage(
-            "there is nothing to ask the agent: give a prompt (`creel run \"Make the tests pass.\"`), \
-             a file (--prompt-file), or `prompt:` in the config",
+            "the session has no goal: pass a prompt (`creel run \"Make the tests pass.\"`), pass a file \
+             (--prompt-file), or set `prompt:` in the config",
         )
     })
 }
@@ -181,7 +181,8 @@ fn taken(folder: &SessionDir) -> CliError {
     match journal::running(folder) {
         Some(holder) => JournalError::Held { name: name.clone(), pid: holder.pid }.into(),
         None => CliError::usage(format!(
-            "there is a session `{name}` already\n  go on with it by `creel resume {name}`, or choose another name with --session"
+            "session `{name}` already exists\n  continue it with `creel resume {name}`, or choose another name with \
+             --session"
         )),
     }
 }

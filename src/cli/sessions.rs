@@ -30,7 +30,7 @@ pub struct SessionListArgs {
     /// Where they are.
     #[command(flatten)]
     pub nats: NatsArgs,
-    /// Print it as JSON.
+    /// Print JSON.
     #[arg(long)]
     pub json: bool,
 }
@@ -54,7 +54,7 @@ pub(super) fn sessions(args: &SessionListArgs) -> CliResult {
         return print(&format!("{:#}\n", serde_json::Value::from(all)));
     }
     if listed.is_empty() {
-        say(&format!("creel: no sessions in {}; `creel run` starts one", root.display()));
+        say(&format!("creel: no sessions in {}; start one with `creel run`", root.display()));
         return Ok(0);
     }
     let paint = ColourMode::for_stream(&std::io::stdout());
@@ -70,7 +70,7 @@ fn elsewhere(signs: &[SessionHeartbeat], as_json: bool) -> CliResult {
         return output::json(&signs);
     }
     if signs.is_empty() {
-        say("creel: there are no sessions on this server");
+        say("creel: this server has no sessions");
         return Ok(0);
     }
     let width =

@@ -31,10 +31,10 @@ pub struct ShowArgs {
     /// Where they are.
     #[command(flatten)]
     pub nats: NatsArgs,
-    /// Print its records as they are.
+    /// Print the records as JSON lines.
     #[arg(long, conflicts_with = "prompts")]
     pub json: bool,
-    /// Print what the agent was sent.
+    /// Print the prompts that the agent received.
     #[arg(long)]
     pub prompts: bool,
 }

@@ -24,7 +24,7 @@ pub struct StatusArgs {
     /// Which session.
     #[command(flatten)]
     pub session: SessionArgs,
-    /// Print it as JSON.
+    /// Print JSON.
     #[arg(long)]
     pub json: bool,
 }

@@ -13,7 +13,7 @@ pub struct StopArgs {
     /// Which session.
     #[command(flatten)]
     pub session: SessionArgs,
-    /// At once: cancel the turn, deliver nothing more, run `session_end`. Otherwise when this iteration is completed.
+    /// Stop at once: cancel the turn, send nothing more, run `session_end`. Default: stop after this iteration.
     #[arg(long)]
     pub now: bool,
 }

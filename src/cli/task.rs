@@ -49,29 +49,29 @@ pub struct TaskArgs {
 pub enum TaskCliCommand {
     /// Add a task, and print its name.
     Add(TaskAddArgs),
-    /// List the tasks, in the order in which they were added; of a past session with --session.
+    /// List the tasks in the order in which they were added.
     List(TaskListArgs),
-    /// Print all that is known of a task; of a past session with --session.
+    /// Show a task.
     Show(TaskShowArgs),
-    /// Begin with a task.
+    /// Start a task.
     Start(TaskStartArgs),
     /// Complete a task; hooks at `on_task_complete` run once for it.
     Done(TaskDoneArgs),
-    /// Say that a task cannot be gone on with.
+    /// Mark a task as blocked.
     Block(TaskBlockArgs),
-    /// Change what is known of a task; what is not named stays as it is.
+    /// Change a task. Only what you name changes.
     Update(TaskUpdateArgs),
-    /// Let a task wait for another, or with --remove no longer.
+    /// Make a task depend on another, or remove the dependency with --remove.
     Depend(TaskDependArgs),
-    /// Remove a task. Tasks that waited for it no longer do.
+    /// Remove a task. Tasks that depend on it no longer do.
     Remove(TaskRemoveArgs),
 }
 
 /// Whose task it is.
 #[derive(Debug, Default, Clone, Copy, Args)]
 pub struct QueueArgs {
-    /// A task of the queue that workers on many machines take from (`creel worker`), at the server of --nats or of the
-    /// config; one that a session has put there is SESSION/ID.
+    /// Use the queue that workers on many machines share (`creel worker`), on the server of --nats or of the config. A
+    /// task that a session has put there is named SESSION/ID.
     #[arg(long)]
     pub queue: bool,
 }
@@ -79,34 +79,34 @@ pub struct QueueArgs {
 /// A task to be added.
 #[derive(Debug, Args)]
 pub struct TaskAddArgs {
-    /// What is to be reached, or `-` to read it from standard input.
+    /// The goal, or `-` to read it from standard input.
     pub goal: String,
-    /// Its name: letters, digits, `-` and `_`; otherwise the next number.
+    /// The task's name: letters, digits, `-` and `_`. Default: the next number.
     #[arg(long, value_name = "ID")]
     pub id: Option<String>,
-    /// What is to be there in the end; can be repeated.
+    /// What the task must produce; can be repeated.
     #[arg(short, long = "deliverable", value_name = "TEXT")]
     pub deliverables: Vec<String>,
-    /// A word to find it by; can be repeated.
+    /// A label; can be repeated.
     #[arg(short, long = "label", value_name = "LABEL")]
     pub labels: Vec<String>,
-    /// From 0, the highest, to 4; otherwise 2.
+    /// The priority from 0, the highest, to 4. Default: 2.
     #[arg(short, long, value_name = "0-4", value_parser = clap::value_parser!(u8).range(0..=i64::from(LOWEST)))]
     pub priority: Option<u8>,
-    /// Its type, one of the config's `task_types`.
+    /// The type, one of the config's `task_types`.
     #[arg(short = 't', long = "type", value_name = "TYPE")]
     pub kind: Option<String>,
-    /// The task that it came from.
+    /// The parent task.
     #[arg(long, value_name = "ID")]
     pub parent: Option<String>,
-    /// A task that has to be completed before it; can be repeated.
+    /// A task that must be completed first; can be repeated.
     #[arg(long = "depends-on", value_name = "ID")]
     pub dependencies: Vec<String>,
-    /// Put it into the queue that workers on many machines take from (`creel worker`), at the server of --nats or of the config.
-    /// With --session, or from within a session, it stays a task of that session, and goes into the queue when it is ready.
+    /// Add it to the queue that workers on many machines share (`creel worker`), on the server of --nats or of the
+    /// config. With --session, or inside a session, it stays a task of that session, and enters the queue when it is ready.
     #[arg(long)]
     pub queue: bool,
-    /// In the queue: a worker that may do it, in addition to what its type says; can be repeated.
+    /// In the queue: an agent that may do it, in addition to the agents of its type; can be repeated.
     #[arg(long = "agent", value_name = "NAME", requires = "queue")]
     pub agents: Vec<String>,
     /// Which session.
@@ -117,16 +117,16 @@ pub struct TaskAddArgs {
 /// Which tasks to list.
 #[derive(Debug, Args)]
 pub struct TaskListArgs {
-    /// Only those in this state: created, ready, active, blocked, completed; can be repeated.
+    /// Only tasks in this state: created, ready, active, blocked, completed; can be repeated.
     #[arg(long = "state", value_name = "STATE", value_parser = state)]
     pub states: Vec<TaskState>,
-    /// Only those with this label; with several, those that bear all of them.
+    /// Only tasks with this label; several labels must all be present.
     #[arg(short, long = "label", value_name = "LABEL")]
     pub labels: Vec<String>,
-    /// Only those of this type.
+    /// Only tasks of this type.
     #[arg(short = 't', long = "type", value_name = "TYPE")]
     pub kind: Option<String>,
-    /// Print it as JSON.
+    /// Print JSON.
     #[arg(long)]
     pub json: bool,
     /// Where it is.
@@ -142,7 +142,7 @@ pub struct TaskListArgs {
 pub struct TaskShowArgs {
     /// The task's name.
     pub id: String,
-    /// Print it as JSON.
+    /// Print JSON.
     #[arg(long)]
     pub json: bool,
     /// Where it is.
@@ -172,15 +172,15 @@ pub struct TaskStartArgs {
 /// What was done.
 #[derive(Debug, Args)]
 pub struct TaskDoneArgs {
-    /// The task's name; one that is not in the graph is a task of another program, and needs --content.
+    /// The task's name. A task of another program, which the graph does not have, needs --content.
     pub id: String,
-    /// What came of it, or `-` to read it from standard input.
+    /// The result, or `-` to read it from standard input.
     #[arg(short, long, value_name = "TEXT")]
     pub result: Option<String>,
-    /// Something that was made; can be repeated.
+    /// A file or another artifact that the task produced; can be repeated.
     #[arg(short, long = "artifact", value_name = "ARTIFACT", conflicts_with = "queue")]
     pub artifacts: Vec<String>,
-    /// What it was about, as hooks are told; otherwise its goal.
+    /// The description for hooks. Default: the task's goal.
     #[arg(long, value_name = "TEXT", conflicts_with = "queue")]
     pub content: Option<String>,
     /// Where it is.
@@ -196,7 +196,7 @@ pub struct TaskDoneArgs {
 pub struct TaskBlockArgs {
     /// The task's name.
     pub id: String,
-    /// Why, or `-` to read it from standard input.
+    /// The reason, or `-` to read it from standard input.
     pub reason: String,
     /// What the agent must know to continue; can be repeated.
     #[arg(long = "needs", value_name = "KNOWLEDGE", conflicts_with = "queue")]
@@ -215,29 +215,29 @@ pub struct TaskBlockArgs {
 pub struct TaskUpdateArgs {
     /// The task's name.
     pub id: String,
-    /// What is to be reached.
+    /// The new goal.
     #[arg(long, value_name = "TEXT", group = "change")]
     pub goal: Option<String>,
-    /// What is to be there in the end, instead of what was; can be repeated.
+    /// What the task must produce, replacing the current list; can be repeated.
     #[arg(short, long = "deliverable", value_name = "TEXT", group = "change")]
     pub deliverables: Option<Vec<String>>,
-    /// A label instead of those that it has; can be repeated.
+    /// A label, replacing the current labels; can be repeated.
     #[arg(short, long = "label", value_name = "LABEL", group = "change")]
     pub labels: Option<Vec<String>>,
-    /// One label more; can be repeated.
+    /// A label to add; can be repeated.
     #[arg(long = "add-label", value_name = "LABEL", group = "change")]
     pub add_labels: Vec<String>,
-    /// One label less; can be repeated.
+    /// A label to remove; can be repeated.
     #[arg(long = "remove-label", value_name = "LABEL", group = "change")]
     pub remove_labels: Vec<String>,
-    /// From 0, the highest, to 4.
+    /// The priority from 0, the highest, to 4.
     #[arg(short, long, value_name = "0-4", group = "change")]
     #[arg(value_parser = clap::value_parser!(u8).range(0..=i64::from(LOWEST)))]
     pub priority: Option<u8>,
-    /// Its type, one of the config's `task_types`.
+    /// The type, one of the config's `task_types`.
     #[arg(short = 't', long = "type", value_name = "TYPE", group = "change")]
     pub kind: Option<String>,
-    /// The task that it came from.
+    /// The parent task.
     #[arg(long, value_name = "ID", group = "change")]
     pub parent: Option<String>,
     /// Which session.
@@ -248,11 +248,11 @@ pub struct TaskUpdateArgs {
 /// What waits for what.
 #[derive(Debug, Args)]
 pub struct TaskDependArgs {
-    /// The task that waits.
+    /// The task that depends on the other.
     pub id: String,
-    /// The task that has to be completed before it.
+    /// The task that must be completed first.
     pub on: String,
-    /// It no longer waits.
+    /// Remove the dependency.
     #[arg(long)]
     pub remove: bool,
     /// Which session.
@@ -355,7 +355,7 @@ fn list_tasks(args: &TaskListArgs) -> CliResult {
         return json(&tasks);
     }
     if tasks.is_empty() {
-        say("creel: there are no such tasks");
+        say("creel: no such tasks");
         return Ok(0);
     }
     print(&task_table::table(&tasks))

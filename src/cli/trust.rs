@@ -19,7 +19,7 @@ pub(super) fn trust(args: &ConfigArgs) -> CliResult {
     // A config with a mistake can be trusted, too; `creel check` reports the mistake.
     let may_run =
         project.settings.plan(PlanRequest::default()).map(|plan| of_project(&project, &plan)).unwrap_or_default();
-    let may_run = if may_run.is_empty() { String::new() } else { format!(", and may run:\n\n{}", listed(&may_run)) };
-    say(&format!("creel: {} is trusted as it is now{may_run}", place.display()));
+    let may_run = if may_run.is_empty() { String::new() } else { format!(". It can run:\n\n{}", listed(&may_run)) };
+    say(&format!("creel: trusted {} as it is now{may_run}", place.display()));
     Ok(0)
 }

@@ -41,34 +41,34 @@ use crate::{
 #[derive(Debug, Args)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a switch of its own")]
 pub struct WorkerArgs {
-    /// The types of tasks to take, with commas between them; otherwise all that an agent of this machine may work on.
+    /// The task types to work on, separated by commas. Default: all types that an agent of this machine may work on.
     #[arg(short, long, value_name = "TYPE", value_delimiter = ',')]
     pub types: Vec<String>,
-    /// The agent: one of the config's `agents`, or a known name; otherwise the config's, or for a type that does not allow
-    /// it, the first that the type allows and this machine has.
+    /// The agent: one of the config's `agents`, or a known name. Default: the config's agent, or the first agent that
+    /// the task's type allows and this machine has.
     #[arg(short, long, value_name = "NAME")]
     pub agent: Option<String>,
     /// Which config.
     #[command(flatten)]
     pub config: ConfigArgs,
-    /// The server with the queue; otherwise as `nats:` of the config says.
+    /// The server with the queue. Default: `nats:` of the config.
     #[command(flatten)]
     pub nats: NatsArgs,
-    /// Let gates wait for a person (`creel attach`, `creel gate answer`); otherwise they take their policy answer, and a task
-    /// that needs a person is blocked.
+    /// Wait for you at gates (`creel attach`, `creel gate answer`). Default: answer gates as the config says, and mark a
+    /// task that needs you as blocked.
     #[arg(long)]
     pub attended: bool,
-    /// Leave when there is nothing more to do, instead of waiting for more.
+    /// Exit when the queue has no task left, instead of waiting for more.
     #[arg(long)]
     pub drain: bool,
-    /// How long a worker may be silent before its task is handed to another; holds for the rows of the queue that this worker is
-    /// the first to take from.
+    /// How long a worker may be silent before another worker gets its task. It applies to the rows of the queue that
+    /// this worker is the first to read.
     #[arg(long, value_name = "TIME", default_value = "15s", value_parser = lease)]
     pub lease: TimeSpan,
-    /// Print each change of a task as JSON, one a line, instead of what happens in the sessions.
+    /// Print each change of a task as JSON, one per line, instead of the events of the sessions.
     #[arg(long)]
     pub json: bool,
-    /// Trust this config's hooks and agents, and remember it.
+    /// Trust this config's hooks and agents, and remember this.
     #[arg(long)]
     pub trust: bool,
 }
@@ -76,7 +76,7 @@ pub struct WorkerArgs {
 pub(super) fn worker(args: &WorkerArgs) -> CliResult {
     let project = Project::load(&args.config)?;
     let Some(nats) = on_command_line(args.nats.url.as_deref(), project.settings.nats.clone())? else {
-        return Err(CliError::usage("no server is named: give --nats URL, or `nats:` in the config"));
+        return Err(CliError::usage("no NATS server: pass --nats URL, or set `nats:` in the config"));
     };
     let callings =
         Eligibility::new(&project.settings, WorkerFilter { types: &args.types, agent: args.agent.as_deref() });
@@ -98,7 +98,7 @@ pub(super) fn worker(args: &WorkerArgs) -> CliResult {
         let agents: std::collections::BTreeSet<&str> = plans.iter().map(|plan| plan.agent.as_str()).collect();
         let agents = agents.into_iter().collect::<Vec<_>>().join(", ");
         let types = if args.types.is_empty() { "every type".to_owned() } else { args.types.join(", ") };
-        say(&format!("creel: takes tasks ({types}) from {} for {agents}; Ctrl-C ends it", nats.shown()));
+        say(&format!("creel: waiting for tasks ({types}) from {} for {agents}; stop with Ctrl-C", nats.shown()));
         let shift = WorkerLoop::new(args, &root, me, callings, nats, client, told).await?;
         Box::pin(shift.work()).await
     });
@@ -115,6 +115,6 @@ fn lease(text: &str) -> Result<TimeSpan, LeaseError> {
 enum LeaseError {
     #[error(transparent)]
     BadDuration(#[from] BadDuration),
-    #[error("a lease is at least a second")]
+    #[error("a lease must be at least a second")]
     TooShort,
 }

@@ -104,19 +104,19 @@ impl<'a> AgentEntry<'a> {
         }
         let name = quoted(self.name);
         let message = if given.is_empty() {
-            format!("the agent {name} does not say how it is run")
+            format!("the agent {name} has no command")
         } else {
-            format!("the agent {name} is described in {} ways: {}", given.len(), diagnostic::names(&given))
+            format!("the agent {name} has {} ways to run: {}", given.len(), diagnostic::names(&given))
         };
-        report.error_hint(self.at, message, format!("give one of {}", all_of(self.ways)));
+        report.error_hint(self.at, message, format!("keep one of {}", all_of(self.ways)));
         None
     }
 
     fn check_companions(&self, report: &mut DiagnosticReport, way: &str) {
         for (key, ways) in GOES_WITH {
             if let Some(other) = self.fields.given(key).filter(|_| !ways.contains(&way)) {
-                let message = format!("`{key}` goes with {} only", all_of(ways));
-                report.error_hint(other.at, message, format!("remove it, or `{way}`"));
+                let message = format!("`{key}` is only for {}", all_of(ways));
+                report.error_hint(other.at, message, format!("remove it, or remove `{way}`"));
             }
         }
     }
@@ -135,7 +135,7 @@ pub(super) fn facts(report: &mut DiagnosticReport, fields: &ConfigFields<'_>) ->
     let mut pattern = |key| {
         let pattern = fields.some_text(key)?;
         if let (Some(node), Err(error)) = (fields.given(key), Regex::new(&pattern)) {
-            let message = format!("{} is no regular expression: {}", quoted(&pattern), reason(&error));
+            let message = format!("{} is not a regular expression: {}", quoted(&pattern), reason(&error));
             report.error(node.at, message);
         }
         Some(pattern)

@@ -57,7 +57,11 @@ pub(super) fn describe<'a>(
         let Some(name) = fields.some_text("name") else { continue };
         if seen.contains(&name) {
             let at = fields.given("name").map_or(node.at, |name| name.at);
-            report.error_hint(at, format!("another hook is called {}", quoted(&name)), "keep one of them".to_owned());
+            report.error_hint(
+                at,
+                format!("another hook has the name {}", quoted(&name)),
+                "keep one of them".to_owned(),
+            );
             continue;
         }
         seen.push(name.clone());
@@ -106,10 +110,10 @@ fn unknown(report: &mut DiagnosticReport, name: &str, hooks: &[AutomationHook], 
     let all = BuiltinAutomation::ALL.map(|builtin| builtin.preset().name);
     let known = hooks.iter().map(|hook| hook.spec.name.as_str());
     let hint = nearest(name, known).map_or_else(
-        || format!("a hook of your own needs a `command`; built-in hooks: {}", names(&all)),
+        || format!("a hook of your own needs a `command`. Built-in hooks: {}", names(&all)),
         |near| format!("did you mean `{near}`?"),
     );
-    report.error_hint(at, format!("there is no hook {}", quoted(name)), hint);
+    report.error_hint(at, format!("unknown hook {}", quoted(name)), hint);
 }
 
 fn hook(
@@ -147,8 +151,8 @@ fn action(
         (Some(_), Some(_)) => {
             report.error_hint(
                 at,
-                format!("`{name}` is built in, and runs no command"),
-                "give yours another name".to_owned(),
+                format!("`{name}` is a built-in hook and runs no command"),
+                "give your hook another name".to_owned(),
             );
             None
         }
@@ -178,7 +182,7 @@ fn events(
 
 fn given_events(report: &mut DiagnosticReport, list: &ConfigNode) -> Vec<TaskEventKind> {
     if matches!(&list.kind, NodeKind::List(items) if items.is_empty()) {
-        report.error_hint(list.at, "`event_types` is empty", "switch a hook off with `enabled: false`".to_owned());
+        report.error_hint(list.at, "`event_types` is empty", "disable a hook with `enabled: false`".to_owned());
     }
     list.items().iter().filter_map(|item| TaskEventKind::named(item.text()?)).collect()
 }

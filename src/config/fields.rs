@@ -39,7 +39,7 @@ pub(super) fn duration(node: &ConfigNode) -> Result<TimeSpan, DurationError> {
 
 /// A text of the command line that is no duration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("a time is in seconds (`30`), or has a unit (`500ms`, `2m`)")]
+#[error("a time is a number of seconds (`30`), or has a unit (`500ms`, `2m`)")]
 pub struct BadDuration;
 
 /// A duration from the command line.

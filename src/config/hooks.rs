@@ -98,7 +98,7 @@ fn group(report: &mut DiagnosticReport, point: HookPoint, node: &ConfigNode, fou
     if let Some(matcher) = node.get("matcher")
         && matcher.text().is_some_and(|text| !matches!(text, "" | "*"))
     {
-        let message = "this matcher narrows nothing: the hooks of a point run every time".to_owned();
+        let message = "this matcher has no effect: the hooks of a point run every time".to_owned();
         report.warning(matcher.at, message);
     }
     for item in node.get("hooks").map(ConfigNode::items).unwrap_or_default() {
@@ -112,22 +112,22 @@ fn builtin(report: &mut DiagnosticReport, point: HookPoint, name: &str, at: Sour
     }
     if !BUILTIN_HOOKS.contains(&name) {
         let hint = nearest(name, BUILTIN_HOOKS).map_or_else(
-            || format!("a command is written `command: …`; built-in hooks: {}", names(&BUILTIN_HOOKS)),
+            || format!("write a command as `command: …`. Built-in hooks: {}", names(&BUILTIN_HOOKS)),
             |near| format!("did you mean `{near}`?"),
         );
-        report.error_hint(at, format!("there is no built-in hook {}", quoted(name)), hint);
+        report.error_hint(at, format!("unknown built-in hook {}", quoted(name)), hint);
         return None;
     }
     if !is_about_submitting(point) {
-        report.error_hint(at, format!("`{name}` makes no sense at `{point}`"), only_at_submit());
+        report.error_hint(at, format!("`{name}` does not work at `{point}`"), only_at_submit());
         return None;
     }
     if name != MERGE {
         return Some(LocatedHook { spec: HookSpec::builtin(name), at });
     }
     if point != HookPoint::BeforeMerge {
-        let hint = "`creel merge` runs it when all of `before_merge` has passed".to_owned();
-        report.error_hint(at, format!("`{name}` makes no sense at `{point}`"), hint);
+        let hint = "`creel merge` runs it when all hooks at `before_merge` have passed".to_owned();
+        report.error_hint(at, format!("`{name}` does not work at `{point}`"), hint);
         return None;
     }
     Some(LocatedHook { spec: HookSpec::merge(), at })
@@ -155,43 +155,43 @@ fn builtin_with_options(report: &mut DiagnosticReport, point: HookPoint, node: &
 fn check_options(report: &mut DiagnosticReport, fields: &ConfigFields<'_>, name: &str) {
     let mut refuse = |key: &str, hint: &str| {
         if let Some(given) = fields.given(key) {
-            report.error_hint(given.at, format!("`{name}` takes no `{key}`"), hint.to_owned());
+            report.error_hint(given.at, format!("`{name}` does not accept `{key}`"), hint.to_owned());
         }
     };
     match name {
         "run_tests" => {
             for key in ["base_branch", "remote"] {
-                refuse(key, "it runs the tests of the project's folder, whatever the branch");
+                refuse(key, "it runs the tests of the project folder, whatever the branch");
             }
         }
-        "create_pr" => refuse("command", "set `pr_command` under `submit`, which `merge_pr` reads, too"),
+        "create_pr" => refuse("command", "set `pr_command` under `submit`; `merge_pr` uses it too"),
         _ => refuse("command", "only `run_tests` runs a command of yours"),
     }
     if name != MERGE {
         return;
     }
-    refuse("priority", "it always runs last, so that nothing merges past a check");
+    refuse("priority", "it always runs last, after all checks");
     if let Some(given) = fields.given("on_failure")
         && fields.maybe_one_of("on_failure") == Some(HookFailurePolicy::Ignore)
     {
-        let hint = "a merge that failed is not done; leave `on_failure` out".to_owned();
+        let hint = "a failed merge is never ignored; remove `on_failure`".to_owned();
         report.error_hint(given.at, "`merge_pr` cannot ignore its own failure", hint);
     }
 }
 
 fn only_at_submit() -> String {
-    "it belongs to `before_submit`, `after_submit`, `before_merge` or `after_merge`".to_owned()
+    "use it at `before_submit`, `after_submit`, `before_merge` or `after_merge`".to_owned()
 }
 
 fn gatekeeper(report: &mut DiagnosticReport, point: HookPoint, node: &ConfigNode) -> Option<LocatedHook> {
     let fields = ConfigFields::of(&GATEKEEPER_HOOK, Some(node));
     let list = fields.given("gatekeeper")?;
     if !is_about_submitting(point) {
-        report.error_hint(list.at, format!("a gatekeeper makes no sense at `{point}`"), only_at_submit());
+        report.error_hint(list.at, format!("a gatekeeper does not work at `{point}`"), only_at_submit());
         return None;
     }
     if matches!(&list.kind, NodeKind::List(items) if items.is_empty()) {
-        report.error(list.at, "`gatekeeper` names nobody");
+        report.error(list.at, "`gatekeeper` names no agent");
         return None;
     }
     let agents = mention(report, list);
@@ -214,8 +214,10 @@ fn command(report: &mut DiagnosticReport, point: HookPoint, node: &ConfigNode) -
     let text = fields.some_text("command")?;
     check_template(report, point, &text, written.at);
     if BUILTIN_HOOKS.contains(&text.trim()) {
-        report
-            .warning(written.at, format!("this runs a program called {}, not the built-in hook", quoted(text.trim())));
+        report.warning(
+            written.at,
+            format!("this runs a program with the name {}, not the built-in hook", quoted(text.trim())),
+        );
         let hint = if is_about_submitting(point) {
             format!("did you mean `builtin: {}`?", text.trim())
         } else {
@@ -236,7 +238,7 @@ fn exec(report: &mut DiagnosticReport, point: HookPoint, node: &ConfigNode) -> O
     let NodeKind::List(items) = &list.kind else { return None };
     let arguments: Vec<String> = items.iter().map(|item| item.text().map(str::to_owned)).collect::<Option<_>>()?;
     if arguments.first().is_none_or(|program| program.trim().is_empty()) {
-        let hint = "the program comes first, then its arguments: `exec: [cargo, test]`".to_owned();
+        let hint = "write the program first, then its arguments: `exec: [cargo, test]`".to_owned();
         report.error_hint(list.at, "`exec` names no program", hint);
         return None;
     }
@@ -291,7 +293,7 @@ fn check_gate_hook(report: &mut DiagnosticReport, spec: &HookSpec, fields: &Conf
     if let (Some(HookFailurePolicy::Block | HookFailurePolicy::Escalate), Some(given)) =
         (spec.on_failure, fields.given("on_failure"))
     {
-        let hint = "a hook at `on_gate` never opens a gate itself; leave `on_failure` out".to_owned();
+        let hint = "a hook at `on_gate` never opens a gate itself; remove `on_failure`".to_owned();
         report.error_hint(given.at, "a failure at `on_gate` can only be ignored", hint);
     }
     if let Some(given) = fields.given("pipe_output").filter(|_| spec.pipe_output) {
@@ -307,7 +309,7 @@ fn retry_options(report: &mut DiagnosticReport, point: HookPoint, fields: &Confi
     if point != HookPoint::Stop {
         for key in ["retries", "feedback"] {
             if let Some(given) = fields.given(key) {
-                let hint = "only a hook at `stop` sends the agent back to work; leave it out".to_owned();
+                let hint = "only hooks at `stop` send the agent back to work; remove this key".to_owned();
                 report.error_hint(given.at, format!("`{key}` has no effect at `{point}`"), hint);
             }
         }
@@ -345,12 +347,10 @@ fn check_names(report: &mut DiagnosticReport, place: &str, known: &[&str], comma
         if known.contains(&placeholder.name.as_str()) {
             continue;
         }
-        let hint = nearest(&placeholder.name, known.iter().copied()).map_or_else(
-            || format!("{place} offers {}", names(known)),
-            |near| format!("did you mean `{{{{{near}}}}}`?"),
-        );
+        let hint = nearest(&placeholder.name, known.iter().copied())
+            .map_or_else(|| format!("{place} has {}", names(known)), |near| format!("did you mean `{{{{{near}}}}}`?"));
         let at = within(report, command, &placeholder, at);
-        report.error_hint(at, format!("{place} offers no {}", quoted(&format!("{{{{{}}}}}", placeholder.name))), hint);
+        report.error_hint(at, format!("{place} has no {}", quoted(&format!("{{{{{}}}}}", placeholder.name))), hint);
     }
 }
 
@@ -370,16 +370,17 @@ fn in_order(report: &mut DiagnosticReport, point: HookPoint, found: Vec<LocatedH
     let mut kept: Vec<LocatedHook> = Vec::new();
     for LocatedHook { spec, at } in found {
         if point == HookPoint::Stop && spec.name == PROTECT {
-            let message = format!("creel's own check of the paths under `protect:` is called {}", quoted(PROTECT));
+            let message =
+                format!("creel uses the name {} for its own check of the paths under `protect:`", quoted(PROTECT));
             report.error_hint(at, message, "give this hook another `name`".to_owned());
             continue;
         }
         match kept.iter().find(|other| other.spec.name == spec.name) {
             Some(same) if same.spec == spec => {
-                report.warning(at, format!("{} is there twice at `{point}`, and runs once", quoted(&spec.name)));
+                report.warning(at, format!("{} appears twice at `{point}` and runs once", quoted(&spec.name)));
             }
             Some(_) => {
-                let message = format!("another hook at `{point}` is called {}", quoted(&spec.name));
+                let message = format!("another hook at `{point}` has the name {}", quoted(&spec.name));
                 report.error_hint(at, message, "give one of them another `name`".to_owned());
             }
             None => kept.push(LocatedHook { spec, at }),
@@ -395,7 +396,7 @@ pub(super) fn check_mentioned(report: &mut DiagnosticReport, known: &[&str]) {
         if known.contains(&name.as_str()) {
             continue;
         }
-        let message = format!("{} is not described under `agents:`", quoted(&name));
+        let message = format!("`agents:` has no agent {}", quoted(&name));
         report.warning(at, message);
         if let Some(last) = report.diagnostics.last_mut() {
             last.hint = nearest(&name, known.iter().copied()).map(|near| format!("did you mean `{near}`?"));

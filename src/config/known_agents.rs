@@ -189,7 +189,7 @@ fn read(report: &mut DiagnosticReport, origin: AgentOrigin, before: &KnownAgents
             validate::check(report, &ValueType::Object(&KNOWN_AGENT), node, &key.name);
         }
     } else {
-        let message = format!("a table of agents is a map of their names, not {}", root.kind.describe());
+        let message = format!("a table of agents is a map from names to agents, not {}", root.kind.describe());
         report.error_hint(root.at, message, "such as `my-agent: { ways: [{ command: my-agent }] }`".to_owned());
     }
     let entries = root.entries().iter().filter(|(_, node)| matches!(node.kind, NodeKind::Map(_)));
@@ -220,10 +220,10 @@ fn agent(
 
 fn no_way(report: &mut DiagnosticReport, name: &str, at: SourceSpan, known: &KnownAgents) -> Vec<LaunchMethod> {
     let hint = nearest(name, known.names().filter(|known| *known != name)).map_or_else(
-        || "give it `ways`, a list of `acp: …` and `command: …`".to_owned(),
-        |near| format!("did you mean `{near}`? one of your own needs `ways`"),
+        || "add `ways`, a list of `acp: …` and `command: …`".to_owned(),
+        |near| format!("did you mean `{near}`? An agent of your own needs `ways`"),
     );
-    report.error_hint(at, format!("the agent {} does not say how it is run", quoted(name)), hint);
+    report.error_hint(at, format!("the agent {} has no command", quoted(name)), hint);
     Vec::new()
 }
 

@@ -161,7 +161,7 @@ impl ConfigLoader {
         let version: i64 = root.int("version");
         if let Some(given) = root.given("version").filter(|_| version > FORMAT) {
             let message =
-                format!("this creel is too old for version {version} of the config: it knows version {FORMAT}");
+                format!("this creel is too old for version {version} of the config; it supports version {FORMAT}");
             self.report.error_hint(given.at, message, "update creel, or write `version: 1`".to_owned());
         }
     }
@@ -171,10 +171,10 @@ impl ConfigLoader {
         let name = root.some_text("session")?;
         let is_plain = name.chars().all(|c| c.is_ascii_alphanumeric() || c == '-' || c == '_');
         if !is_plain {
-            let message = format!("{} is no name for a session", quoted(&name));
+            let message = format!("{} is not a valid session name", quoted(&name));
             self.report.error_hint(given.at, message, "use letters, digits, `-` and `_`".to_owned());
         } else if name.len() > LONGEST_SESSION {
-            self.report.error(given.at, format!("the session's name is longer than {LONGEST_SESSION} characters"));
+            self.report.error(given.at, format!("the session name is longer than {LONGEST_SESSION} characters"));
         }
         Some(name)
     }
@@ -182,7 +182,11 @@ impl ConfigLoader {
     fn prompt(&mut self, root: &ConfigFields<'_>) -> Option<String> {
         let Some(file) = root.given("prompt_file") else { return root.some_text("prompt") };
         if root.given("prompt").is_some() {
-            self.report.error_hint(file.at, "both `prompt` and `prompt_file` are given", "keep one of them".to_owned());
+            self.report.error_hint(
+                file.at,
+                "the config has both `prompt` and `prompt_file`",
+                "keep one of them".to_owned(),
+            );
             return None;
         }
         let (_, text) = self.read_beside(file, "prompt_file")?;
@@ -261,9 +265,9 @@ impl ConfigLoader {
         let name = root.some_text("agent")?;
         if !agents.contains_key(&name) && self.known.named(&name).is_none() {
             let all = agent_names(agents.keys(), &self.known);
-            let hint = suggest(&name, all, "describe it under `agents:`, or take one of");
+            let hint = suggest(&name, all, "describe it under `agents:`, or choose from");
             let hint = hint.unwrap_or_else(|| DESCRIBE.to_owned());
-            self.report.error_hint(given.at, format!("there is no agent {}", quoted(&name)), hint);
+            self.report.error_hint(given.at, format!("unknown agent {}", quoted(&name)), hint);
         }
         Some(name)
     }

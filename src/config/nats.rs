@@ -80,7 +80,7 @@ impl fmt::Debug for Secret {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("the environment has no variable `{0}`, which `nats:` needs to log in")]
+#[error("the environment variable `{0}`, which `nats:` needs for the login, is not set")]
 pub struct MissingVariableError(pub String);
 
 impl Secret {
@@ -201,9 +201,9 @@ pub fn has_login(url: &str) -> bool {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum NatsUrlError {
     /// Carries the scheme in quotes.
-    #[error("{0} is not spoken here; a URL begins with `nats://` or `tls://`")]
+    #[error("creel does not support {0}; begin the URL with `nats://` or `tls://`")]
     OtherScheme(String),
-    #[error("the URL names no server; it looks like `nats://HOST:4222`")]
+    #[error("the URL has no server; write it like `nats://HOST:4222`")]
     NoServer,
 }
 
@@ -276,7 +276,7 @@ fn check_variables(text: &str) -> Result<(), &'static str> {
     while let Some(at) = rest.find("${") {
         let Some((_, name, after)) = placeholder(&rest[at..]) else { return Err("`${` is not closed") };
         if name.is_empty() || !name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_') {
-            return Err("a variable has letters, digits and `_`");
+            return Err("the name of a variable has letters, digits and `_`");
         }
         rest = after;
     }
@@ -291,13 +291,13 @@ fn check_names(report: &mut DiagnosticReport, nats: &ConfigFields<'_>) {
         && !node.text().is_some_and(|text| text.split('.').all(plain))
     {
         let hint = "use letters, digits, `-` and `_`, with dots between words".to_owned();
-        report.error_hint(node.at, format!("{} is no prefix for subjects", shown(node)), hint);
+        report.error_hint(node.at, format!("{} is not a valid prefix for subjects", shown(node)), hint);
     }
     if let Some(node) = nats.given("stream")
         && !node.text().is_some_and(plain)
     {
         let hint = "use letters, digits, `-` and `_`".to_owned();
-        report.error_hint(node.at, format!("{} is no name for a stream", shown(node)), hint);
+        report.error_hint(node.at, format!("{} is not a valid stream name", shown(node)), hint);
     }
 }
 
@@ -311,12 +311,16 @@ fn check_login(report: &mut DiagnosticReport, nats: &ConfigFields<'_>) {
     let ways = ["user", "token", "nkey", "credentials"].into_iter().filter_map(|key| Some((key, nats.given(key)?)));
     let ways: Vec<(&str, &ConfigNode)> = in_url.map(|url| ("url", url)).into_iter().chain(ways).collect();
     if let [(first, _), (second, node), ..] = ways.as_slice() {
-        let message = format!("both `{first}` and `{second}` say who logs in");
+        let message = format!("both `{first}` and `{second}` give a login");
         report.error_hint(node.at, message, "keep one of them".to_owned());
     }
     match (nats.given("user"), nats.given("password")) {
-        (Some(node), None) => report.error_hint(node.at, "`password` is missing", "the password of `user`".to_owned()),
-        (None, Some(node)) => report.error_hint(node.at, "`user` is missing", "who has this password".to_owned()),
+        (Some(node), None) => {
+            report.error_hint(node.at, "`password` is missing", "add the password of `user`".to_owned());
+        }
+        (None, Some(node)) => {
+            report.error_hint(node.at, "`user` is missing", "add the user of this password".to_owned());
+        }
         (Some(_), Some(_)) | (None, None) => {}
     }
 }
@@ -330,11 +334,11 @@ fn tls(report: &mut DiagnosticReport, nats: &ConfigFields<'_>, config: &std::pat
     let beside = |key: &str| tls.some_text(key).map(|file| paths::folder(config).join(file));
     let own = match (tls.given("cert"), tls.given("key")) {
         (Some(node), None) => {
-            report.error_hint(node.at, "`key` is missing", "the file with the certificate's key".to_owned());
+            report.error_hint(node.at, "`key` is missing", "add the file with the certificate's key".to_owned());
             None
         }
         (None, Some(node)) => {
-            report.error_hint(node.at, "`cert` is missing", "the file with the key's certificate".to_owned());
+            report.error_hint(node.at, "`cert` is missing", "add the file with the key's certificate".to_owned());
             None
         }
         (Some(_), Some(_)) | (None, None) => beside("cert").zip(beside("key")),

@@ -163,12 +163,12 @@ pub enum FileReadError {
     TooLarge(u64),
     #[error("is larger than 1 MiB")]
     Grew,
-    #[error("is not UTF-8: byte {byte}, in line {line}, is part of no character")]
+    #[error("is not UTF-8: byte {byte}, in line {line}, is not part of a character")]
     NotUtf8 { byte: usize, line: usize },
 }
 
 fn too_large(bytes: u64) -> String {
-    format!("is too large: {}.{} MiB, and at most 1 MiB is read", bytes >> 20, ((bytes & 0xf_ffff) * 10) >> 20)
+    format!("is too large: {}.{} MiB; the limit is 1 MiB", bytes >> 20, ((bytes & 0xf_ffff) * 10) >> 20)
 }
 
 /// Parses a source. An empty source is `null`.
@@ -214,23 +214,21 @@ fn reason(error: &serde_yaml::Error) -> (String, Option<&'static str>) {
     match error {
         Error::DuplicateMappingKey { key, .. } => {
             let key = key.as_deref().map_or_else(|| "a key".to_owned(), quoted);
-            (format!("{key} is given twice"), Some("keep one of them"))
+            (format!("{key} appears twice"), Some("keep one of them"))
         }
         Error::AliasReplayLimitExceeded { .. }
         | Error::AliasReplayStackDepthExceeded { .. }
         | Error::AliasExpansionLimitExceeded { .. } => {
-            (format!("aliases unfold to more than {MAX_NODES} values"), Some("write less with `*aliases`"))
+            (format!("aliases expand to more than {MAX_NODES} values"), Some("use fewer `*aliases`"))
         }
         Error::AliasError { error, .. } => reason(error),
         Error::Budget { breach, .. } => over_budget(breach),
-        Error::MultipleDocuments { .. } => {
-            ("a second document begins here".to_owned(), Some("a config is one document"))
-        }
+        Error::MultipleDocuments { .. } => ("a second document begins here".to_owned(), Some("keep one document")),
         Error::NullIntoString { .. } | Error::Unexpected { .. } => {
-            ("a key must be text".to_owned(), Some("text that begins with `{` or `[` needs quotes"))
+            ("a key must be text".to_owned(), Some("quote text that begins with `{` or `[`"))
         }
         Error::NonFiniteFloat { value, .. } => (format!("{} is not a usable number", quoted(value)), None),
-        Error::RecursiveReferencesRequireWeakTypes { .. } => ("this alias holds itself".to_owned(), None),
+        Error::RecursiveReferencesRequireWeakTypes { .. } => ("this alias contains itself".to_owned(), None),
         other => (without_place(&other.to_string()), None),
     }
 }
@@ -244,9 +242,9 @@ fn over_budget(breach: &serde_yaml::budget::BudgetBreach) -> (String, Option<&'s
         BudgetBreach::Nodes { .. } | BudgetBreach::Events { .. } => {
             format!("there are more than {MAX_NODES} values")
         }
-        _ => "this is larger than any config should be".to_owned(),
+        _ => "this is too large for a config".to_owned(),
     };
-    (message, Some("is this the right file?"))
+    (message, Some("check that this is the right file"))
 }
 
 /// Removes the position at the end of the parser's message, because creel prints its own in front.

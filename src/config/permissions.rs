@@ -31,7 +31,7 @@ pub(super) fn permissions(report: &mut DiagnosticReport, list: Option<&ConfigNod
         let paths = paths.into_iter().filter_map(|path| pattern(report, path)).collect();
         let Some(action) = fields.maybe_one_of::<PermissionPolicy>("action") else { continue };
         if rules.iter().any(|rule| rule.kinds.is_empty() && rule.paths.is_empty()) {
-            report.warning(node.at, "no request gets here: a rule above fits every one");
+            report.warning(node.at, "this rule has no effect: a rule above matches every request");
         }
         rules.push(PermissionRule { kinds, paths, action });
     }
@@ -44,8 +44,8 @@ pub(super) fn protect(report: &mut DiagnosticReport, list: Option<&ConfigNode>) 
     for node in list.map(ConfigNode::items).unwrap_or_default() {
         let Some(pattern) = pattern(report, node) else { continue };
         if pattern.starts_with('/') {
-            let hint = "write the path as seen from the project's folder".to_owned();
-            report.error_hint(node.at, format!("{} is outside of the project", quoted(&pattern)), hint);
+            let hint = "write the path relative to the project folder".to_owned();
+            report.error_hint(node.at, format!("{} is outside the project", quoted(&pattern)), hint);
         } else {
             patterns.push(pattern);
         }
@@ -59,8 +59,8 @@ fn one_or_more<'a>(report: &mut DiagnosticReport, given: Option<&'a ConfigNode>,
     match &node.kind {
         // A missing key means the opposite (everything), so an empty list is an error.
         NodeKind::List(items) if items.is_empty() => {
-            let hint = "leave it out if the rule is about all of them".to_owned();
-            report.error_hint(node.at, format!("`{name}` is an empty list, which fits nothing"), hint);
+            let hint = "remove the key if the rule is for all of them".to_owned();
+            report.error_hint(node.at, format!("`{name}` is an empty list, so the rule matches nothing"), hint);
             Vec::new()
         }
         NodeKind::List(items) => items.iter().collect(),
@@ -79,23 +79,23 @@ fn pattern(report: &mut DiagnosticReport, node: &ConfigNode) -> Option<String> {
         plain = rest;
     }
     let hint = if plain.is_empty() || plain == "." {
-        Some("for every file in the project write `**`".to_owned())
+        Some("write `**` for every file in the project".to_owned())
     } else if plain.starts_with("~/") {
-        Some("write the whole path: `~` is a name like any other here".to_owned())
+        Some("write the whole path: creel does not expand `~` here".to_owned())
     } else if plain.split('/').any(|part| part == "..") {
-        Some("write the whole path of what is outside of the project".to_owned())
+        Some("write the whole path of a file outside the project".to_owned())
     } else {
-        plain.strip_suffix('/').map(|folder| format!("for all that is in the folder write `{folder}/**`"))
+        plain.strip_suffix('/').map(|folder| format!("write `{folder}/**` for everything in the folder"))
     };
     if let Some(hint) = hint {
-        report.error_hint(node.at, format!("the pattern {} fits no file", quoted(written)), hint);
+        report.error_hint(node.at, format!("the pattern {} matches no file", quoted(written)), hint);
         return None;
     }
     let pattern = format!("{negation}{plain}");
     if let Err(error) = fast_glob::validate(&pattern) {
         let (what, hint) = reason(error.kind);
         let at = report.within(node, written, error.index + (written.len() - pattern.len()));
-        report.error_hint(at, format!("{} is no pattern: {what}", quoted(written)), hint.to_owned());
+        report.error_hint(at, format!("{} is not a valid pattern: {what}", quoted(written)), hint.to_owned());
         return None;
     }
     Some(pattern)
@@ -103,15 +103,13 @@ fn pattern(report: &mut DiagnosticReport, node: &ConfigNode) -> Option<String> {
 
 fn reason(kind: ErrorKind) -> (&'static str, &'static str) {
     match kind {
-        ErrorKind::UnclosedBrace => ("this `{` is never closed", "a `{` that means itself is written `[{]`"),
-        ErrorKind::UnclosedBracket => ("this `[` is never closed", "a `[` that means itself is written `[[]`"),
-        ErrorKind::TrailingBackslash => {
-            ("there is nothing after this `\\`", "a `\\` that means itself is written twice")
-        }
+        ErrorKind::UnclosedBrace => ("this `{` is never closed", "write `[{]` for a literal `{`"),
+        ErrorKind::UnclosedBracket => ("this `[` is never closed", "write `[[]` for a literal `[`"),
+        ErrorKind::TrailingBackslash => ("there is nothing after this `\\`", "write `\\\\` for a literal `\\`"),
         ErrorKind::BraceNestingTooDeep | ErrorKind::TooManyBraceGroups => {
-            ("there are too many braces", "write several patterns")
+            ("it has too many braces", "write several patterns")
         }
-        _ => ("it cannot be read", "see `*`, `**`, `?`, `[ab]` and `{a,b}`"),
+        _ => ("creel cannot parse it", "use `*`, `**`, `?`, `[ab]` and `{a,b}`"),
     }
 }
 

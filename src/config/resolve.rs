@@ -194,8 +194,8 @@ impl Settings {
     fn task_type(&self, name: &str) -> Result<&TaskType, PlanError> {
         self.task_types.get(name).ok_or_else(|| {
             let known = self.task_types.keys().map(String::as_str);
-            let hint = suggest(name, known, "there are");
-            let hint = hint.unwrap_or_else(|| "the config has none: describe it under `task_types:`".to_owned());
+            let hint = suggest(name, known, "choose from");
+            let hint = hint.unwrap_or_else(|| "the config has no task types: add it under `task_types:`".to_owned());
             PlanError::UnknownType { name: name.to_owned(), hint }
         })
     }
@@ -245,7 +245,7 @@ impl HookOrigin {
             Self::Agent(name) => format!("agent {}", quoted(name)),
             Self::TaskType(name) => format!("task type {}", quoted(name)),
             Self::Project => "the project".to_owned(),
-            Self::Usual => "as usual".to_owned(),
+            Self::Usual => "default".to_owned(),
         }
     }
 }

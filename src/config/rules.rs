@@ -37,7 +37,7 @@ fn check_names(report: &mut DiagnosticReport, items: &[ConfigNode]) {
     for name in items.iter().filter_map(|item| item.get("name")) {
         let Some(text) = name.text() else { continue };
         if seen.contains(&text) {
-            let message = format!("another rule is called {}", quoted(text));
+            let message = format!("another rule has the name {}", quoted(text));
             report.error_hint(name.at, message, "give one of them another `name`".to_owned());
         }
         seen.push(text);
@@ -87,7 +87,7 @@ fn either<'a>(
 ) -> Option<(&'static str, &'a ConfigNode)> {
     let (first, second) = (fields.given(name), fields.given(other));
     if let (Some(_), Some(again)) = (first, second) {
-        report.error(again.at, format!("`{other}` is another name of `{name}`: keep one of them"));
+        report.error(again.at, format!("`{other}` is another name for `{name}`: keep one of them"));
     }
     first.map(|node| (name, node)).or(second.map(|node| (other, node)))
 }
@@ -98,15 +98,11 @@ fn environment(report: &mut DiagnosticReport, given: Option<&ConfigNode>) -> BTr
         let plain = |c: char| c.is_ascii_alphanumeric() || c == '_';
         let is_name = !key.name.starts_with(|c: char| c.is_ascii_digit()) && key.name.chars().all(plain);
         if key.name.is_empty() || !is_name {
-            let message = format!("{} is no name for a variable", quoted(&key.name));
+            let message = format!("{} is not a valid variable name", quoted(&key.name));
             report.error_hint(key.at, message, "use letters, digits and `_`".to_owned());
         } else if key.name.starts_with("CREEL_") {
-            let message = format!("{} is creel's own", quoted(&key.name));
-            report.error_hint(
-                key.at,
-                message,
-                "names that begin with `CREEL_` tell a command of its session".to_owned(),
-            );
+            let message = format!("{} belongs to creel", quoted(&key.name));
+            report.error_hint(key.at, message, "creel sets the variables that begin with `CREEL_`".to_owned());
         } else if let Some(text) = value.text() {
             env.insert(key.name.clone(), text.to_owned());
         }
@@ -120,8 +116,8 @@ fn pattern(report: &mut DiagnosticReport, fields: &ConfigFields<'_>) -> Option<R
     let (node, pattern) = (fields.given("pattern")?, fields.some_text("pattern")?);
     if let Err(error) = Regex::new(&pattern) {
         let at = caret(&error, &pattern).map_or(node.at, |index| report.within(node, &pattern, index));
-        let hint = r"what is special and means itself is written with a `\`, such as `\(`".to_owned();
-        report.error_hint(at, format!("{} is no regular expression: {}", quoted(&pattern), reason(&error)), hint);
+        let hint = r"write a `\` before a special character that you mean literally, such as `\(`".to_owned();
+        report.error_hint(at, format!("{} is not a regular expression: {}", quoted(&pattern), reason(&error)), hint);
         return None;
     }
     let target = target.unwrap_or(Some(PatternTarget::AgentOutput))?;
@@ -141,8 +137,8 @@ fn caret(error: &regex::Error, pattern: &str) -> Option<usize> {
 fn files(report: &mut DiagnosticReport, fields: &ConfigFields<'_>) -> Option<RuleCheck> {
     let list = fields.given("files")?;
     if matches!(&list.kind, NodeKind::List(items) if items.is_empty()) {
-        let hint = "switch a rule off with `enabled: false`".to_owned();
-        report.error_hint(list.at, "`files` is an empty list, so there is nothing to look for", hint);
+        let hint = "disable a rule with `enabled: false`".to_owned();
+        report.error_hint(list.at, "`files` is an empty list, so the rule checks nothing", hint);
     }
     let files = list.items().iter().filter_map(|item| inside(report, item)).collect();
     Some(RuleCheck::FileExistence { files, need: fields.one_of("mode") })
@@ -150,14 +146,14 @@ fn files(report: &mut DiagnosticReport, fields: &ConfigFields<'_>) -> Option<Rul
 
 fn coverage(report: &mut DiagnosticReport, fields: &ConfigFields<'_>, at: SourceSpan) -> Option<RuleCheck> {
     let Some((_, node)) = either(report, fields, "file", "report") else {
-        report.error_hint(at, "`file` is missing", "the coverage report".to_owned());
+        report.error_hint(at, "`file` is missing", "name the coverage report".to_owned());
         return None;
     };
     let file = inside(report, node)?;
     let format = fields.maybe_one_of("format").or_else(|| guess(&file));
     if format.is_none() && fields.given("format").is_none() {
-        let message = format!("the name {} does not say what the report looks like", quoted(&file));
-        report.error_hint(node.at, message, format!("give its `format`: {}", names(&["lcov", "cobertura", "json"])));
+        let message = format!("creel cannot see the format of the report from the name {}", quoted(&file));
+        report.error_hint(node.at, message, format!("set its `format`: {}", names(&["lcov", "cobertura", "json"])));
     }
     Some(RuleCheck::Coverage { file, format: format?, minimum: fields.maybe_number("minimum")? })
 }
@@ -179,13 +175,13 @@ fn guess(file: &str) -> Option<CoverageFormat> {
 fn inside(report: &mut DiagnosticReport, node: &ConfigNode) -> Option<String> {
     let written = node.text().filter(|text| !text.trim().is_empty())?;
     let hint = if written.starts_with('/') {
-        "write it relative to the project's folder"
+        "write it relative to the project folder"
     } else if written == "~" || written.starts_with("~/") {
-        "`~` is a name like any other here; write it relative to the project's folder"
+        "creel does not expand `~` here; write the path relative to the project folder"
     } else if written.split('/').any(|part| part == "..") {
-        "a rule looks only at what is inside: leave out the `..`"
+        "a rule reads only files in the project folder: remove the `..`"
     } else if written.contains('\0') {
-        "no name of a file holds a NUL"
+        "a file name cannot contain NUL"
     } else {
         let mut plain = written;
         while let Some(rest) = plain.strip_prefix("./").filter(|rest| !rest.is_empty()) {
@@ -193,6 +189,6 @@ fn inside(report: &mut DiagnosticReport, node: &ConfigNode) -> Option<String> {
         }
         return Some(plain.to_owned());
     };
-    report.error_hint(node.at, format!("{} is not in the project's folder", quoted(written)), hint.to_owned());
+    report.error_hint(node.at, format!("{} is outside the project folder", quoted(written)), hint.to_owned());
     None
 }

@@ -151,24 +151,24 @@ pub enum ThemeName {
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PlanError {
-    #[error("there is no agent {}\n  {hint}", quoted(.name))]
+    #[error("unknown agent {}\n  {hint}", quoted(.name))]
     UnknownAgent {
         name: String,
         /// What the user probably meant, or what to do.
         hint: String,
     },
-    #[error("there is no task type {}\n  {hint}", quoted(.name))]
+    #[error("unknown task type {}\n  {hint}", quoted(.name))]
     UnknownType {
         name: String,
         /// What the user probably meant, or what to do.
         hint: String,
     },
     /// The agent is not allowed for this task type.
-    #[error("{0}\n  take one of them with `--agent NAME`, or change `task_types:`")]
+    #[error("{0}\n  choose one of them with `--agent NAME`, or change `task_types:`")]
     NotAllowed(TypeNotAllowed),
     #[error(
-        "the agent `{name}` is not installed: there is no {} on PATH{}\n  or describe one under `agents:`, take another \
-         with `--agent NAME`, or look around with `creel demo`",
+        "the agent `{name}` is not installed: creel did not find {} on PATH{}\n  or describe an agent under `agents:`, \
+         choose another with `--agent NAME`, or try `creel demo`",
         either(.programs), ways_out(.install)
     )]
     NotInstalled {
@@ -189,7 +189,7 @@ pub enum PlanError {
 }
 
 /// What the user can do about an unknown agent.
-pub(super) const DESCRIBE: &str = "describe it under `agents:`; `creel agents` lists those that need no entry";
+pub(super) const DESCRIBE: &str = "describe it under `agents:`; `creel agents` lists the known agents";
 
 /// `a`, `b` or `c`.
 fn either(all: &[String]) -> String {
@@ -237,7 +237,7 @@ impl Settings {
         }
         let Some(known) = self.known.named(name) else {
             let all = agent_names(self.agents.keys(), &self.known);
-            let hint = suggest(name, all, "there are").unwrap_or_else(|| DESCRIBE.to_owned());
+            let hint = suggest(name, all, "choose from").unwrap_or_else(|| DESCRIBE.to_owned());
             return Err(PlanError::UnknownAgent { name: name.to_owned(), hint });
         };
         match known.installed(path) {
@@ -250,9 +250,8 @@ impl Settings {
         let mine: Vec<&str> = self.agents.keys().map(String::as_str).collect();
         if mine.is_empty() {
             PlanError::NoAgent {
-                found: "no agent was found: none of those that creel knows is on PATH".to_owned(),
-                hint: "install one (`creel agents` says how), describe one under `agents:`, or look around with \
-                       `creel demo`"
+                found: "no agent found: none of the agents that creel knows is on PATH".to_owned(),
+                hint: "install one (`creel agents` shows how), describe one under `agents:`, or try `creel demo`"
                     .to_owned(),
             }
         } else {
@@ -310,7 +309,7 @@ mod tests {
         fs::write(&program, "").expect("a file");
         let path = folder.path().as_os_str();
         let none = OsStr::new("");
-        assert!(picked(&with_agents(&[]), None, path).starts_with("no agent was found"), "it is not executable");
+        assert!(picked(&with_agents(&[]), None, path).starts_with("no agent found"), "it is not executable");
         fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).expect("permissions");
         assert!(picked(&with_agents(&[]), None, path).starts_with("gemini "));
         assert!(picked(&with_agents(&["mine"]), None, path).starts_with("mine "));
@@ -325,21 +324,21 @@ mod tests {
     fn without_an_agent_the_ways_out_are_named() {
         let none = OsStr::new("");
         expect_test::expect![[r#"
-            no agent was found: none of those that creel knows is on PATH
-              install one (`creel agents` says how), describe one under `agents:`, or look around with `creel demo`"#]]
+            no agent found: none of the agents that creel knows is on PATH
+              install one (`creel agents` shows how), describe one under `agents:`, or try `creel demo`"#]]
         .assert_eq(&picked(&with_agents(&[]), None, none));
         expect_test::expect![[r#"
             the config describes several agents and chooses none: `a`, `b`
               choose one with `agent:` or `--agent NAME`"#]]
         .assert_eq(&picked(&with_agents(&["a", "b"]), None, none));
         expect_test::expect![[r#"
-            the agent `claude` is not installed: there is no `claude-agent-acp`, `claude-code-acp` or `claude` on PATH
+            the agent `claude` is not installed: creel did not find `claude-agent-acp`, `claude-code-acp` or `claude` on PATH
               install it: npm install -g @agentclientprotocol/claude-agent-acp
               or: npm install -g @anthropic-ai/claude-code
-              or describe one under `agents:`, take another with `--agent NAME`, or look around with `creel demo`"#]]
+              or describe an agent under `agents:`, choose another with `--agent NAME`, or try `creel demo`"#]]
         .assert_eq(&picked(&with_agents(&[]), Some("claude"), none));
         expect_test::expect![[r#"
-            there is no agent `cluade`
+            unknown agent `cluade`
               did you mean `claude`?"#]]
         .assert_eq(&picked(&with_agents(&[]), Some("cluade"), none));
     }

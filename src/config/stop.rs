@@ -66,7 +66,7 @@ impl StopHookReader<'_> {
     fn parts(&mut self, node: &ConfigNode, key: &str) -> Vec<StopHook> {
         let Some(list) = node.get(key) else { return Vec::new() };
         if list.items().is_empty() {
-            self.report.error(list.at, format!("`{key}` has nobody to ask"));
+            self.report.error(list.at, format!("`{key}` is empty"));
         }
         list.items().iter().filter_map(|part| self.hook(part)).collect()
     }
@@ -88,7 +88,7 @@ impl StopHookReader<'_> {
             Some(given) if self.taken.contains(&given) => {
                 let at = node.get("name").map_or(node.at, |name| name.at);
                 let hint = "give one of them another `name`".to_owned();
-                self.report.error_hint(at, format!("another stop hook is called {}", quoted(&given)), hint);
+                self.report.error_hint(at, format!("another stop hook has the name {}", quoted(&given)), hint);
                 return None;
             }
             Some(given) => given,
@@ -113,8 +113,8 @@ impl StopHookReader<'_> {
         let mut said = BTreeMap::new();
         for (key, node) in rules {
             if !self.rules.contains(&key.name.as_str()) {
-                let hint = suggest(&key.name, self.rules.iter().copied(), "there are the rules");
-                self.report.error_hint(key.at, format!("there is no rule {}", quoted(&key.name)), hint);
+                let hint = suggest(&key.name, self.rules.iter().copied(), "choose from the rules");
+                self.report.error_hint(key.at, format!("unknown rule {}", quoted(&key.name)), hint);
             }
             said.insert(key.name.clone(), node.text() == Some("passed"));
         }
@@ -135,7 +135,7 @@ impl StopHookReader<'_> {
         let bound = |text: &str| if text.is_empty() { Some(None) } else { text.parse().ok().map(Some) };
         match (bound(from), bound(to)) {
             (Some(None), Some(None)) | (None, _) | (_, None) => {
-                let message = format!("{} is no range of iterations", quoted(&text));
+                let message = format!("{} is not a range of iterations", quoted(&text));
                 self.report.error_hint(node.at, message, "write `5`, `3..5`, `3..` or `..5`".to_owned());
             }
             (Some(Some(from)), Some(Some(to))) if from > to => {

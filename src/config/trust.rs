@@ -161,11 +161,11 @@ pub fn commands(plan: &SessionPlan, agent_is_described: bool) -> Vec<String> {
 fn agent(spec: &AgentSpec) -> Vec<String> {
     match spec {
         AgentSpec::Command { command, continue_command, .. } => {
-            let later = continue_command.iter().map(|command| format!("{command} (to go on)"));
+            let later = continue_command.iter().map(|command| format!("{command} (for later turns)"));
             std::iter::once(command.clone()).chain(later).collect()
         }
         AgentSpec::Acp { command, .. } => vec![command.clone()],
-        AgentSpec::Scripted { script } => vec![format!("a script of {} bytes", script.len())],
+        AgentSpec::Scripted { script } => vec![format!("a script of {} B", script.len())],
         AgentSpec::Outside => Vec::new(),
     }
 }

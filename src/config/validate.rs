@@ -22,7 +22,7 @@ pub(super) fn shape(report: &mut DiagnosticReport, shape: &'static MapShape, nod
             continue;
         };
         if let Some((_, first)) = seen.iter().find(|(name, _)| *name == field.name) {
-            let message = format!("{} is given twice: it means the same as {}", quoted(&key.name), quoted(&first.name));
+            let message = format!("{} appears twice: it means the same as {}", quoted(&key.name), quoted(&first.name));
             report.error_hint(key.at, message, "keep one of them".to_owned());
         }
         seen.push((field.name, key));
@@ -124,7 +124,7 @@ fn check_duration(report: &mut DiagnosticReport, ty: &ValueType, zero: ZeroDurat
             report.error_hint(
                 node.at,
                 format!("{name} must be longer than 0"),
-                "leave it out for the default".to_owned(),
+                "remove it to use the default".to_owned(),
             );
         }
         Ok(_) => {}

@@ -60,11 +60,11 @@ fn name_all<'a>(report: &mut DiagnosticReport, items: &'a [ConfigNode]) -> Vec<(
         for (node, name) in [(item, own)].into_iter().chain(parts) {
             let at = node.get("name").or_else(|| node.get("id")).map_or(node.at, |name| name.at);
             if !name.chars().all(|c| c.is_ascii_alphanumeric() || c == '-' || c == '_') || name == "stop" {
-                let message = format!("{} is no name for a step", quoted(&name));
+                let message = format!("{} is not a valid step name", quoted(&name));
                 report.error_hint(at, message, "use letters, digits, `-` and `_`; `stop` ends the workflow".to_owned());
             }
             if named.iter().any(|(_, other)| template::variable(other) == template::variable(&name)) {
-                let message = format!("another step is called {}", quoted(&name));
+                let message = format!("another step has the name {}", quoted(&name));
                 report.error_hint(at, message, "give one of them another `name`".to_owned());
             }
             named.push((node, name));
@@ -126,7 +126,11 @@ impl WorkflowReader<'_> {
                 let value = needed(report, node, "value", kind);
                 self.check_texts(report, value);
                 if node.get("equals").is_none() && node.get("contains").is_none() {
-                    report.error_hint(node.at, "this condition asks nothing", "say `equals` or `contains`".to_owned());
+                    report.error_hint(
+                        node.at,
+                        "this condition checks nothing",
+                        "add `equals` or `contains`".to_owned(),
+                    );
                 }
                 let text = |key| node.get(key).and_then(as_text);
                 let value = value.and_then(as_text).unwrap_or_default();
@@ -135,7 +139,11 @@ impl WorkflowReader<'_> {
             "parallel" => {
                 let list = needed(report, node, "steps", kind);
                 if let Some(list) = list.filter(|list| list.items().is_empty()) {
-                    report.error_hint(list.at, "`steps` has nothing to do", "say `type: noop` for that".to_owned());
+                    report.error_hint(
+                        list.at,
+                        "`steps` is empty",
+                        "use `type: noop` for a step that does nothing".to_owned(),
+                    );
                 }
                 let parts = list.map(ConfigNode::items).unwrap_or_default().iter().enumerate();
                 StepAction::Parallel(
@@ -198,8 +206,8 @@ impl WorkflowReader<'_> {
         for placeholder in template::placeholders(text) {
             if !offered.contains(&placeholder.name) {
                 let known: Vec<&str> = offered.iter().map(String::as_str).collect();
-                let message = format!("a workflow offers no {}", quoted(&format!("{{{{{}}}}}", placeholder.name)));
-                report.error_hint(at, message, suggest(&placeholder.name, known, "it offers"));
+                let message = format!("a workflow has no {}", quoted(&format!("{{{{{}}}}}", placeholder.name)));
+                report.error_hint(at, message, suggest(&placeholder.name, known, "use one of"));
             }
         }
     }
@@ -229,15 +237,15 @@ fn check_way(report: &mut DiagnosticReport, items: &[ConfigNode], steps: &[Workf
             let StepTransition::Step(name) = next else { continue };
             if !known.contains(&name.as_str()) {
                 let at = item.get(key).map_or(item.at, |node| node.at);
-                let hint = suggest(name, known.iter().copied(), "there are, beside `stop`");
-                report.error_hint(at, format!("there is no step {}", quoted(name)), hint);
+                let hint = suggest(name, known.iter().copied(), "choose from these, or `stop`");
+                report.error_hint(at, format!("unknown step {}", quoted(name)), hint);
             }
         }
     }
     if let Some(around) = circle(steps) {
         let at = items.get(around[0]).map_or_else(SourceSpan::default, |item| item.at);
         let way: Vec<&str> = around.iter().chain(&around[..1]).filter_map(|at| known.get(*at).copied()).collect();
-        report.error_hint(at, format!("these steps follow each other without end: {}", names(&way)), None);
+        report.error_hint(at, format!("these steps form a loop: {}", names(&way)), None);
     }
 }
 

@@ -79,7 +79,7 @@ impl BudgetCheck<'_> {
     pub fn used_up(self) -> Option<String> {
         let budget = &self.plan.budget;
         let times = u64::from(self.account.granted) + 1;
-        #[expect(clippy::cast_precision_loss, reason = "nobody grants 2^53 budgets")]
+        #[expect(clippy::cast_precision_loss, reason = "a user does not grant 2^53 budgets")]
         let cost = budget.cost.map(|cost| cost * times as f64).filter(|cost| self.account.cost >= *cost);
         let tokens = budget.tokens.map(|tokens| tokens.saturating_mul(times)).filter(|all| self.account.tokens >= *all);
         let time =

@@ -72,7 +72,7 @@ impl ProtectRules<'_> {
         let files: Vec<&str> = tampered.iter().chain(protected).map(String::as_str).collect();
         (waits && !files.is_empty()).then(|| {
             let reason =
-                format!("the agent's turn changed files that it must not change: {}", some_names(&files, NAMED));
+                format!("the agent's turn changed files that agents must not change: {}", some_names(&files, NAMED));
             self.gates.open_gate(GateSubject::Tampered, reason)
         })
     }

@@ -112,19 +112,19 @@ pub enum QueueRequest {
 /// Why the queue refuses a request about a task.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum QueueRequestError {
-    #[error("there is no task {0} in the queue")]
+    #[error("the queue has no task {0}")]
     NoSuchTask(String),
-    #[error("there is no task {0} in the queue to depend on")]
+    #[error("the queue has no task {0} to depend on")]
     NoDependency(String),
     #[error("{0} is completed")]
     Completed(String),
     #[error("a reason is needed to block {0}")]
     NoReason(String),
-    #[error("{0} waits for a task that is not completed")]
+    #[error("{0} depends on a task that is not completed")]
     Waits(String),
-    #[error("{0} is in the queue already")]
+    #[error("{0} is already in the queue")]
     Ready(String),
-    #[error("{id} is active already, on {host}")]
+    #[error("{id} is already active on {host}")]
     Active { id: String, host: String },
 }
 
@@ -207,7 +207,7 @@ impl QueuedTask {
             | QueuedTaskState::Completed { .. }
             | QueuedTaskState::Removed => ClaimOutcome::Nothing,
             QueuedTaskState::Ready | QueuedTaskState::Active { .. } if self.attempt >= ATTEMPTS => {
-                let reason = format!("{ATTEMPTS} workers began and were never heard of again");
+                let reason = format!("{ATTEMPTS} workers started it and stopped responding");
                 ClaimOutcome::GivenUp(self.with(QueuedTaskState::Blocked { reason, by: self.standing.by().cloned() }))
             }
             QueuedTaskState::Ready | QueuedTaskState::Active { .. } => {
@@ -285,7 +285,7 @@ impl TaskOutcome {
     pub fn of(session: &SessionState) -> Self {
         let Some(outcome) = session.phase.outcome() else {
             let gate = session.gates.open.as_ref().map_or("a gate", |gate| gate.reason.as_str());
-            return Self::Stuck(format!("it waits for a person: {gate}"));
+            return Self::Stuck(format!("its session needs you: {gate}"));
         };
         let reason = session.ending.as_ref().map_or("", |ending| ending.reason.as_str());
         let rules = failed_rules(session);
@@ -297,7 +297,7 @@ impl TaskOutcome {
                 Self::Stuck(format!("its checks did not pass: {check}{rules}"))
             }
             SessionOutcome::Limit => Self::Stuck(format!(
-                "no iterations are left, and the agent did not say that it is done: {reason}{rules}"
+                "it used all its iterations, and the agent did not report that it is done: {reason}{rules}"
             )),
             SessionOutcome::Escalated
             | SessionOutcome::Aborted

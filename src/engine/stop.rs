@@ -139,7 +139,7 @@ impl StopState {
         let last = &self.checkpoints.last().filter(|_| chosen.is_none())?.checkpoint;
         let (number, iteration) = (last.checkpoint, last.iteration);
         Some(Event::warning(format!(
-            "there is checkpoint {number}, made in iteration {iteration}; the agent is told of it if the session is resumed with \
+            "checkpoint {number} of iteration {iteration} exists. To send it to the agent, resume the session with \
              `--checkpoint {number}`"
         )))
     }

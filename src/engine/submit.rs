@@ -178,7 +178,7 @@ impl<'a> PipelineRules<'a> {
                 reason,
             }));
         }
-        let reason = format!("the {} is held by `{}`: {reason}", course.pipeline.name(), failed.hook);
+        let reason = format!("`{1}` blocks the {0}: {reason}", course.pipeline.name(), failed.hook);
         let (pipeline, hook) = (course.pipeline, failed.hook.clone());
         self.gates.open_gate(GateSubject::Pipeline { pipeline, hook }, reason)
     }
@@ -237,7 +237,7 @@ impl<'a> PipelineRules<'a> {
         let reason = match outcome {
             PipelineOutcome::Done => course.said.clone().unwrap_or_else(|| "every check has passed".into()),
             PipelineOutcome::Failed => course.left.as_ref().map(|(_, why)| why.clone()).unwrap_or_default(),
-            PipelineOutcome::Cancelled => "stopped by a person".into(),
+            PipelineOutcome::Cancelled => "stopped by the user".into(),
         };
         let step = EngineOutput::record(Event::Pipeline(PipelineEvent::Ended {
             pipeline: course.pipeline,

@@ -115,7 +115,7 @@ impl TurnState {
 }
 
 /// After a refusal the agent forgets the prompt, so none of its items count as delivered.
-pub(crate) const REFUSED: &str = "the agent refused to answer this prompt: see what it said, and ask in other words";
+pub(crate) const REFUSED: &str = "the agent refused to answer this prompt. Read its answer, then change the prompt";
 
 impl TurnState {
     pub(crate) fn next_turn(&self) -> TurnId {

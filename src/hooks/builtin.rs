@@ -72,7 +72,7 @@ pub async fn run(
         "create_pr" => pull_request::run(&mut worker).await,
         "merge_pr" => merge::run(&mut worker).await,
         CHANGE => review_diff::run(&mut worker).await,
-        _ => return RunResult::not_started(format!("there is no built-in hook `{name}`")),
+        _ => return RunResult::not_started(format!("unknown built-in hook `{name}`")),
     };
     let (end, outcome) = said(ended);
     if let Some(outcome) = outcome.as_ref().filter(|outcome| !outcome.message.is_empty()) {

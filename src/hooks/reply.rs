@@ -65,7 +65,7 @@ fn read(answer: &Map<String, Value>) -> Result<HookReply, ReplyError> {
 }
 
 fn too_long() -> String {
-    format!("its JSON reply is too long: at most {} KiB are read", ANSWER / 1024)
+    format!("its JSON reply is too long: creel reads at most {} KiB", ANSWER / 1024)
 }
 
 /// Whether invalid JSON was intended as a reply with a decision. Text that only begins with a brace is harmless.
@@ -170,7 +170,7 @@ mod tests {
     #[test]
     fn a_reply_that_is_too_long_or_incomplete_is_unreadable() {
         let long = |beginning: &str, is_reply| ReplyText::TooLong { beginning: beginning.into(), is_reply };
-        let too_long = Some(HookReply::unreadable("its JSON reply is too long: at most 1024 KiB are read"));
+        let too_long = Some(HookReply::unreadable("its JSON reply is too long: creel reads at most 1024 KiB"));
         assert_eq!(super::parse(&long(r#"{"reason": "very lo"#, true)), too_long);
         assert_eq!(super::parse(&long(r#"{{"decision" : "block", "reason": "very lo"#, false)), too_long);
         assert_eq!(super::parse(&long("{ very long", false)), None);

@@ -66,10 +66,10 @@ async fn look(job: RuleJob, place: &HookWorkspace, cancel: &CancellationToken) -
     let finding = tokio::select! {
         biased;
         () = cancel.cancelled() => {
-            let cut = RuleCheckResult::not_judged("cut off before its end".into());
+            let cut = RuleCheckResult::not_judged("interrupted before its end".into());
             return RuleCheckResult { end: Some(RunEnd::Cut), ..cut };
         }
-        looked = looking => looked.unwrap_or_else(|_| Err("creel itself failed while it checked this; its log says where".into())),
+        looked = looking => looked.unwrap_or_else(|_| Err("creel itself failed during this check; see its log".into())),
         () = too_late => {
             Err(format!("timed out after {timeout}: give the rule a longer `timeout`"))
         }
@@ -92,7 +92,9 @@ fn judge(job: &RuleJob, premises: &ProjectDir) -> RuleFinding {
         }
         RuleCheck::FileExistence { files, need } => files::judge(files, *need, premises),
         RuleCheck::Coverage { file, format, minimum } => coverage::judge(file, *format, *minimum, premises),
-        RuleCheck::Command { .. } => Err("a command is run, not looked at; this is a fault of creel".into()),
+        RuleCheck::Command { .. } => {
+            Err("creel looked at a command instead of running it. This is a bug in creel".into())
+        }
     }
 }
 
@@ -103,7 +105,7 @@ async fn command(
     cancel: &CancellationToken,
 ) -> RuleCheckResult {
     let RuleCheck::Command { command, expected_exit, .. } = &job.rule.check else {
-        return RuleCheckResult::not_judged("there is no command; this is a fault of creel".into());
+        return RuleCheckResult::not_judged("the rule has no command. This is a bug in creel".into());
     };
     let spec = match spec(job, place) {
         Ok(spec) => spec,
@@ -142,7 +144,7 @@ fn ended(end: &RunEnd, expected: i32, timeout: TimeSpan) -> String {
         RunEnd::Signal(signal) => format!("ended by signal {signal}, expected exit {expected}"),
         RunEnd::TimedOut => format!("timed out after {timeout}: make it faster, or give the rule a longer `timeout`"),
         RunEnd::SpawnFailed(why) => format!("could not start: {why}"),
-        RunEnd::Cut => "cut off before its end".into(),
+        RunEnd::Cut => "interrupted before its end".into(),
     }
 }
 
@@ -174,10 +176,10 @@ fn spec(job: &RuleJob, place: &HookWorkspace) -> Result<ProcessSpec, HookCommand
 fn barred(path: &str, why: &OpenError, if_missing: &str) -> String {
     let path = shown(path);
     match why {
-        OpenError::Outside => format!("{path} leads out of the project's folder; a rule looks only at what is inside"),
+        OpenError::Outside => format!("{path} leads out of the project folder; a rule reads only files in it"),
         OpenError::Missing => format!("{path} is missing: {if_missing}, or correct the rule"),
         OpenError::NotAFile => format!("{path} is not a file: correct the rule"),
-        OpenError::TooLarge(size) => format!("{path} has {size} bytes, too many to be read: make it smaller"),
+        OpenError::TooLarge(size) => format!("{path} is too large to read ({size} B): make it smaller"),
         OpenError::Io(error) => format!("{path} cannot be read: {error}"),
     }
 }

@@ -49,17 +49,17 @@ const LOCK_AGAIN: Duration = Duration::from_millis(2);
 #[derive(Debug, thiserror::Error)]
 pub enum JournalError {
     /// Another process runs the session.
-    #[error("session `{name}` is run by another creel{}", holder(*.pid))]
+    #[error("another creel runs session `{name}`{}", holder(*.pid))]
     Held {
         name: String,
         /// The process that has the lock, if known.
         pid: Option<u32>,
     },
-    #[error("there is a session `{0}` already")]
+    #[error("session `{0}` already exists")]
     Exists(String),
-    #[error("there is no session `{0}` here")]
+    #[error("session `{0}` does not exist here")]
     Missing(String),
-    #[error("{path}:{line} cannot be read: {cause}", path = .path.display())]
+    #[error("cannot read {path}:{line}: {cause}", path = .path.display())]
     Record {
         path: PathBuf,
         /// From 1.
@@ -77,7 +77,7 @@ pub enum JournalError {
 /// The first journal line whose number does not follow the one before it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "{path}:{line} is record {found}, but record {expected} comes next: lines are missing, doubled or out of order",
+    "{path}:{line} is record {found}, but record {expected} comes next: lines are missing, repeated or out of order",
     path = .path.display()
 )]
 pub struct RecordOrderError {
@@ -285,7 +285,7 @@ impl Journal {
             // Cut off a half-written line, so that the next reader finds whole lines only.
             let _ = self.file.set_len(self.length);
             let cause = if cause.kind() == io::ErrorKind::FileTooLarge {
-                io::Error::other("the limit on the size of files (`ulimit -f`) was reached")
+                io::Error::other("the size limit for files (`ulimit -f`) is reached")
             } else {
                 cause
             };

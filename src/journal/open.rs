@@ -89,7 +89,8 @@ fn why_not(folder: impl AsFd, name: &OsStr, error: Errno) -> io::Error {
 
 fn not_followed(path: &Path) -> io::Error {
     io::Error::other(format!(
-        "{} is a symbolic link, and creel does not follow links to its own files. Replace it with what it points to, or remove it",
+        "{} is a symbolic link, and creel does not follow links to its own files. Replace it with its target, or \
+         remove it",
         path.display()
     ))
 }

@@ -171,7 +171,7 @@ impl OutboxReader {
         self.offset += length as u64;
         let RecordHead { seq, kind } = serde_json::from_slice(&line)?;
         if let Some(last) = self.last.filter(|last| seq != last.saturating_add(1)) {
-            let text = format!("record {seq} follows record {last}: lines are missing, doubled or out of order");
+            let text = format!("record {seq} follows record {last}: lines are missing, repeated or out of order");
             return Err(io::Error::new(io::ErrorKind::InvalidData, text));
         }
         self.last = Some(seq);

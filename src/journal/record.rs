@@ -42,13 +42,11 @@ struct RecordEnvelope<'a> {
 
 #[derive(Debug, thiserror::Error)]
 pub enum RecordError {
-    #[error(
-        "it was written by a newer creel (format {found}, this one reads up to {VERSION}); update creel to read it"
-    )]
+    #[error("a newer creel wrote it (format {found}, this creel reads up to {VERSION}); update creel to read it")]
     Newer { found: u32 },
     #[error("it is not a record: {0}")]
     Malformed(#[from] serde_json::Error),
-    #[error("its time is not one: {0}")]
+    #[error("its time is not valid: {0}")]
     Time(#[from] jiff::Error),
 }
 

@@ -24,7 +24,7 @@ use crate::{
 #[error("{0}")]
 pub struct NoSessionError(pub String);
 
-/// Finds the session, or says why there is none.
+/// Finds the session, or says why it cannot.
 pub type SessionFinder = dyn Fn() -> Result<SessionDir, NoSessionError> + Send + Sync;
 
 pub struct SessionConnectionPool {
@@ -65,7 +65,7 @@ impl SessionConnectionPool {
         }
         let reach = Arc::clone(self);
         let connected = tokio::task::spawn_blocking(move || reach.connect()).await;
-        let client = connected.map_err(|panic| ToolError::Job(format!("no session was found: {panic}")))??;
+        let client = connected.map_err(|panic| ToolError::Job(format!("cannot look for sessions: {panic}")))??;
         Ok(PooledConnection(AsyncSocketClient::new(client)?))
     }
 
@@ -125,11 +125,13 @@ impl PooledConnection {
 
 /// The error for an answer that does not fit the request.
 pub(super) fn other_answer() -> ToolError {
-    ToolError::Job("the session answered something else; it may be run by another version of creel".into())
+    ToolError::Job(
+        "creel does not understand the session's answer; another version of creel may run this session".into(),
+    )
 }
 
 fn no_session(why: &str) -> ToolError {
-    let how = "`creel run` starts a session, `creel resume` goes on with one; then call this tool again";
+    let how = "start a session with `creel run` or continue one with `creel resume`, then call this tool again";
     ToolError::Job(format!("{why}\n{how}"))
 }
 
@@ -139,10 +141,10 @@ impl From<SessionRequestError> for ToolError {
             SessionRequestError::Refused(_) | SessionRequestError::NotSent(_) => Self::Job(error.to_string()),
             SessionRequestError::NotRunning(name) => no_session(&format!("session `{name}` is not running")),
             SessionRequestError::Unreachable { .. } => {
-                Self::Job(format!("{error}\nit may be about to end; call this tool again"))
+                Self::Job(format!("{error}\nthe session may be about to end; call this tool again"))
             }
             SessionRequestError::Ended(_) => {
-                Self::Job(format!("{error}\nwhat was asked for may have been done, or not: `creel show` tells"))
+                Self::Job(format!("{error}\nthe session may have run the request or not: check with `creel show`"))
             }
         }
     }

@@ -30,44 +30,44 @@ pub(super) fn tools() -> Vec<McpTool> {
 const REGISTER: ToolDescription = ToolDescription {
     name: "hook_register",
     title: "Register a stop hook",
-    description: "Register what decides after each iteration whether the work on a task is complete, goes on, or needs a \
-                  person: `default` looks at promises (<promise>COMPLETE</promise>, ESCALATE, BLOCKED), then at the \
-                  validation rules; `validation` at the rules only; `promise` at promises only. Several hooks of a task are \
-                  asked in this order; the first that does not say `continue` decides. Use the session's name as taskId \
-                  for the whole session.",
+    description: "Register a hook that decides after each iteration whether the work on a task is complete, continues, \
+                  or needs the user: `default` looks at promises (<promise>COMPLETE</promise>, ESCALATE, BLOCKED), \
+                  then at the validation rules; `validation` at the rules only; `promise` at promises only. creel asks \
+                  several hooks of a task in this order; the first that does not say `continue` decides. Use the \
+                  session's name as taskId for the whole session.",
     touch: ToolEffect::Anew,
 };
 const EVALUATE: ToolDescription = ToolDescription {
     name: "hook_evaluate",
     title: "Ask the stop hooks",
-    description: "Ask the stop hooks of a loop's task about this iteration, with what the validation rules said last. Usually \
-                  iteration_validate is what you want: it checks the rules first.",
+    description: "Ask the stop hooks of a loop's task about this iteration, with the last results of the validation \
+                  rules. Usually you want iteration_validate instead: it checks the rules first.",
     touch: ToolEffect::Anew,
 };
 const LIST: ToolDescription = ToolDescription {
     name: "hook_list",
     title: "List stop hooks",
-    description: "The stop hooks that are registered for a task, in the order in which they are asked.",
+    description: "List the stop hooks of a task, in the order in which creel asks them.",
     touch: ToolEffect::Looks,
 };
 const CLEAR: ToolDescription = ToolDescription {
     name: "hook_clear",
     title: "Clear stop hooks",
-    description: "Take all stop hooks of a task away. Do so when you are done with it.",
+    description: "Remove all stop hooks of a task. Do so when you are done with it.",
     touch: ToolEffect::Once,
 };
 
-/// A hook to be registered.
+/// A hook to register.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct HookRegisterInput {
     /// The task's id, or the session's name.
     #[serde(alias = "task_id")]
     task_id: String,
-    /// What it looks at.
+    /// What the hook looks at.
     #[serde(default, alias = "hook_type")]
     hook_type: HookType,
-    /// Whatever you want to know of it later.
+    /// Notes of yours about the hook.
     #[serde(default)]
     metadata: Map<String, Value>,
 }
@@ -106,13 +106,13 @@ struct HookRegisterOutput {
     task_id: String,
     /// What it looks at: `default`, `validation` or `promise`.
     hook_type: String,
-    /// Whether it is asked.
+    /// Whether creel asks it.
     enabled: bool,
-    /// What was given.
+    /// Your notes.
     metadata: Map<String, Value>,
 }
 
-/// What was decided.
+/// The decision.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 struct HookEvaluateOutput {
@@ -120,21 +120,21 @@ struct HookEvaluateOutput {
     hook_id: String,
     /// The task.
     task_id: String,
-    /// The iteration that was judged.
+    /// The evaluated iteration.
     iteration: u32,
     /// `complete`, `continue` or `escalate`.
     action: String,
-    /// Why.
+    /// The reason.
     reason: String,
     /// What to do next.
     next_prompt: Option<String>,
-    /// Whether a checkpoint was kept.
+    /// Whether creel stored a checkpoint.
     checkpoint_created: bool,
-    /// What else the hook said.
+    /// Other output of the hook.
     metadata: Map<String, Value>,
 }
 
-/// Whose hooks.
+/// A task.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct HookTaskInput {
@@ -149,9 +149,9 @@ struct HookTaskInput {
 struct HookListOutput {
     /// The task.
     task_id: String,
-    /// How many there are.
+    /// The number of hooks.
     hook_count: usize,
-    /// In the order in which they are asked.
+    /// The hooks, in the order in which creel asks them.
     hooks: Vec<HookListEntry>,
 }
 
@@ -160,19 +160,19 @@ struct HookListOutput {
 struct HookListEntry {
     /// Its id.
     id: String,
-    /// Whether it is asked.
+    /// Whether creel asks it.
     enabled: bool,
-    /// What was given, and what it looks at as `type`.
+    /// Your notes, with what it looks at as `type`.
     metadata: Map<String, Value>,
 }
 
-/// What was cleared.
+/// The result.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 struct HookClearOutput {
     /// The task.
     task_id: String,
-    /// How many hooks it had.
+    /// How many hooks creel removed.
     hooks_cleared: usize,
 }
 

@@ -25,7 +25,7 @@ use crate::{
 };
 
 /// The hint for a loop that does not exist.
-const UNKNOWN: &str = "start one with iteration_start, and use the id that it gives";
+const UNKNOWN: &str = "start one with iteration_start, and use its id";
 /// The default limit of a loop.
 const MAX_ITERATIONS: u32 = 10;
 
@@ -40,100 +40,100 @@ pub(super) fn tools() -> Vec<McpTool> {
 
 const START: ToolDescription = ToolDescription {
     name: "iteration_start",
-    title: "Begin a loop over a task",
-    description: "Begin to work on a task in iterations of your own. Gives the `iterationId` that the other iteration tools take. \
-                  After each iteration call iteration_validate and do what its completionSignal says: COMPLETE, call \
-                  iteration_complete; CONTINUE, call iteration_next and go on; ESCALATE, stop: a person has to look. Register \
-                  what decides with hook_register before.",
+    title: "Start a loop over a task",
+    description: "Start to work on a task in iterations of your own. Returns the `iterationId` for the other iteration \
+                  tools. After each iteration call iteration_validate and follow its completionSignal: COMPLETE, call \
+                  iteration_complete; CONTINUE, call iteration_next and continue; ESCALATE, stop: the user has to \
+                  decide. Register what decides with hook_register before.",
     touch: ToolEffect::Anew,
 };
 const VALIDATE: ToolDescription = ToolDescription {
     name: "iteration_validate",
-    title: "Have an iteration judged",
-    description: "Have this iteration's work judged: the project's validation rules are checked, then the task's stop hooks are \
-                  asked. Give what you said last as agentOutput; promises count only there. This takes as long as the \
+    title: "Evaluate an iteration",
+    description: "Evaluate this iteration: creel checks the project's validation rules, then asks the task's stop \
+                  hooks. Pass your last message as agentOutput; promises count only there. This takes as long as the \
                   rules do, tests included.",
     touch: ToolEffect::Anew,
 };
 const NEXT: ToolDescription = ToolDescription {
     name: "iteration_next",
-    title: "Go on with the next iteration",
-    description: "Begin the next iteration of a loop whose last one was judged to go on.",
+    title: "Start the next iteration",
+    description: "Start the next iteration of a loop whose last one ended with CONTINUE.",
     touch: ToolEffect::Anew,
 };
 const COMPLETE: ToolDescription = ToolDescription {
     name: "iteration_complete",
     title: "End a loop",
-    description: "End a loop. With COMPLETE its task is completed; with BLOCKED or ESCALATE the task is blocked, for a person to \
-                  look at.",
+    description: "End a loop. With COMPLETE its task is completed; with BLOCKED or ESCALATE the task is blocked, and \
+                  the user has to decide.",
     touch: ToolEffect::Once,
 };
 
-/// A loop to begin.
+/// A loop to start.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct IterationStartInput {
     /// The task's id, or the session's name.
     #[serde(alias = "task_id")]
     task_id: String,
-    /// How many iterations there may be. By default 10.
+    /// The maximum number of iterations. Default: 10.
     #[serde(default, alias = "max_iterations")]
     #[schemars(range(min = 1))]
     max_iterations: Option<u32>,
-    /// The promises that count: COMPLETE, ESCALATE, BLOCKED. By default all of them.
+    /// The promises that count: COMPLETE, ESCALATE, BLOCKED. Default: all of them.
     #[serde(default, alias = "completion_promises")]
     completion_promises: Vec<String>,
 }
 
-/// What was done in an iteration.
+/// Your work in an iteration.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(super) struct IterationWorkInput {
     /// The loop's id, from `iteration_start`.
     #[serde(alias = "iteration_id")]
     iteration_id: String,
-    /// What you said last.
+    /// Your last message.
     #[serde(default, alias = "agent_output")]
     agent_output: String,
     /// The files that you changed.
     #[serde(default, alias = "files_modified")]
     files_modified: Vec<String>,
-    /// What you have drafted.
+    /// Your draft.
     #[serde(default, alias = "draft_content")]
     draft_content: Option<String>,
-    /// What sort of draft it is.
+    /// The kind of draft.
     #[serde(default, alias = "draft_type")]
     draft_type: Option<String>,
-    /// What is to be kept, whatever is decided; `executionPhase` in it says what you are at.
+    /// Data for a checkpoint, whatever the decision; `executionPhase` in it names the current phase.
     #[serde(default, alias = "checkpoint_data")]
     checkpoint_data: Option<Map<String, Value>>,
 }
 
-/// Which loop goes on.
+/// A loop to continue.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct IterationNextInput {
     /// The loop's id, from `iteration_start`.
     #[serde(alias = "iteration_id")]
     iteration_id: String,
-    /// What is to be kept of the iteration that is over.
+    /// Data for a checkpoint of the last iteration.
     #[serde(default, alias = "checkpoint_data")]
     checkpoint_data: Option<Map<String, Value>>,
 }
 
-/// Which loop ends, and how.
+/// A loop to end.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct IterationCompleteInput {
     /// The loop's id, from `iteration_start`.
     #[serde(alias = "iteration_id")]
     iteration_id: String,
-    /// COMPLETE, ESCALATE or BLOCKED. By default COMPLETE.
+    /// COMPLETE, ESCALATE or BLOCKED. Default: COMPLETE.
     #[serde(default, alias = "completion_promise")]
     completion_promise: Option<String>,
 }
 
-/// A loop that began.
+/// A loop that started.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 struct IterationStartOutput {
@@ -145,13 +145,13 @@ struct IterationStartOutput {
     iteration: u32,
     /// The same.
     iteration_number: u32,
-    /// How many there may be.
+    /// The maximum number of iterations.
     max_iterations: u32,
     /// The promises that count.
     completion_promises: Vec<String>,
 }
 
-/// What was decided about an iteration.
+/// The decision about an iteration.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 struct IterationValidateOutput {
@@ -159,7 +159,7 @@ struct IterationValidateOutput {
     iteration_id: String,
     /// The task.
     task_id: String,
-    /// The iteration that was judged.
+    /// The evaluated iteration.
     iteration: u32,
     /// The same.
     iteration_number: u32,
@@ -167,35 +167,35 @@ struct IterationValidateOutput {
     completion_signal: String,
     /// The same: `complete`, `continue` or `escalate`.
     action: String,
-    /// Why.
+    /// The reason.
     reason: String,
-    /// What has to be better.
+    /// What to improve.
     feedback: Option<String>,
     /// What to do next.
     next_prompt: Option<String>,
-    /// Whether all validation rules hold; also where there are none.
+    /// Whether all validation rules pass; also true without rules.
     validation_passed: bool,
-    /// What each of them said.
+    /// The result of each rule.
     validation_results: Vec<RuleResultOutput>,
     /// The hook that decided; `default`, if none is registered.
     hook_id: String,
-    /// Whether a checkpoint was kept.
+    /// Whether creel stored a checkpoint.
     checkpoint_created: bool,
 }
 
-/// What a rule said.
+/// The result of a rule.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 struct RuleResultOutput {
     /// The rule.
     rule_name: String,
-    /// Whether it holds.
+    /// Whether it passes.
     passed: bool,
-    /// What was found.
+    /// What the rule found.
     message: String,
 }
 
-/// A loop that goes on.
+/// A loop that continues.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 struct IterationNextOutput {
@@ -203,17 +203,17 @@ struct IterationNextOutput {
     iteration_id: String,
     /// The task.
     task_id: String,
-    /// The iteration that begins.
+    /// The iteration that starts.
     iteration: u32,
     /// The same.
     iteration_number: u32,
-    /// How many there may be.
+    /// The maximum number of iterations.
     max_iterations: u32,
-    /// How many may come after this one.
+    /// How many iterations can follow.
     remaining: u32,
 }
 
-/// A loop that is over.
+/// A loop that ended.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 struct IterationCompleteOutput {
@@ -221,9 +221,9 @@ struct IterationCompleteOutput {
     iteration_id: String,
     /// The task.
     task_id: String,
-    /// What became of it: `completed` or `blocked`.
+    /// The state of the task: `completed` or `blocked`.
     status: String,
-    /// How many iterations there were.
+    /// The number of iterations.
     iterations: u32,
     /// The promise that ended it.
     completion_promise: String,
@@ -338,5 +338,5 @@ async fn about(line: &mut PooledConnection, command: LoopCommand) -> Result<Loop
 fn promise(tool: &str, text: &str) -> Result<Promise, ToolError> {
     let known = || Promise::ALL.map(Promise::word).join(", ");
     Promise::named(text)
-        .ok_or_else(|| ToolError::Arguments(format!("{tool}: `{text}` is no promise; there are: {}", known())))
+        .ok_or_else(|| ToolError::Arguments(format!("{tool}: `{text}` is not a promise; use one of: {}", known())))
 }

@@ -21,100 +21,100 @@ pub(super) fn tools() -> Vec<McpTool> {
 
 const STATUS: ToolDescription = ToolDescription {
     name: "session_status",
-    title: "Look at the session",
-    description: "Where the session that supervises you is: its iteration and how many there may be, the retries since the \
-                  last new message, what is held for you, whether it waits for a person, and how many tasks there are in \
-                  each state.",
+    title: "Show the session",
+    description: "Show the session that supervises you: its iteration and the maximum, the retries since the last new \
+                  message, the pending items for you, whether it needs the user, and how many tasks are in each state.",
     touch: ToolEffect::Looks,
 };
 const COMPLETE: ToolDescription = ToolDescription {
     name: "session_complete",
-    title: "Say that the whole work is done",
-    description: "Say that the work of the whole session is done, as <promise>COMPLETE</promise> in your last message does. \
-                  It is judged when your turn ends, so end it then; what is missing comes with the next prompt.",
+    title: "Report that the whole work is done",
+    description: "Report that the work of the whole session is done, like <promise>COMPLETE</promise> in your last \
+                  message. creel evaluates this when your turn ends, so end it then; the next prompt says what is \
+                  missing.",
     touch: ToolEffect::Once,
 };
 
-/// That the work is done.
+/// The report that the work is done.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct SessionCompleteInput {
-    /// What makes you say so.
+    /// The reason.
     #[serde(default)]
     reason: String,
 }
 
-/// What follows from it.
+/// The result.
 #[derive(Debug, Serialize, JsonSchema)]
 struct SessionCompleteOutput {
     /// The session's name.
     session: String,
-    /// What happens now.
+    /// What happens next.
     next: String,
 }
 
-/// Nothing has to be said.
+/// No arguments.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct EmptyInput {}
 
-/// Where a session is.
+/// The status of a session.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 struct SessionStatusOutput {
     /// The session's name.
     session: String,
-    /// In a word: running, paused, waiting (for a person), or how it ended.
+    /// The state: running, paused, waiting (for the user), or how it ended.
     state: String,
-    /// In a few words.
+    /// The current activity.
     doing: String,
     /// The current iteration, from 1.
     iteration: u32,
-    /// How many there may be.
+    /// The maximum number of iterations.
     max_iterations: u32,
-    /// How often a check has sent you back since the last new message.
+    /// How many times a check has sent you back since the last new message.
     retries: u32,
-    /// How often it may.
+    /// The maximum number of retries.
     max_retries: u32,
-    /// How many pieces of output wait to go with the next prompt.
+    /// How many pending items the next prompt will contain.
     pending: usize,
-    /// How many messages of people wait to go with the next prompt.
+    /// How many messages of the user the next prompt will contain.
     messages: usize,
-    /// What it waits for a person to decide.
+    /// The decision that the session waits for.
     gate: Option<OpenGateOutput>,
     /// The agent's name.
     agent: String,
-    /// The project's folder.
+    /// The project folder.
     cwd: String,
-    /// When the session began.
+    /// When the session started.
     started: String,
-    /// How many tasks there are, by their state.
+    /// The number of tasks in each state.
     tasks: TaskCountsOutput,
 }
 
-/// A gate: the session waits for a person.
+/// A gate: the session waits for the user.
 #[derive(Debug, Serialize, JsonSchema)]
 struct OpenGateOutput {
-    /// Its number.
+    /// The gate's number.
     gate: u64,
-    /// What it is about.
+    /// The kind of gate.
     about: String,
     /// Why the session waits.
     reason: String,
 }
 
-/// How many tasks there are.
+/// The number of tasks.
 #[derive(Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 struct TaskCountsOutput {
-    /// They wait for others.
+    /// Tasks that depend on open tasks.
     created: usize,
-    /// They can be started.
+    /// Tasks that can start.
     ready: usize,
-    /// An agent works on them.
+    /// Tasks that an agent works on.
     active: usize,
-    /// They are blocked.
+    /// Blocked tasks.
     blocked: usize,
-    /// They are done.
+    /// Completed tasks.
     completed: usize,
 }
 
@@ -130,9 +130,9 @@ async fn complete(
     let ReplyData::Status(status) = line.told(SessionQuery::Status).await? else { return Err(other_answer()) };
     line.ask(SessionCommand::CompleteSession { reason }).await?;
     let next = if status.led_from_outside {
-        "the session is complete, and over"
+        "the session is complete and has ended"
     } else {
-        "end your turn: then it is judged whether the work is done"
+        "end your turn: creel then evaluates whether the work is done"
     };
     Ok(SessionCompleteOutput { session: status.session, next: next.into() })
 }

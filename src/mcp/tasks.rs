@@ -40,104 +40,103 @@ pub(super) fn tools() -> Vec<McpTool> {
 const ADD: ToolDescription = ToolDescription {
     name: "task_add",
     title: "Add a task",
-    description: "Add something that is to be done, now or later. Gives the new task; its `id` is what the other tools take \
-                  as `taskId`. A task that depends on tasks that are not completed waits for them. With `queue`, \
-                  somebody on another machine does it.",
+    description: "Add a task, for now or later. Returns the new task; pass its `id` to the other tools as `taskId`. A \
+                  task waits for the tasks that it depends on. With `queue`, a worker on another machine does it.",
     touch: ToolEffect::Anew,
 };
 const LIST: ToolDescription = ToolDescription {
     name: "task_list",
     title: "List tasks",
-    description: "The tasks of this session, in the order in which they were added; all of them, or only those in one state, \
-                  with certain labels, or of one type. Those that are `ready` can be started.",
+    description: "List the tasks of this session, in the order in which they were added: all of them, or only those in \
+                  one state, with certain labels, or of one type. You can start those that are `ready`.",
     touch: ToolEffect::Looks,
 };
 const GET: ToolDescription = ToolDescription {
     name: "task_get",
-    title: "Look at a task",
-    description: "All that is known of one task.",
+    title: "Show a task",
+    description: "Show everything about one task.",
     touch: ToolEffect::Looks,
 };
 const START: ToolDescription = ToolDescription {
     name: "task_start",
-    title: "Begin with a task",
-    description: "Say that you begin with a task, so that nobody else does. It must not wait for others.",
+    title: "Start a task",
+    description: "Report that you start a task, so that no other agent starts it. It must not depend on open tasks.",
     touch: ToolEffect::Once,
 };
 const COMPLETE: ToolDescription = ToolDescription {
     name: "task_complete",
     title: "Complete a task",
-    description: "Say that a task is done, with what came of it. Checks that people attached to completed tasks run now; \
-                  what they find comes with a later prompt. Tasks that waited for this one may become ready.",
+    description: "Report that a task is done, with its result. The user's checks for completed tasks run now; a later \
+                  prompt contains their findings. Tasks that depended on this one may become ready.",
     touch: ToolEffect::Once,
 };
 const BLOCK: ToolDescription = ToolDescription {
     name: "task_block",
-    title: "Say that a task is blocked",
-    description: "Say that you cannot go on with a task, why, and what somebody would have to know or do for it.",
+    title: "Mark a task as blocked",
+    description: "Report that you cannot continue a task, why, and what the user has to decide or provide.",
     touch: ToolEffect::Anew,
 };
 const DEPEND: ToolDescription = ToolDescription {
     name: "task_depend",
-    title: "Let a task wait for another",
-    description: "Let a task wait until another one is completed, or with `remove` no longer. A cycle is refused.",
+    title: "Add a dependency",
+    description: "Make a task wait until another one is completed, or with `remove` no longer. creel refuses cycles.",
     touch: ToolEffect::Once,
 };
 
-/// A task to be added.
+/// A task to add.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct TaskAddInput {
-    /// What is to be reached.
+    /// The goal.
     goal: String,
-    /// A name for it: letters, digits, `-` and `_`. By default one is found.
+    /// The id: letters, digits, `-` and `_`. Default: the next number.
     #[serde(default, alias = "task_id")]
     task_id: Option<String>,
-    /// What is to be there in the end.
+    /// What the task must produce.
     #[serde(default)]
     deliverables: Vec<String>,
-    /// Words to find it by.
+    /// Labels.
     #[serde(default)]
     labels: Vec<String>,
-    /// From 0, the highest, to 4. By default 2.
+    /// The priority from 0, the highest, to 4. Default: 2.
     #[serde(default)]
     #[schemars(range(min = 0, max = 4))]
     priority: Option<u8>,
-    /// Its type, where the project has types of tasks.
+    /// The type, if the project has task types.
     #[serde(default, rename = "type")]
     kind: Option<String>,
-    /// The task that it came from.
+    /// The parent task.
     #[serde(default, alias = "parent_id")]
     parent_id: Option<String>,
-    /// The tasks that have to be completed before it.
+    /// The tasks that must be completed first.
     #[serde(default, alias = "depends_on")]
     depends_on: Vec<String>,
-    /// Whether it is for a worker on another machine, and not for you: it is put into the queue when it is ready, and its
-    /// state here follows what becomes of it there.
+    /// Whether a worker on another machine does it instead of you. It enters the queue when it is ready, and its state
+    /// here follows its state there.
     #[serde(default)]
     queue: bool,
-    /// With `queue`: the agents that may work on it. By default those of its type, or all.
+    /// With `queue`: the agents that may work on it. Default: those of its type, or all.
     #[serde(default)]
     agents: BTreeSet<String>,
 }
 
-/// Which tasks.
+/// A filter for tasks.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct TaskListInput {
-    /// Only those in this state.
+    /// Only tasks in this state.
     #[serde(default)]
     #[schemars(schema_with = "state_names")]
     state: Option<TaskState>,
-    /// Only those that bear all of these labels.
+    /// Only tasks with all of these labels.
     #[serde(default)]
     labels: Vec<String>,
-    /// Only those of this type.
+    /// Only tasks of this type.
     #[serde(default, rename = "type")]
     kind: Option<String>,
 }
 
-/// Which task.
+/// A task.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct TaskGetInput {
@@ -146,7 +145,7 @@ struct TaskGetInput {
     task_id: String,
 }
 
-/// Which task to begin with.
+/// A task to start.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct TaskStartInput {
@@ -158,46 +157,46 @@ struct TaskStartInput {
     context: Option<String>,
 }
 
-/// What was done.
+/// The result of a task.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct TaskCompleteInput {
     /// The task's id.
     #[serde(alias = "task_id")]
     task_id: String,
-    /// What came of it.
+    /// The result.
     #[serde(default)]
     result: Option<String>,
-    /// What was made: files, mostly.
+    /// The files and other artifacts that you made.
     #[serde(default)]
     artifacts: Vec<String>,
 }
 
-/// What holds a task.
+/// A blocked task.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct TaskBlockInput {
     /// The task's id.
     #[serde(alias = "task_id")]
     task_id: String,
-    /// Why you cannot go on.
+    /// Why you cannot continue.
     reason: String,
     /// What an agent must know to continue.
     #[serde(default, alias = "required_knowledge")]
     required_knowledge: Vec<String>,
 }
 
-/// What waits for what.
+/// A dependency.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct TaskDependInput {
-    /// The task that waits.
+    /// The task that depends on the other.
     #[serde(alias = "task_id")]
     task_id: String,
-    /// The task that has to be completed before it.
+    /// The task that must be completed first.
     #[serde(alias = "depends_on")]
     depends_on: String,
-    /// Whether it no longer waits for it.
+    /// Whether to remove the dependency.
     #[serde(default)]
     remove: bool,
 }
@@ -206,9 +205,9 @@ struct TaskDependInput {
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 struct TaskListOutput {
-    /// How many there are in the list.
+    /// The number of tasks in the list.
     task_count: usize,
-    /// In the order in which they were added.
+    /// The tasks, in the order in which they were added.
     tasks: Vec<TaskView>,
 }
 
@@ -226,7 +225,7 @@ async fn add(line: &mut PooledConnection, new: TaskAddInput) -> Result<TaskView,
         agents,
     } = new;
     if !queue && !agents.is_empty() {
-        return Err(ToolError::Job("`agents` says who may take a task from the queue; set `queue` too".into()));
+        return Err(ToolError::Job("`agents` limits which workers get a task from the queue; set `queue` too".into()));
     }
     let named: Vec<String> = parent.iter().chain(&depends_on).cloned().collect();
     let named: Vec<&String> = named.iter().collect();
@@ -313,8 +312,8 @@ fn instead(tasks: &[TaskView], named: &[&String]) -> String {
     let is_known = |id: &String| tasks.iter().any(|task| task.id == *id);
     match named.iter().find(|id| !is_known(id)) {
         None => String::new(),
-        Some(_) if tasks.is_empty() => "\nthere are no tasks yet; task_add adds one".into(),
-        Some(_) => format!("\nthere are: {}", names(tasks.iter())),
+        Some(_) if tasks.is_empty() => "\nno tasks yet; add one with task_add".into(),
+        Some(_) => format!("\nuse one of: {}", names(tasks.iter())),
     }
 }
 
@@ -324,11 +323,11 @@ fn held_up(tasks: &[TaskView], id: &String) -> String {
     let is_open = |other: &&TaskView| task.dependencies.contains(&other.id) && other.state != TaskState::Completed;
     match names(tasks.iter().filter(is_open)) {
         none if none.is_empty() => none,
-        some => format!("\nit waits for: {some}"),
+        some => format!("\nit depends on: {some}"),
     }
 }
 
 fn names<'a>(tasks: impl Iterator<Item = &'a TaskView>) -> String {
     let all: Vec<String> = tasks.map(|task| format!("{} ({})", task.id, task.state.name())).collect();
-    some_names(&all, SOME) + if all.len() > SOME { "; task_list lists them" } else { "" }
+    some_names(&all, SOME) + if all.len() > SOME { "; list them with task_list" } else { "" }
 }

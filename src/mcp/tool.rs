@@ -148,8 +148,8 @@ fn read<I: DeserializeOwned>(tool: &str, arguments: &JsonObject) -> Result<I, To
     if bytes > MOST {
         let largest = arguments.iter().max_by_key(|(_, value)| length(value)).map_or("", |(name, _)| name);
         return Err(ToolError::Arguments(format!(
-            "{tool}: the arguments have {bytes} bytes and may have {MOST}; `{largest}` is the longest: write it to a file, \
-             and give the file's name"
+            "{tool}: the arguments are too long ({bytes} B; the limit is {MOST} B). `{largest}` is the longest: write \
+             it to a file, and pass the file's name"
         )));
     }
     I::deserialize(arguments).map_err(|why| ToolError::Arguments(format!("{tool}: {}", place::<I>(arguments, &why))))
@@ -230,6 +230,6 @@ mod tests {
     #[test]
     fn what_is_too_long_is_refused_before_it_is_read() {
         let why = wrong(json!({"taskId": "x", "labels": ["y".repeat(10 << 20)]}));
-        assert!(why.contains("bytes and may have 1047552; `labels` is the longest"), "{why}");
+        assert!(why.contains("the limit is 1047552 B). `labels` is the longest"), "{why}");
     }
 }

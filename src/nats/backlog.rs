@@ -53,7 +53,8 @@ impl BacklogSender<'_> {
             if !is_left {
                 continue;
             }
-            let not_sent = |why: &str| tracing::info!("nats: the rest of session {} is not sent: {why}", folder.name);
+            let not_sent =
+                |why: &str| tracing::info!("nats: creel does not send the rest of session {}: {why}", folder.name);
             match self.rest(&folder) {
                 Ok(None) => {}
                 Ok(Some((outbox, id))) => {
@@ -82,7 +83,7 @@ impl BacklogSender<'_> {
         let Some(first) = outbox.letters(0)?.read()?.filter(|_| has_more) else { return Ok(None) };
         let FirstRecordHeader { session, id } = serde_json::from_slice(&first.line)?;
         if session != folder.name || !is_plain(&session) || !is_plain(&id) {
-            return Err(io::Error::other("its first record is not what creel writes"));
+            return Err(io::Error::other("its first record is not one of creel's"));
         }
         Ok(Some((outbox, id)))
     }

@@ -162,11 +162,11 @@ impl CommandListener {
         };
         self.unreadable += 1;
         match self.unreadable {
-            ..WARNINGS => self.handle.warn(format!("a completed task that was told by NATS is not understood: {why}")),
+            ..WARNINGS => self.handle.warn(format!("creel does not understand a completed task from NATS: {why}")),
             WARNINGS => self.handle.warn(format!(
-                "a completed task that was told by NATS is not understood: {why}; more of this is only in creel's log"
+                "creel does not understand a completed task from NATS: {why}; more of these are only in creel's log"
             )),
-            _ => tracing::warn!("a completed task that was told by NATS is not understood: {why}"),
+            _ => tracing::warn!("creel does not understand a completed task from NATS: {why}"),
         }
     }
 }
@@ -176,9 +176,9 @@ impl CommandListener {
 enum ExternalCompletionError {
     #[error(transparent)]
     Malformed(#[from] serde_json::Error),
-    #[error("it names no task: `task_id` is missing, or is no text")]
+    #[error("it names no task: `task_id` is missing, or is not text")]
     NoTask,
-    #[error("the name of its task has characters that cannot be shown")]
+    #[error("the name of its task has characters that creel cannot show")]
     UnprintableName,
 }
 

@@ -113,11 +113,11 @@ fn in_words(error: &async_nats::ConnectError) -> String {
     use async_nats::ConnectErrorKind as Kind;
     let cause = std::error::Error::source(error).map(|cause| format!(": {cause}")).unwrap_or_default();
     match error.kind() {
-        Kind::AuthorizationViolation | Kind::Authentication => "the server does not let us in".to_owned(),
+        Kind::AuthorizationViolation | Kind::Authentication => "the server refused the login".to_owned(),
         Kind::TimedOut => "the server does not answer".to_owned(),
         Kind::Tls => format!("no encrypted connection{cause}"),
-        Kind::Dns => format!("the server is not found{cause}"),
-        Kind::Io | Kind::ServerParse | Kind::MaxReconnects => format!("the server is not reached{cause}"),
+        Kind::Dns => format!("creel cannot find the server{cause}"),
+        Kind::Io | Kind::ServerParse | Kind::MaxReconnects => format!("creel cannot reach the server{cause}"),
     }
 }
 
@@ -140,7 +140,7 @@ fn prepared(nats: &NatsConfig) -> Result<(Vec<ServerAddr>, ConnectOptions), Nats
         (NatsLogin::Nkey(file), _) => options.nkey(read(file)?.trim().to_owned()),
         (NatsLogin::Credentials(file), _) => options
             .credentials(&read(file)?)
-            .map_err(|_| NatsError(format!("{} holds no credentials", file.display())))?,
+            .map_err(|_| NatsError(format!("{} contains no credentials", file.display())))?,
         (NatsLogin::AsTheUrlSays, Some(UrlLogin::User { user, password })) => options.user_and_password(user, password),
         (NatsLogin::AsTheUrlSays, Some(UrlLogin::Token(token))) => options.token(token),
         (NatsLogin::AsTheUrlSays, None) => options,
@@ -215,7 +215,7 @@ fn address(url: &Secret, variable: impl Fn(&str) -> Option<String> + Copy) -> Re
 }
 
 fn read(file: &std::path::Path) -> Result<String, NatsError> {
-    std::fs::read_to_string(file).map_err(|error| NatsError(format!("{} cannot be read: {error}", file.display())))
+    std::fs::read_to_string(file).map_err(|error| NatsError(format!("cannot read {}: {error}", file.display())))
 }
 
 /// `%40` in a user's name or password is `@`.

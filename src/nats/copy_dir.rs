@@ -79,7 +79,7 @@ fn locked_dir(parent: &Path) -> io::Result<(PathBuf, File)> {
             return Ok((root, lock));
         }
     }
-    Err(io::Error::other(format!("cannot make a directory in {}", parent.display())))
+    Err(io::Error::other(format!("cannot create a directory in {}", parent.display())))
 }
 
 /// Removes the directories whose viewers are gone. One that cannot be removed does not stop the user from viewing a

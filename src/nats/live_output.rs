@@ -62,7 +62,7 @@ impl LiveOutputReceiver {
     pub(super) fn is_refused(&mut self, why: &str) -> bool {
         let refused = self.subjects.live_is_meant(why);
         if refused {
-            tracing::info!("nats: the output of running hooks is not shown: {why}");
+            tracing::info!("nats: creel does not show the output of running hooks: {why}");
             self.pieces = None;
         }
         refused

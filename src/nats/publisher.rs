@@ -75,7 +75,7 @@ impl<'a> StreamPublisher<'a> {
         self.sent += 1;
         let reply = format!("{}{}", self.inbox, self.sent);
         let sent = self.client.publish_with_reply_and_headers(subject, reply, headers, text).await;
-        sent.map_err(|error| NatsError(format!("a record cannot be sent: {error}")))?;
+        sent.map_err(|error| NatsError(format!("cannot send a record: {error}")))?;
         Ok(self.sent)
     }
 

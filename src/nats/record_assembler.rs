@@ -45,7 +45,7 @@ impl RecordAssembler {
                 self.early.insert(record.seq, line + "\n");
             }
             Ok(_) => {}
-            Err(error) => tracing::warn!("nats: a message is passed over: {error}"),
+            Err(error) => tracing::warn!("nats: skipped a message: {error}"),
         }
         std::iter::from_fn(|| {
             let line = self.early.remove(&self.next)?;

@@ -39,7 +39,7 @@ const SLOW: Duration = Duration::from_millis(300);
 const ENVELOPE: usize = 512;
 
 /// Two sessions have the same name. The next connection adds the id to the names of its messages.
-const TAKEN: &str = "another session has taken the name";
+const TAKEN: &str = "another session uses the same name";
 
 pub(super) struct RecordSender<'a> {
     pub(super) client: &'a Client,
@@ -216,6 +216,6 @@ fn in_words(refusal: PublishRefusal) -> NatsError {
     NatsError(match refusal {
         PublishRefusal::NoStream => "the stream is gone".to_owned(),
         PublishRefusal::NotTheFirst => TAKEN.to_owned(),
-        PublishRefusal::Other(why) => format!("the server does not take records: {why}"),
+        PublishRefusal::Other(why) => format!("the server does not accept records: {why}"),
     })
 }

@@ -89,7 +89,7 @@ impl RemoteJournal {
     /// An empty copy of the session with that id, or without an id of the last session that had this name.
     pub async fn open(client: &Client, nats: &NatsConfig, session: &str, id: Option<&str>) -> Result<Self, NatsError> {
         if !is_plain(session) {
-            return Err(NatsError(format!("`{}` is no name of a session", plain(session))));
+            return Err(NatsError(format!("`{}` is not a valid session name", plain(session))));
         }
         let jetstream = jetstream::new(client.clone());
         let subjects = SessionSubjects::new(&nats.prefix, session);
@@ -98,7 +98,7 @@ impl RemoteJournal {
             return Err(NatsError(missing(&store, &subjects, session).await?));
         };
         let Some(id) = header(&first.headers, SESSION).map(str::to_owned) else {
-            return Err(NatsError(format!("the records of `{session}` are not creel's")));
+            return Err(NatsError(format!("the records of `{session}` are not from creel")));
         };
         let (copy, file) = CopyDir::create(session)?;
         let read = (store.made.clone(), first.sequence - 1);
@@ -190,7 +190,7 @@ impl RemoteJournal {
                     Some(NatsConnectionEvent::Connected) => return Ok(FollowProgress::More),
                     Some(NatsConnectionEvent::Lost) | None => return Err(NatsError("the connection was lost".to_owned())),
                     Some(NatsConnectionEvent::Refused(why)) if overhearing.is_refused(&why) => {}
-                    Some(NatsConnectionEvent::Refused(why)) => return Err(NatsError(format!("the server refuses: {why}"))),
+                    Some(NatsConnectionEvent::Refused(why)) => return Err(NatsError(format!("the server refused: {why}"))),
                 },
                 () = news.closed() => return Ok(FollowProgress::More),
             }
@@ -198,7 +198,7 @@ impl RemoteJournal {
     }
 
     async fn messages(&self, store: &NatsStream) -> Result<OrderedMessages, NatsError> {
-        let cannot = |error: String| NatsError(format!("the stream cannot be read: {error}"));
+        let cannot = |error: String| NatsError(format!("cannot read the stream: {error}"));
         let config = OrderedConfig {
             filter_subject: self.subjects.events(),
             deliver_policy: DeliverPolicy::ByStartSequence { start_sequence: self.read.1 + 1 },
@@ -211,7 +211,7 @@ impl RemoteJournal {
 
     /// Writes the records that are complete with this message.
     fn take(&mut self, message: &Message) -> Result<Vec<Record>, NatsError> {
-        let info = message.info().map_err(|error| NatsError(format!("a message cannot be read: {error}")))?;
+        let info = message.info().map_err(|error| NatsError(format!("cannot read a message: {error}")))?;
         self.read.1 = info.stream_sequence;
         if message.headers.as_ref().is_some_and(|headers| header(headers, SESSION) == Some(&self.id)) {
             self.own = info.stream_sequence;
@@ -248,8 +248,8 @@ async fn missing(store: &NatsStream, subjects: &SessionSubjects, session: &str) 
         return Ok(format!("the stream {name} has no session `{session}`"));
     }
     Ok(format!(
-        "the stream {name} has forgotten the beginning of `{session}`, and without it nothing can be shown; \
-         its limits (`max_age`, `max_bytes`) are too small for it"
+        "the stream {name} no longer has the beginning of `{session}`, so creel cannot show it. Raise the stream's \
+         limits (`max_age`, `max_bytes`)"
     ))
 }
 
@@ -267,7 +267,7 @@ impl OrderedMessages {
         let next = std::future::poll_fn(|context| Pin::new(&mut self.0).poll_next(context)).await;
         match next {
             Some(Ok(message)) => Ok(message),
-            Some(Err(error)) => Err(NatsError(format!("the stream cannot be read: {error}"))),
+            Some(Err(error)) => Err(NatsError(format!("cannot read the stream: {error}"))),
             None => Err(NatsError("the connection was lost".to_owned())),
         }
     }

@@ -86,8 +86,8 @@ impl NatsSessionClient {
             answered = self.client.send_request(self.subjects.commands(), message.timeout(Some(PATIENCE))) => answered,
             () = self.disconnected() => {
                 return Err(unreachable(io::Error::other(format!(
-                    "the connection to the server was lost before the session answered. It may have run the command, or \
-                     may still run it within {}s; `creel show` tells",
+                    "the connection to the server was lost before the session answered. The session may have run the \
+                     command, or may still run it within {}s; check with `creel show`",
                     PATIENCE.as_secs()
                 ))));
             }
@@ -95,8 +95,8 @@ impl NatsSessionClient {
         let answer = answered.map_err(|error| match error.kind() {
             RequestErrorKind::NoResponders => SessionRequestError::NotRunning(self.session.clone()),
             RequestErrorKind::TimedOut => unreachable(io::Error::other(format!(
-                "no answer in {}s. If the session has not run the command yet, it will not run it any more; `creel show` \
-                 tells",
+                "no answer within {}s. If the session has not run the command yet, it will not run it any more; check \
+                 with `creel show`",
                 PATIENCE.as_secs()
             ))),
             RequestErrorKind::InvalidSubject | RequestErrorKind::MaxPayloadExceeded => {

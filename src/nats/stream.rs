@@ -86,7 +86,7 @@ impl NatsStream {
         if own.iter().any(|subject| covers(subject, subjects)) {
             return Ok(());
         }
-        Err(NatsError(format!("the stream {name} does not take the subjects {subjects}")))
+        Err(NatsError(format!("the stream {name} does not include the subjects {subjects}")))
     }
 
     /// Finds out which records of a session the stream has, starting at the saved position.
@@ -152,7 +152,7 @@ impl NatsStream {
         let limit = usize::try_from(*max_message_size).ok().filter(|limit| *limit > 0).unwrap_or(max_payload);
         if limit < SMALLEST {
             return Err(NatsError(format!(
-                "the stream {name} takes messages of {limit} bytes, and records need {SMALLEST}"
+                "the stream {name} allows messages of {limit} B, but records need {SMALLEST} B"
             )));
         }
         Ok(max_payload.min(limit))
@@ -190,7 +190,7 @@ impl NatsStream {
 
     /// The subjects that have messages.
     pub async fn subjects(&self, filter: String) -> Result<BTreeSet<String>, NatsError> {
-        let cannot = |error: String| NatsError(format!("the stream cannot be read: {error}"));
+        let cannot = |error: String| NatsError(format!("cannot read the stream: {error}"));
         let found = self.stream.info_with_subjects(filter).await.map_err(|error| cannot(error.to_string()))?;
         let mut found = std::pin::pin!(found);
         let mut subjects = BTreeSet::new();
@@ -215,7 +215,7 @@ impl NatsStream {
             match asked.join_next().await {
                 // A subject that was just deleted has no message.
                 Some(Ok(message)) => found.extend(message?),
-                Some(Err(error)) => return Err(NatsError(format!("the stream cannot be read: {error}"))),
+                Some(Err(error)) => return Err(NatsError(format!("cannot read the stream: {error}"))),
                 None => break,
             }
         }
@@ -227,7 +227,7 @@ impl NatsStream {
         match self.stream.get_last_raw_message_by_subject(subject).await {
             Ok(message) => Ok(Some(message)),
             Err(error) if error.kind() == LastRawMessageErrorKind::NoMessageFound => Ok(None),
-            Err(error) => Err(NatsError(format!("the stream cannot be read: {error}"))),
+            Err(error) => Err(NatsError(format!("cannot read the stream: {error}"))),
         }
     }
 
@@ -253,7 +253,7 @@ impl NatsStream {
         match self.stream.get_raw_message(at).await {
             Ok(message) => Ok(Some(message)),
             Err(error) if error.kind() == RawMessageErrorKind::NoMessageFound => Ok(None),
-            Err(error) => Err(NatsError(format!("the stream cannot be read: {error}"))),
+            Err(error) => Err(NatsError(format!("cannot read the stream: {error}"))),
         }
     }
 
@@ -262,7 +262,7 @@ impl NatsStream {
         match self.stream.get_first_raw_message_by_subject(subject, from).await {
             Ok(message) => Ok(Some(message)),
             Err(error) if error.kind() == RawMessageErrorKind::NoMessageFound => Ok(None),
-            Err(error) => Err(NatsError(format!("the stream cannot be read: {error}"))),
+            Err(error) => Err(NatsError(format!("cannot read the stream: {error}"))),
         }
     }
 }

@@ -167,7 +167,7 @@ impl HookTally {
         self.bytes += if finished.piped { finished.stdout.len() + finished.stderr.len() } else { 0 };
     }
 
-    #[expect(clippy::cast_precision_loss, reason = "nobody reads the sixteenth digit of a share")]
+    #[expect(clippy::cast_precision_loss, reason = "the sixteenth digit of a share does not matter")]
     fn summed_up(mut self, hook: &HookRef) -> HookStats {
         self.took.sort_unstable();
         let of = |verdict| self.verdicts.iter().filter(|said| **said == verdict).count();

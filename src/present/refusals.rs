@@ -14,54 +14,54 @@ use crate::engine::{
 /// Why the session refused a command, for people.
 pub fn text(refusal: &Refusal) -> String {
     match refusal {
-        Refusal::StaleTicket(ticket) => format!("nobody waits for an answer with ticket {ticket}"),
+        Refusal::StaleTicket(ticket) => format!("the session does not wait for an answer with ticket {ticket}"),
         Refusal::SessionEnded(outcome) => format!("the session has ended ({})", outcome_name(*outcome)),
-        Refusal::SessionOver => "the session is over".into(),
-        Refusal::SessionEnding => "the session is ending; the agent will not be asked again".into(),
+        Refusal::SessionOver => "the session has ended".into(),
+        Refusal::SessionEnding => "the session is ending and will not prompt the agent again".into(),
         Refusal::NotAllowed { actor, command } => not_allowed(*actor, *command),
-        Refusal::AlreadyPaused => "the session is paused already".into(),
+        Refusal::AlreadyPaused => "the session is already paused".into(),
         Refusal::NotPaused => "the session is not paused".into(),
-        Refusal::AlreadyStopping => "the session is stopping already".into(),
-        Refusal::AlreadyCompleting => "the session is being completed already".into(),
-        Refusal::NoTurn => "no turn is going on".into(),
-        Refusal::NoSuchRun(run) => format!("run {run} is not going on"),
+        Refusal::AlreadyStopping => "the session is already stopping".into(),
+        Refusal::AlreadyCompleting => "the session is already completing".into(),
+        Refusal::NoTurn => "no turn is running".into(),
+        Refusal::NoSuchRun(run) => format!("run {run} is not running"),
         Refusal::EmptyMessage => "the message is empty".into(),
         Refusal::EmptyGateMessage => "the message is empty; write one to send".into(),
-        Refusal::SelfDriven => "the agent of this session leads itself, and is sent no prompts".into(),
-        Refusal::NoSuchItem(id) => format!("there is no held item {id}"),
-        Refusal::ItemInFlight(id) => format!("item {id} is with the agent now"),
-        Refusal::ItemDelivered(id) => format!("item {id} was delivered before"),
-        Refusal::ItemAlreadySkipped(id) => format!("item {id} is skipped already"),
+        Refusal::SelfDriven => "the agent of this session drives itself and gets no prompts".into(),
+        Refusal::NoSuchItem(id) => format!("there is no pending item {id}"),
+        Refusal::ItemInFlight(id) => format!("item {id} is already with the agent"),
+        Refusal::ItemDelivered(id) => format!("item {id} was already delivered"),
+        Refusal::ItemAlreadySkipped(id) => format!("item {id} is already skipped"),
         Refusal::ItemNotSkipped(id) => format!("item {id} is not skipped"),
-        Refusal::NoSuchHook(hook) => format!("there is no hook `{hook}`"),
+        Refusal::NoSuchHook(hook) => format!("unknown hook `{hook}`"),
         Refusal::NotRunByHand { hook, why } => not_by_hand(hook, *why),
         Refusal::NoSuchGate(id) => format!("there is no gate {id}"),
-        Refusal::GateAlreadyAnswered(id) => format!("gate {id} was answered before"),
+        Refusal::GateAlreadyAnswered(id) => format!("gate {id} was already answered"),
         Refusal::ChoiceNotOffered { gate, choice, offered } => not_offered(*gate, *choice, offered),
         Refusal::ItemNotAtGate { gate, item } => item_not_at_gate(*gate, *item),
         Refusal::NoSuchOption { gate, choice, option, known } => {
-            format!("gate {gate} has no option `{option}` to {}; it has: {}", choice.name(), known.join(", "))
+            format!("gate {gate} has no option `{option}` to {}; use one of: {}", choice.name(), known.join(", "))
         }
         Refusal::NoUsageLimit => "the session does not wait for a usage limit".into(),
         Refusal::UsageLimitGate(id) => format!("gate {id} asks about this; answer it"),
-        Refusal::AgentWorksAlready(agent) => format!("`{agent}` works already"),
+        Refusal::AgentWorksAlready(agent) => format!("`{agent}` is already working"),
         Refusal::NoFallbackAgent => {
-            "there is no other agent to switch to; name some in `limits: { fallback: [AGENT] }` or with `--agent A,B`"
+            "there is no other agent to switch to; add agents in `limits: { fallback: [AGENT] }` or with `--agent A,B`"
                 .into()
         }
         Refusal::UnknownFallbackAgent { agent, known } => {
-            format!("there is no fallback agent `{agent}`; there is: {}", known.join(", "))
+            format!("there is no fallback agent `{agent}`; use one of: {}", known.join(", "))
         }
-        Refusal::PipelineRunning(pipeline) => format!("a {} is going on already", pipeline.name()),
+        Refusal::PipelineRunning(pipeline) => format!("a {} is already running", pipeline.name()),
         Refusal::PipelineRequested(pipeline) => pipeline_requested(*pipeline),
         Refusal::PipelineWhileEnding(pipeline) => {
-            format!("the session is ending; `creel {}` works again when it has ended", pipeline.name())
+            format!("the session is ending; run `creel {}` again when it has ended", pipeline.name())
         }
-        Refusal::SessionNotEnded => "the session has not ended; go on with it by `creel resume`".into(),
+        Refusal::SessionNotEnded => "the session has not ended; continue it with `creel resume`".into(),
         Refusal::SessionComplete => "the session is complete; start a new one with `creel run`".into(),
         Refusal::IterationLimitUsed(used) => {
             format!(
-                "the session has used up its limit of {}; give it more with `--max-iterations`",
+                "the session has used its limit of {}; raise it with `--max-iterations`",
                 counted(*used, "iteration")
             )
         }
@@ -70,7 +70,7 @@ pub fn text(refusal: &Refusal) -> String {
             format!("the session has no checkpoint {number}; {known}")
         }
         Refusal::TooManyStopHooks { task, limit } => {
-            format!("{task} has {limit} stop hooks, and may have no more; clear them first")
+            format!("{task} already has {limit} stop hooks, the maximum; clear them first")
         }
         Refusal::Task(refusal) => refusal.to_string(),
         Refusal::Loop(refusal) => about_loop(refusal),
@@ -104,35 +104,35 @@ fn not_allowed(actor: ActorKind, command: UserCommand) -> String {
         UserCommand::Merge => "merge the work",
     };
     let name = command.name();
-    format!("{whom} may not {what}: only a person may; `agent_may: [{name}]` in the config allows it")
+    format!("{whom} may not {what}: only the user may. Allow it with `agent_may: [{name}]` in the config")
 }
 
 fn not_by_hand(hook: &str, why: ByHandObstacle) -> String {
     let why = match why {
-        ByHandObstacle::ChecksTurns => "checks each turn by itself; it cannot be run by hand",
-        ByHandObstacle::DecidesIterations => "decides about an iteration; it cannot be run without one",
-        ByHandObstacle::AnswersTaskEvents => "answers events of tasks; it cannot be run without one",
-        ByHandObstacle::ReviewsPipelines => "is a review, and runs as a part of a submit or a merge only",
+        ByHandObstacle::ChecksTurns => "checks each turn; you cannot run it by hand",
+        ByHandObstacle::DecidesIterations => "decides about an iteration; you cannot run it without one",
+        ByHandObstacle::AnswersTaskEvents => "answers events of tasks; you cannot run it without one",
+        ByHandObstacle::ReviewsPipelines => "is a review, and runs only as part of a submit or a merge",
     };
     format!("`{hook}` {why}")
 }
 
 fn not_offered(gate: GateId, choice: GateChoice, offered: &[GateChoice]) -> String {
     let known = offered.iter().map(|choice| choice.name()).collect::<Vec<_>>().join(", ");
-    format!("gate {gate} does not take `{}`; it takes: {known}", choice.name())
+    format!("gate {gate} does not accept `{}`; use one of: {known}", choice.name())
 }
 
 fn item_not_at_gate(gate: GateId, item: ItemId) -> String {
-    format!("gate {gate} is not about item {item}")
+    format!("gate {gate} does not include item {item}")
 }
 
 fn pipeline_requested(pipeline: PipelineKind) -> String {
-    format!("a {} was asked for already, and begins after this iteration", pipeline.name())
+    format!("you already requested a {}; it starts after this iteration", pipeline.name())
 }
 
 fn about_loop(refusal: &LoopRefusal) -> String {
     match refusal {
-        LoopRefusal::NoIterations => "a loop has at least one iteration".into(),
+        LoopRefusal::NoIterations => "a loop needs at least one iteration".into(),
         LoopRefusal::UnknownTask { task, near, session } => {
             let meant = near.as_ref().map_or_else(String::new, |near| format!("did you mean `{near}`? Otherwise "));
             format!(
@@ -140,36 +140,36 @@ fn about_loop(refusal: &LoopRefusal) -> String {
             )
         }
         LoopRefusal::LoopExists { task, loop_id, iteration } => {
-            format!("{task} has a loop already: {loop_id}, in iteration {iteration}; go on with it, or complete it")
+            format!("{task} already has a loop: {loop_id}, in iteration {iteration}; continue it, or complete it")
         }
         LoopRefusal::NoSuchLoop(id) => {
-            format!("there is no iteration {id}; start one first, and use the id that it is given")
+            format!("there is no iteration {id}; start one first, and use its id")
         }
         LoopRefusal::LoopOver { loop_id, task } => {
-            format!("{loop_id} is over: its task {task} needs no more iterations; start anew if it does")
+            format!("{loop_id} has ended: its task {task} needs no more iterations; start a new loop if it does")
         }
-        LoopRefusal::BeingJudged(id) => format!("{id} is being judged; wait for that answer"),
+        LoopRefusal::BeingJudged(id) => format!("{id} is being evaluated; wait for that answer"),
         LoopRefusal::LimitUsed { loop_id, limit } => format!(
-            "{loop_id} has used up its limit of {}, and the work is not done: tell a person what is in the way",
+            "{loop_id} has used its limit of {}, and the work is not done: report to the user what blocks you",
             counted(*limit, "iteration")
         ),
-        LoopRefusal::Escalated(id) => format!("{id} waits for a person: its task is blocked"),
+        LoopRefusal::Escalated(id) => format!("{id} waits for the user: its task is blocked"),
         LoopRefusal::NotCompletedWhileEscalated(id) => format!(
-            "{id} waits for a person: its task is blocked, and is not completed; end your turn, or complete the iteration \
+            "{id} waits for the user: its task is blocked and not completed; end your turn, or complete the iteration \
              with {}",
             Promise::Blocked
         ),
-        LoopRefusal::JudgedComplete(id) => format!("{id} is decided to be complete: complete it"),
+        LoopRefusal::JudgedComplete(id) => format!("{id} is already evaluated as complete: complete it"),
         LoopRefusal::NotJudgedComplete { loop_id, last } => {
-            let last = last.as_ref().map_or("it has not been judged".to_owned(), |(action, reason)| {
-                format!("its last judgement said {}: {reason}", action.name().to_uppercase())
+            let last = last.as_ref().map_or("it has not been evaluated".to_owned(), |(action, reason)| {
+                format!("its last evaluation said {}: {reason}", action.name().to_uppercase())
             });
             format!(
-                "{loop_id} is not complete: {last}. Have the iteration judged with iteration_validate, and complete it \
-                 once that says COMPLETE; hook_register sets what decides"
+                "{loop_id} is not complete: {last}. Evaluate the iteration with iteration_validate, and complete it \
+                 when that says COMPLETE; hook_register sets what decides"
             )
         }
-        LoopRefusal::EndedUnjudged(id) => format!("{id} ended before it was judged"),
-        LoopRefusal::SessionOverUnjudged => "the session was over before it was judged".into(),
+        LoopRefusal::EndedUnjudged(id) => format!("{id} ended before it was evaluated"),
+        LoopRefusal::SessionOverUnjudged => "the session ended before it was evaluated".into(),
     }
 }

@@ -59,11 +59,11 @@ pub fn whole(task: &TaskView) -> String {
             "queue",
             task.queue
                 .as_deref()
-                .map(|agents| if agents.is_empty() { "for everybody".into() } else { list(agents) })
+                .map(|agents| if agents.is_empty() { "for all agents".into() } else { list(agents) })
                 .unwrap_or_default(),
         ),
         ("needed by", list(&task.dependents)),
-        ("comes from", some(&task.parent)),
+        ("parent", some(&task.parent)),
         ("blocked", some(&task.reason)),
         ("needs", task.required_knowledge.join("\n")),
         ("result", some(&task.result)),

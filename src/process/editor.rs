@@ -74,7 +74,7 @@ impl EditorFile {
                 signal = signals.next() => signal,
                 () = stop.next() => {
                     if let Err(error) = stop_job() {
-                        tracing::warn!("creel cannot stop: {error}");
+                        tracing::warn!("creel cannot suspend itself: {error}");
                     }
                     continue;
                 }
@@ -112,7 +112,7 @@ impl EditorFile {
 
     /// Adds the path of the file to a message, if the file exists.
     pub fn kept(&self, why: &str) -> String {
-        if self.path.exists() { format!("{why}; what you wrote is in {}", self.path.display()) } else { why.to_owned() }
+        if self.path.exists() { format!("{why}; your text is in {}", self.path.display()) } else { why.to_owned() }
     }
 
     pub fn remove(&self) {
@@ -138,17 +138,17 @@ fn new_file() -> io::Result<(PathBuf, File)> {
 /// Why a text could not be edited in the user's editor.
 #[derive(Debug, thiserror::Error)]
 pub enum EditorError {
-    #[error("cannot edit outside: {0}")]
+    #[error("cannot start an editor: {0}")]
     NoFile(io::Error),
-    #[error("cannot read what the editor left: {0}")]
+    #[error("cannot read the editor's file: {0}")]
     Unreadable(io::Error),
     #[error("the editor `{editor}` failed ({status})")]
     Failed { editor: String, status: ExitStatus },
-    #[error("the editor `{editor}` cannot be started: {error}; set EDITOR")]
+    #[error("cannot start the editor `{editor}`: {error}; set EDITOR")]
     NotStarted { editor: String, error: io::Error },
-    #[error("{0}; nothing was changed")]
+    #[error("{0}; you changed nothing")]
     Unchanged(Box<Self>),
-    #[error("{why}; what you wrote is in {}", file.display())]
+    #[error("{why}; your text is in {}", file.display())]
     Kept { why: Box<Self>, file: PathBuf },
 }
 

@@ -34,5 +34,5 @@ pub fn receive_file(socket: &UnixStream) -> io::Result<OwnedFd> {
     let mut enclosed = RecvAncillaryBuffer::new(&mut space);
     recvmsg(socket, &mut [IoSliceMut::new(&mut [0])], &mut enclosed, RecvFlags::empty())?;
     let file = |message| if let RecvAncillaryMessage::ScmRights(mut files) = message { files.next() } else { None };
-    enclosed.drain().find_map(file).ok_or_else(|| io::Error::other("nothing to read from was handed over"))
+    enclosed.drain().find_map(file).ok_or_else(|| io::Error::other("no file was passed to read from"))
 }

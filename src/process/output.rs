@@ -147,9 +147,10 @@ fn shares(limit: usize, stdout: usize, stderr: usize) -> (usize, usize) {
 
 /// The line in place of the omitted bytes.
 pub fn marker(missing: u64, whole: Option<&str>) -> String {
+    let bytes = if missing == 1 { "1 byte".to_owned() } else { format!("{missing} bytes") };
     match whole {
-        Some(whole) => format!("[… {missing} bytes left out; {whole} …]\n"),
-        None => format!("[… {missing} bytes left out …]\n"),
+        Some(whole) => format!("[… {bytes} left out; {whole} …]\n"),
+        None => format!("[… {bytes} left out …]\n"),
     }
 }
 
@@ -281,7 +282,7 @@ impl SpoolFile {
         if let Err(e) = self.try_write(fits) {
             self.note = Some(format!("{} is not complete: {e}", self.name));
         } else if fits.len() < bytes.len() {
-            self.note = Some(format!("{} holds the first {} MiB only", self.name, self.cap / (1024 * 1024)));
+            self.note = Some(format!("{} has only the first {} MiB", self.name, self.cap / (1024 * 1024)));
         }
         if self.note.is_some() {
             self.file = None;

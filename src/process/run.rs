@@ -385,9 +385,9 @@ pub(super) fn describe(ended: io::Result<ExitStatus>) -> ProcessEnd {
         Ok(status) => match (status.code(), status.signal()) {
             (Some(code), _) => ProcessEnd::Exit(code),
             (None, Some(signal)) => ProcessEnd::Signal(signal),
-            (None, None) => ProcessEnd::SpawnFailed(format!("the system does not say how it ended: {status}")),
+            (None, None) => ProcessEnd::SpawnFailed(format!("the system does not report how it ended: {status}")),
         },
-        Err(e) => ProcessEnd::SpawnFailed(format!("the system does not say how it ended: {e}")),
+        Err(e) => ProcessEnd::SpawnFailed(format!("the system does not report how it ended: {e}")),
     }
 }
 
@@ -409,15 +409,15 @@ pub(super) fn why_not(error: io::Error, cwd: &Path) -> StartError {
 /// Why a command did not start.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    #[error("the folder {} is gone", .0.display())]
+    #[error("the folder {} no longer exists", .0.display())]
     NoFolder(PathBuf),
     #[error("the command and its environment are too long for the system: make the command shorter")]
     CommandTooLong,
-    #[error("there is no `sh` on the PATH: install a POSIX shell")]
+    #[error("`sh` is not on PATH: install a POSIX shell")]
     NoShell,
-    #[error("there is no `{0}` on the PATH")]
+    #[error("`{0}` is not on PATH")]
     NoProgram(String),
-    #[error("there is no program `{0}`")]
+    #[error("the program `{0}` does not exist")]
     NoProgramFile(String),
     #[error("it has no streams")]
     NoStreams,

@@ -93,7 +93,7 @@ impl TaskHandover<'_> {
         }
         let mut queue = TaskQueue::open(self.jetstream, self.nats, LEASE).await?;
         if let Some(why) = queue.missing_replicas() {
-            tracing::warn!("nats: a lost server can take the queue with it: {why}");
+            tracing::warn!("nats: if the server fails, the queue can be lost: {why}");
         }
         let mut changes = queue.board.changes(self.id).await?;
         self.catch_up(&mut queue, &mut known, &mut changes).await?;

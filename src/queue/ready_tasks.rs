@@ -148,7 +148,7 @@ impl ReadyTaskStream {
         let retention = store.stream.cached_info().config.retention;
         if retention != RetentionPolicy::WorkQueue {
             let name = stream_name(nats);
-            return Err(NatsError(format!("the stream {name} is no work queue, so tasks would be handed out twice")));
+            return Err(NatsError(format!("the stream {name} is not a work queue, so workers would get tasks twice")));
         }
         let prefix = subject::queue(&nats.prefix);
         Ok(Self { jetstream: jetstream.clone(), store, prefix, lease, rows: BTreeMap::new(), taken: 0 })
@@ -171,7 +171,7 @@ impl ReadyTaskStream {
         let text = serde_json::to_vec(order).expect("an order has no keys that are not text");
         let cannot = |error: &dyn std::error::Error| {
             let cause = error.source().map(|cause| format!(": {cause}")).unwrap_or_default();
-            NatsError(format!("the server does not take task {} into the queue: {error}{cause}", order.id))
+            NatsError(format!("the server does not accept task {} in the queue: {error}{cause}", order.id))
         };
         let sent = self.jetstream.publish_with_headers(subject, headers, text.into()).await;
         match sent.map_err(|error| cannot(&error))?.await {
@@ -221,7 +221,7 @@ impl ReadyTaskStream {
     }
 
     async fn take_from(&mut self, row: &DispatchGroup) -> Result<Option<LeasedTask>, NatsError> {
-        let cannot = |error: String| NatsError(format!("the queue hands out nothing: {error}"));
+        let cannot = |error: String| NatsError(format!("cannot get tasks from the queue: {error}"));
         let consumer = self.consumer(row).await?;
         let lease = consumer.cached_info().config.ack_wait;
         loop {
@@ -235,7 +235,7 @@ impl ReadyTaskStream {
             match self.read(row, &message) {
                 Ok(order) => return Ok(Some(LeasedTask { order, lease, message })),
                 Err(why) => {
-                    tracing::warn!("nats: a task in the queue is thrown away, since it is not understood: {why}");
+                    tracing::warn!("nats: creel discards a task in the queue that it does not understand: {why}");
                     message.ack_with(AckKind::Term).await.map_err(|error| cannot(error.to_string()))?;
                 }
             }
@@ -267,7 +267,7 @@ impl ReadyTaskStream {
             ..pull::Config::default()
         };
         let made = self.store.stream.get_or_create_consumer(&name, config).await;
-        let consumer = made.map_err(|error| NatsError(format!("the queue hands out nothing: {error}")))?;
+        let consumer = made.map_err(|error| NatsError(format!("cannot get tasks from the queue: {error}")))?;
         self.rows.entry(row.clone()).or_default().consumer = Some(consumer.clone());
         Ok(consumer)
     }

@@ -143,7 +143,7 @@ impl TaskBucket {
             }));
         }
         let task = serde_json::from_slice(&message.payload)
-            .map_err(|error| NatsError(format!("what the server has of task {} cannot be read: {error}", key.id)))?;
+            .map_err(|error| NatsError(format!("cannot read task {} from the server: {error}", key.id)))?;
         Ok(Some(TaskRevision { task, revision }))
     }
 
@@ -156,7 +156,7 @@ impl TaskBucket {
         let subject = self.subject(&QueueTaskKey::of(&task.order).tokens());
         let cannot = |error: jetstream::context::PublishError| {
             let cause = std::error::Error::source(&error).map(|cause| format!(": {cause}")).unwrap_or_default();
-            NatsError(format!("the server does not take task {}: {error}{cause}", task.order.id))
+            NatsError(format!("the server does not accept task {}: {error}{cause}", task.order.id))
         };
         let sent = self.jetstream.publish_with_headers(subject, headers, text.into()).await.map_err(cannot)?;
         match sent.await {
@@ -177,7 +177,7 @@ impl TaskBucket {
         // Names are never freed, so there are about as many as there are messages.
         let info = self.store.stream.get_info().await;
         let known =
-            info.map_err(|error| NatsError(format!("the server does not say how many tasks there are: {error}")))?;
+            info.map_err(|error| NatsError(format!("the server does not report how many tasks there are: {error}")))?;
         let first = known.state.messages + 1;
         for number in first..first + NAMES {
             let order = TaskSpec { id: number.to_string(), ..new.order.clone() };
@@ -213,7 +213,7 @@ impl TaskBucket {
 
     /// The changes of all tasks, or of the tasks of one session if `owner` is not empty.
     pub async fn changes(&self, owner: &str) -> Result<QueueChanges, NatsError> {
-        let cannot = |error: String| NatsError(format!("the tasks of the queue cannot be read: {error}"));
+        let cannot = |error: String| NatsError(format!("cannot read the tasks of the queue: {error}"));
         let tokens = if owner.is_empty() { ">".to_owned() } else { format!("{owner}.>") };
         let filter = self.subject(&tokens);
         let config = OrderedConfig {
@@ -250,7 +250,7 @@ impl QueueChanges {
                 let revision = message.info().map_or(0, |info| info.stream_sequence);
                 Ok(serde_json::from_slice(&message.payload).ok().map(|task| TaskRevision { task, revision }))
             }
-            Some(Err(error)) => Err(NatsError(format!("the tasks of the queue cannot be read: {error}"))),
+            Some(Err(error)) => Err(NatsError(format!("cannot read the tasks of the queue: {error}"))),
             None => Err(NatsError("the connection was lost".to_owned())),
         }
     }
@@ -259,7 +259,7 @@ impl QueueChanges {
 #[derive(Debug, thiserror::Error)]
 pub enum QueueAddError {
     /// The name is taken, or was in the past.
-    #[error("there is a task {0} in the queue already, or was")]
+    #[error("the queue already has a task {0}, or had one")]
     Taken(String),
     #[error("NATS: {0}")]
     Trouble(#[from] NatsError),

@@ -257,7 +257,7 @@ impl EffectPerformer {
             // Panics are caught here instead of in a separate task: tokio moves part of a longer chain of tasks to
             // another thread, and waking that thread costs more than the rest of a short hook.
             let running = caught(hooks::run_hook(&job, &place, &mut watch, &token)).await;
-            let result = running.unwrap_or_else(|panic| RunResult::not_started(format!("a fault of creel: {panic}")));
+            let result = running.unwrap_or_else(|panic| RunResult::not_started(format!("a bug in creel: {panic}")));
             handle.tell_in_turn(Input::HookFinished { run, result: Box::new(result) }).await;
         });
         self.hooks.insert(run, HookTaskHandle { cancel, done });
@@ -276,7 +276,7 @@ impl EffectPerformer {
             let checking = caught(hooks::rules::check(job, &place, &mut watch, &token)).await;
             drop(turn);
             let result =
-                checking.unwrap_or_else(|panic| RuleCheckResult::not_judged(format!("a fault of creel: {panic}")));
+                checking.unwrap_or_else(|panic| RuleCheckResult::not_judged(format!("a bug in creel: {panic}")));
             handle.tell_in_turn(Input::RuleChecked { run, result: Box::new(result) }).await;
         });
         self.hooks.insert(run, HookTaskHandle { cancel, done });
@@ -319,7 +319,7 @@ impl EffectPerformer {
             }
         };
         if tokio::time::timeout(patience, ended).await.is_err() {
-            tracing::warn!("tasks did not end in {patience:?}; their processes are killed");
+            tracing::warn!("tasks did not end in {patience:?}; creel kills their processes");
         }
         self.children.end_all().await;
     }
@@ -392,7 +392,7 @@ impl WorktreeWatcher {
         let survey = cancel.run_until_cancelled(worktree::survey(&self.folder, &self.mark)).await?;
         if survey.is_hopeless() {
             self.hopeless = true;
-            tracing::warn!("the project's folder is too large or too slow to tell what each turn changes in it");
+            tracing::warn!("the project folder is too large or too slow for creel to see what each turn changes");
         }
         Some(survey)
     }
@@ -418,7 +418,7 @@ async fn one_turn(
     hearing: &mut TurnObserver,
     cancel: &CancellationToken,
 ) -> Result<TurnEnd, TurnFailure> {
-    let message = "creel itself failed in the middle of the turn; its log says where";
+    let message = "creel itself failed in the middle of the turn; see its log";
     caught(agent.turn(request, hearing, cancel)).await.unwrap_or_else(|_| Err(TurnFailure::new(message)))
 }
 
@@ -436,7 +436,7 @@ pub(super) enum SendError {
     NoGatekeeper(String),
     #[error(transparent)]
     Agent(#[from] AgentError),
-    #[error("the agent's task has died; this is a fault of creel, see its log")]
+    #[error("the agent's task crashed. This is a bug in creel; see its log")]
     TaskDied,
 }
 
@@ -452,7 +452,7 @@ async fn caught<T>(work: impl Future<Output = T>) -> Result<T, CaughtPanic> {
 
 fn said(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().copied().or(panic.downcast_ref::<String>().map(String::as_str));
-    text.unwrap_or("it panicked without a word").to_owned()
+    text.unwrap_or("it panicked without a message").to_owned()
 }
 
 /// Forwards what an agent does to the session.

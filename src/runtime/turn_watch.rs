@@ -123,7 +123,7 @@ impl TurnWatch {
         }
         let written = serde_json::to_string(&kept).map_err(std::io::Error::other);
         if let Err(error) = written.and_then(|text| open::replace(&self.guard.baseline_file(), &text)) {
-            tracing::warn!("what the turn began with cannot be kept: {error}");
+            tracing::warn!("cannot keep the state before the turn: {error}");
         }
         self.kept = Some(kept);
     }

@@ -57,7 +57,7 @@ fn is_ours(dir: &Path) -> bool {
 impl SocketLocation {
     /// Listens at a new address for the session with that id, and writes the path into the session's folder.
     pub fn take(places: &SocketDirs, folder: &SessionDir, id: &str) -> io::Result<(Self, UnixListener)> {
-        let mut why = io::Error::other("there is no folder for it");
+        let mut why = io::Error::other("it has no folder");
         for place in &places.0 {
             match listen_in(place, id) {
                 Ok((socket, listener)) => {
@@ -144,7 +144,7 @@ fn make_private(place: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(PRIVATE_DIR).create(place)?;
     let meta = fs::symlink_metadata(place)?;
     if !meta.is_dir() || meta.uid() != geteuid().as_raw() {
-        return Err(io::Error::new(io::ErrorKind::PermissionDenied, "it belongs to somebody else"));
+        return Err(io::Error::new(io::ErrorKind::PermissionDenied, "it belongs to another user"));
     }
     if meta.mode() & 0o077 != 0 {
         fs::set_permissions(place, Permissions::from_mode(PRIVATE_DIR))?;

@@ -31,7 +31,7 @@ pub enum SessionRequestError {
     #[error("session `{0}` is not running")]
     NotRunning(String),
     /// A process runs the session, but it does not answer.
-    #[error("session `{name}` is running, but cannot be reached: {cause}")]
+    #[error("session `{name}` is running, but creel cannot reach it: {cause}")]
     Unreachable { name: String, cause: io::Error },
     #[error(transparent)]
     Refused(RefusedRequest),
@@ -62,7 +62,7 @@ impl SocketClient {
             }
             let connected = match SocketLocation::of(folder) {
                 Some(address) => address.connect(),
-                None => Err(io::Error::new(io::ErrorKind::NotFound, "it has no socket; creel's log tells why")),
+                None => Err(io::Error::new(io::ErrorKind::NotFound, "it has no socket; see creel's log")),
             };
             match connected {
                 Ok(stream) => return Self::new(folder, stream),

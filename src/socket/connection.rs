@@ -105,7 +105,7 @@ pub(super) async fn serve(stream: UnixStream, process: Option<ActorKind>, reach:
     let (reader, writer) = stream.into_split();
     let connection = ClientConnection { reader: BufReader::new(reader), writer, reach, process, idle };
     if let Err(error) = connection.talk().await {
-        tracing::info!("a client of the control socket was left: {error}");
+        tracing::info!("disconnected a client of the control socket: {error}");
     }
 }
 
@@ -205,7 +205,7 @@ impl ClientConnection {
     async fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
         timeout(WRITING, self.writer.write_all(bytes))
             .await
-            .unwrap_or_else(|_| Err(io::Error::new(io::ErrorKind::TimedOut, "it does not read what it is sent")))
+            .unwrap_or_else(|_| Err(io::Error::new(io::ErrorKind::TimedOut, "it does not read its messages")))
     }
 }
 

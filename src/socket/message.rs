@@ -4,7 +4,7 @@
 //!
 //! ```text
 //! {"v":1,"do":"pause"}                                      {"v":1,"ok":true}
-//! {"v":1,"do":"pause"}                                      {"v":1,"ok":false,"error":"the session is paused already",
+//! {"v":1,"do":"pause"}                                      {"v":1,"ok":false,"error":"the session is already paused",
 //!                                                            "code":"already_paused"}
 //! {"v":1,"do":"gate_answer","gate":3,"choice":"approve"}    {"v":1,"ok":true}
 //! {"v":1,"do":"status"}                                     {"v":1,"ok":true,"status":{…}}
@@ -129,9 +129,9 @@ impl serde::de::Error for KnownVerbs {
 pub enum RequestError {
     #[error("not a request: {0}")]
     Malformed(#[from] serde_json::Error),
-    #[error("version {0} is not spoken here; this creel speaks version {VERSION}")]
+    #[error("version {0} is not supported; this creel supports version {VERSION}")]
     OtherVersion(u32),
-    #[error("`v` is missing; this creel speaks version {VERSION}")]
+    #[error("`v` is missing; this creel supports version {VERSION}")]
     NoVersion,
     #[error("not a request: `do` is missing")]
     NoVerb,
@@ -283,7 +283,7 @@ impl SessionReply {
         if self.ok {
             return Ok(self.told);
         }
-        let text = self.error.unwrap_or_else(|| "the session did not say why not".into());
+        let text = self.error.unwrap_or_else(|| "the session gave no reason".into());
         Err(RefusedRequest { code: self.code, text })
     }
 
@@ -415,8 +415,8 @@ mod tests {
     #[test]
     fn what_is_wrong_is_told_in_words() {
         let why = |line: &str| read(line.as_bytes()).expect_err("not a request").to_string();
-        assert_eq!(why(r#"{"v":0,"do":"pause"}"#), "version 0 is not spoken here; this creel speaks version 1");
-        assert_eq!(why(r#"{"do":"pause"}"#), "`v` is missing; this creel speaks version 1");
+        assert_eq!(why(r#"{"v":0,"do":"pause"}"#), "version 0 is not supported; this creel supports version 1");
+        assert_eq!(why(r#"{"do":"pause"}"#), "`v` is missing; this creel supports version 1");
         assert_eq!(why(r#"{"v":1}"#), "not a request: `do` is missing");
         let unknown = why(r#"{"v":1,"do":"gate_anser"}"#);
         assert!(

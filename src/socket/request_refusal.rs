@@ -12,7 +12,7 @@ pub enum RequestRefusal {
     Session(Refusal),
     #[error(transparent)]
     Request(#[from] RequestError),
-    #[error("a request has at most {LONGEST} bytes; the connection is closed")]
+    #[error("a request has at most {LONGEST} bytes; the session closed the connection")]
     LineTooLong,
     #[error(transparent)]
     Deadline(#[from] DeadlineError),
@@ -20,20 +20,21 @@ pub enum RequestRefusal {
     #[error("there is no iteration {0}")]
     NoSuchLoop(String),
     #[error(
-        "session `{0}` has no NATS server, so it reaches no queue; begin it with `nats:` in its config or with --nats"
+        "session `{0}` has no NATS server, so it cannot reach the queue; start it with `nats:` in its config or with \
+         --nats"
     )]
     NoQueue(String),
     #[error("this session belongs to another user")]
     OtherUser,
-    #[error("{0} clients are connected, and all of them are busy")]
+    #[error("all {0} connections of this session are busy; try again")]
     TooManyClients(usize),
-    #[error("{0} clients watch this session already")]
+    #[error("too many clients watch this session (the limit is {0})")]
     TooManyWatchers(usize),
-    #[error("the journal cannot be read: {0}")]
+    #[error("cannot read the journal: {0}")]
     JournalUnreadable(io::Error),
-    #[error("records are not told here: they are in the stream, under {0}")]
+    #[error("NATS does not send records here: read them from the stream, under {0}")]
     NoWatchOverNats(String),
-    #[error("the answer has {length} bytes, and the NATS server takes {most}; ask on the session's machine")]
+    #[error("the answer is too large ({length} B; the NATS server allows {most} B); ask on the session's machine")]
     ReplyTooLong { length: usize, most: usize },
 }
 

@@ -110,7 +110,7 @@ impl RemoteSession {
             Ok(answer) => {
                 answer.map(drop).map_err(|error| unheeded(error, |cause| cause.kind() == std::io::ErrorKind::TimedOut))
             }
-            Err(panic) => Err(CommandError::Refused(format!("the session could not be asked: {panic}"))),
+            Err(panic) => Err(CommandError::Refused(format!("cannot ask the session: {panic}"))),
         }
     }
 }
@@ -120,7 +120,7 @@ fn unheeded(error: SessionRequestError, was_silent: impl Fn(&std::io::Error) -> 
     let words = error.to_string();
     match error {
         SessionRequestError::Unreachable { cause, .. } if was_silent(&cause) => {
-            CommandError::Unanswered(format!("{words}; it is not known whether it took that"))
+            CommandError::Unanswered(format!("{words}; the session may have run it or not"))
         }
         SessionRequestError::Unreachable { .. }
         | SessionRequestError::NotRunning(_)

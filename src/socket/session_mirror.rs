@@ -129,7 +129,7 @@ impl SessionMirror {
                 Ok(Some(record)) => self.fold(&record),
                 Ok(None) => break,
                 Err(error) => {
-                    tracing::error!("the journal cannot be followed: {error}");
+                    tracing::error!("cannot follow the journal: {error}");
                     break;
                 }
             }

@@ -49,9 +49,9 @@ impl UndeliveredCommand {
             Self::Unsent(command) => Some(format!("not sent: {}", what(command).unwrap_or_else(|| name(command)))),
             Self::Unanswered(command) => {
                 let what = what(command).unwrap_or_else(|| name(command));
-                Some(format!("not answered, and it is not known whether it was taken: {what}"))
+                Some(format!("no answer; the session may have run it or not: {what}"))
             }
-            Self::Refused(command, why) => what(command).map(|text| format!("not taken, {why}: {text}")),
+            Self::Refused(command, why) => what(command).map(|text| format!("refused ({why}): {text}")),
         }
     }
 }

@@ -26,29 +26,29 @@ macro_rules! actions {
 actions! {
     Global {
         Quit "quit" "leave; asks whether to stop the session",
-        Leave "leave" "leave it running; `creel attach` shows it again",
+        Leave "leave" "leave it running; show it again with `creel attach`",
         Help "help" "show all keys",
         Palette "palette" "find a command by its name",
         NextPane "next-pane" "go to the next pane",
         PreviousPane "previous-pane" "go to the previous pane",
         FocusStream "focus-stream" "go to the stream",
         FocusHooks "focus-hooks" "go to the hooks",
-        FocusPending "focus-pending" "go to the held output",
+        FocusPending "focus-pending" "go to the pending items",
         FocusRetries "focus-retries" "go to the retries",
         FocusTasks "focus-tasks" "go to the tasks",
-        Zoom "zoom" "give the pane the whole screen, or take it back",
-        ShowGate "show-gate" "show the gate that waits",
-        Message "message" "write to the agent; it is sent when the turn ends",
-        MessageNow "message-now" "write to the agent, and cancel the turn for it",
-        Pause "pause" "send no further prompt, or go on",
+        Zoom "zoom" "show only this pane, or all panes again",
+        ShowGate "show-gate" "show the open gate",
+        Message "message" "write a message; creel sends it when the turn ends",
+        MessageNow "message-now" "write a message; creel cancels the turn for it",
+        Pause "pause" "pause or unpause the session",
         RetryNow "retry-now" "send the turn that waits for a usage limit now",
-        SwitchAgent "switch-agent" "let another agent take the turn that waits for a usage limit",
-        Stop "stop" "stop when this iteration is completed",
+        SwitchAgent "switch-agent" "switch to another agent during a usage limit",
+        Stop "stop" "stop after this iteration",
         CancelTurn "cancel-turn" "cancel the turn, and pause for a message",
-        Submit "submit" "submit the work when this iteration is completed",
-        Merge "merge" "merge the work when this iteration is completed",
-        Redraw "redraw" "draw everything again",
-        Suspend "suspend" "go to the shell; fg comes back",
+        Submit "submit" "submit the work after this iteration",
+        Merge "merge" "merge the work after this iteration",
+        Redraw "redraw" "redraw the screen",
+        Suspend "suspend" "suspend creel; resume it with fg",
     }
     Scroll {
         Up "up" "one line up",
@@ -71,31 +71,31 @@ actions! {
         FoldThoughts "fold-thoughts" "fold or unfold all thoughts",
     }
     Hooks {
-        Open "open" "show all of it",
-        RunHook "run-hook" "run the hook now; its output is only shown",
-        SwitchHook "switch-hook" "switch the hook off or on",
-        CancelHook "cancel-hook" "end the hook that runs",
-        HookStats "stats" "show how the hooks did: runs, times, retries",
+        Open "open" "show the details",
+        RunHook "run-hook" "run the hook now; creel only shows its output",
+        SwitchHook "switch-hook" "disable or enable the hook",
+        CancelHook "cancel-hook" "cancel the running hook",
+        HookStats "stats" "show statistics of the hooks",
     }
     Pending {
-        OpenItem "open" "show all of it",
+        OpenItem "open" "show the whole text",
         Edit "edit" "edit",
-        Skip "skip" "do not deliver it, or do after all",
+        Skip "skip" "skip or restore the item",
         Preview "preview" "show the next prompt",
     }
     Tasks {
-        OpenTask "open" "show all about the task",
+        OpenTask "open" "show the details of the task",
         AddTask "add" "add a task",
-        EditTask "edit" "change the goal, the priority, the labels of the task",
+        EditTask "edit" "edit the task's goal, priority and labels",
         StartTask "start" "start the task",
-        ReadyTask "ready" "the task can be started again: it is no longer blocked",
-        CompleteTask "done" "the task is done; asks what came of it",
-        BlockTask "block" "the task is blocked; asks why",
-        MarkTask "mark" "mark the task for which others are to wait, or not",
-        DependTask "depend" "let the task wait for the marked one, or no longer",
-        RemoveTask "remove" "remove the task; asks once more",
-        FilterTasks "filter" "show all tasks, or open, ready, blocked, done ones",
-        TaskTree "tree" "arrange the tasks in a tree, or in a list",
+        ReadyTask "ready" "unblock the task",
+        CompleteTask "done" "complete the task; asks for the result",
+        BlockTask "block" "block the task; asks for the reason",
+        MarkTask "mark" "mark the task that others should depend on",
+        DependTask "depend" "add or remove a dependency on the marked task",
+        RemoveTask "remove" "remove the task; asks first",
+        FilterTasks "filter" "filter: all, open, ready, blocked or done tasks",
+        TaskTree "tree" "show tasks as a tree or as a list",
     }
     Gate {
         NextChoice "next-choice" "next answer",
@@ -105,23 +105,23 @@ actions! {
         ToggleItem "toggle-item" "approve the item or not",
         EditItem "edit" "edit the item",
         EditOutside "edit-outside" "edit the item in $EDITOR",
-        TextDown "text-down" "read on",
-        TextUp "text-up" "read back",
-        Answer "answer" "give the chosen answer",
-        Aside "aside" "put the gate aside and look around",
+        TextDown "text-down" "scroll down",
+        TextUp "text-up" "scroll up",
+        Answer "answer" "send the chosen answer",
+        Aside "aside" "close the gate and look around; it stays open",
     }
     Viewer {
         Close "close" "close",
         Wrap "wrap" "wrap long lines or not",
     }
     Replay {
-        Play "play" "play or hold",
-        Step "step" "one record on",
+        Play "play" "play or pause",
+        Step "step" "one record forward",
         StepBack "step-back" "one record back",
         Faster "faster" "twice as fast",
         Slower "slower" "half as fast",
-        StepIteration "step-iteration" "on to the next iteration",
-        StepError "step-error" "on to the next error",
+        StepIteration "step-iteration" "to the next iteration",
+        StepError "step-error" "to the next error",
     }
 }
 
@@ -257,9 +257,9 @@ pub fn name(action: KeyAction) -> &'static str {
 /// Why a text in the keymap is no key.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 enum KeyError {
-    #[error("`{0}` is no key")]
+    #[error("`{0}` is not a key")]
     Unknown(String),
-    #[error("no terminal tells of `{0}`: write the sign that the keys give together")]
+    #[error("terminals do not send `{0}`: write the character that the keys produce together")]
     NotReported(String),
 }
 
@@ -391,7 +391,7 @@ mod tests {
             wrong("global: { zom: [q], zoom: [hyper-x, \"?\"] }\nglobl: {}"),
             [
                 "unknown action `zom` in `global`",
-                "`hyper-x` is no key",
+                "`hyper-x` is not a key",
                 "unknown place `globl`",
                 "`?` in `global` means both `zoom` and `help`"
             ]
@@ -408,7 +408,7 @@ mod tests {
         }
         assert_eq!(keymap.keys(KeyAction::Zoom), "W alt-W");
         for key in ["shift-1", "shift-space", "ctrl-shift-w", "shift-ß"] {
-            let told = format!("no terminal tells of `{key}`: write the sign that the keys give together");
+            let told = format!("terminals do not send `{key}`: write the character that the keys produce together");
             assert_eq!(KeyChord::parse(key).map_err(|error| error.to_string()), Err(told));
         }
         assert_eq!(KeyChord::parse("shift-up").map(|key| key.to_string()), Ok("shift-up".into()));

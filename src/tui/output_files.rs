@@ -20,7 +20,7 @@ pub(super) fn view(title: String, file: Option<&Path>, otherwise: &str) -> Viewe
     match read {
         Some((text, size, _)) if size <= VIEWED => ViewerModal::new(title, &text, counted(size, "byte")),
         Some((text, size, path)) => {
-            ViewerModal::new(title, &text, format!("the first {VIEWED} of {size} bytes; all of it: {path}"))
+            ViewerModal::new(title, &text, format!("the first {VIEWED} of {size} B; all of it: {path}"))
         }
         None => ViewerModal::new(title, otherwise, counted(otherwise.len(), "byte")),
     }

@@ -26,8 +26,8 @@ pub fn title(model: &ScreenModel, pane: Pane) -> String {
                 state.pending.items().iter().filter(|item| item.state == ItemState::InFlight).count()
             };
             match state.map_or(0, with_agent) {
-                0 => format!(" · {held} held"),
-                n => format!(" · {held} held, {n} with the agent"),
+                0 => format!(" · {held}"),
+                n => format!(" · {held}, {n} with the agent"),
             }
         }
         Pane::Retries => {

@@ -173,7 +173,7 @@ fn restore_on_panic(log: Option<PathBuf>) {
             }
             before(panic);
             if let Some(log) = &log {
-                let _ = writeln!(io::stderr(), "creel: this is a fault of creel; its log is in {}", log.display());
+                let _ = writeln!(io::stderr(), "creel: this is a bug in creel; see its log in {}", log.display());
             }
         }));
     });

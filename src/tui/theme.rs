@@ -92,7 +92,7 @@ pub enum ThemeError {
     UnknownRole(String),
     #[error("the role `{0}` is missing")]
     MissingRole(&'static str),
-    #[error("`{0}` is no colour")]
+    #[error("`{0}` is not a colour")]
     NotAColour(String),
 }
 
@@ -133,6 +133,6 @@ mod tests {
     #[test]
     fn a_wrong_theme_is_told() {
         assert_eq!(ScreenTheme::parse("texd: red").expect_err("wrong").to_string(), "unknown role `texd`");
-        assert_eq!(ScreenTheme::parse("text: rad").expect_err("wrong").to_string(), "`rad` is no colour");
+        assert_eq!(ScreenTheme::parse("text: rad").expect_err("wrong").to_string(), "`rad` is not a colour");
     }
 }

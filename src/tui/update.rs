@@ -350,7 +350,7 @@ fn show_gate(model: &mut ScreenModel) -> Vec<ScreenRequest> {
     }
     model.look_after_the_gate();
     if !model.modals.iter().any(|modal| matches!(modal, Modal::Gate(_))) {
-        model.say(ThemeRole::Faint, "no gate waits");
+        model.say(ThemeRole::Faint, "no gate is open");
     }
     Vec::new()
 }

@@ -157,9 +157,9 @@ pub fn prepare(model: &mut ScreenModel, area: Rect, reload: RecordLoader<'_>) {
 fn draw_too_small(model: &ScreenModel, theme: &ScreenTheme, area: Rect, buffer: &mut Buffer) {
     let (style, width) = (theme.style(ThemeRole::Warning), usize::from(area.width));
     let lines = if model.modals.iter().any(|modal| matches!(modal, Modal::Quit(_))) {
-        wrap(&[("too small for creel: make it larger to answer".to_owned(), style)], width, 0)
+        wrap(&[("terminal too small: make it larger to answer".to_owned(), style)], width, 0)
     } else {
-        vec![Line::styled(fit("too small for creel", width), style)]
+        vec![Line::styled(fit("terminal too small", width), style)]
     };
     Paragraph::new(lines).render(area, buffer);
 }

@@ -8,6 +8,8 @@ use std::{collections::BTreeMap, ops::Range};
 pub struct Token<'a> {
     pub text: &'a str,
     pub line: usize,
+    /// A literal as the source writes it, with its quotes.
+    pub literal: Option<&'a str>,
 }
 
 /// The tokens of a file, without items that only tests use.
@@ -15,13 +17,27 @@ pub fn tokens(source: &str) -> Vec<Token<'_>> {
     without_tests(&all_tokens(source))
 }
 
+/// The texts of a file's string literals and their lines, without items that only tests use. Lines that `\` continues
+/// are joined.
+pub fn texts(source: &str) -> Vec<(usize, String)> {
+    let literals = tokens(source).into_iter().filter_map(|token| Some((token.line, token.literal?)));
+    literals
+        .map(|(line, literal)| {
+            let body = literal.trim_start_matches(['b', 'c', 'r', '#']).trim_end_matches('#').trim_matches('"');
+            let mut lines = body.split("\\\n");
+            let first = lines.next().unwrap_or_default().to_owned();
+            (line, lines.fold(first, |text, next| text + next.trim_start()))
+        })
+        .collect()
+}
+
 fn all_tokens(source: &str) -> Vec<Token<'_>> {
     let (mut found, mut at, mut line) = (Vec::new(), 0, 1);
     while at < source.len() {
         let length = length_of_next(&source[at..]);
         let text = &source[at..at + length];
-        if let Some(text) = shown(text) {
-            found.push(Token { text, line });
+        if let Some(shown) = shown(text) {
+            found.push(Token { text: shown, line, literal: (shown == "\"").then_some(text) });
         }
         line += text.matches('\n').count();
         at += length;

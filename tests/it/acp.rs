@@ -115,7 +115,7 @@ async fn a_turn_that_the_agent_cancels_has_failed_unless_a_permission_was_refuse
     let ask = json!({"ask": {"options": [{"optionId": "n", "name": "No", "kind": "reject_once"}]}});
     let mut agent = agent(&json!({"turns": [[{"say": "I"}, end], [{"say": "I"}, ask, end]]}), dir.path());
     let said = failure(&mut *agent, request("1")).await;
-    assert!(said.contains("nobody had asked"), "{said}");
+    assert!(said.contains("without a request from creel"), "{said}");
     let mut heard = Heard::answering("n");
     let refused = agent.turn(again("2"), &mut heard, &CancellationToken::new()).await;
     assert_eq!(refused, Ok(ended(StopReason::EndTurn)));
@@ -304,7 +304,7 @@ async fn an_agent_that_crashes_is_started_again() {
     let said = fails_then_works(first(&json!([{"say": "I"}, {"stderr": "out of memory\n"}, {"exit": 3}]))).await;
     assert!(said.contains("exit 3") && said.contains("out of memory"), "{said}");
     let said = fails_then_works(first(&json!([{"exit": 0}]))).await;
-    assert!(said.contains("ended by itself") && said.contains("did not say why"), "{said}");
+    assert!(said.contains("ended by itself") && said.contains("gave no reason"), "{said}");
     let said = fails_then_works(first(&json!([{"run": "kill -9 $PPID"}]))).await;
     assert!(said.contains("signal 9"), "{said}");
 }
@@ -315,7 +315,10 @@ async fn a_crash_at_the_start_is_reported_with_the_agents_stderr() {
     let script =
         json!({"on_start": once(json!([{"stderr": "no config\n"}, {"exit": 1}])), "turns": [[{"say": "works"}]]});
     let said = fails_then_works(script).await;
-    assert!(said.contains("did not say hello") && said.contains("exit 1") && said.contains("no config"), "{said}");
+    assert!(
+        said.contains("did not complete the handshake") && said.contains("exit 1") && said.contains("no config"),
+        "{said}"
+    );
     let script = json!({"on_start": once(json!([{"garbage": 2}, {"exit": 0}])), "turns": [[{"say": "works"}]]});
     let said = fails_then_works(script).await;
     assert!(said.contains("ended by itself"), "{said}");
@@ -340,7 +343,7 @@ async fn a_timeout_names_the_failing_server_that_the_agent_waits_for() {
         fails_within(TimeSpan(4_000), first(&json!([{"say": "I"}, retries, {"hang": true}]))),
     );
     for said in [silent, talking] {
-        assert!(said.contains("server was failing") && said.contains("529: overloaded"), "{said}");
+        assert!(said.contains("server reported errors") && said.contains("529: overloaded"), "{said}");
         assert!(said.contains("turn_timeout"), "{said}");
     }
 }
@@ -366,13 +369,13 @@ async fn an_agent_that_hangs_fails_in_time() {
 async fn errors_are_distinguished_and_explained() {
     let error = |code: i32, message: &str| first(&json!([{"error": {"code": code, "message": message}}]));
     let login = fails_then_works(error(-32603, "API Error: 401 Unauthorized")).await;
-    assert!(login.contains("log in (agent login)"), "{login}");
+    assert!(login.contains("Log in (agent login)"), "{login}");
     let limit = fails_then_works(error(429, "Too many requests, retry after 20 seconds")).await;
     assert!(limit.contains("Too many requests, retry after 20 seconds"), "{limit}");
     let server = fails_then_works(error(-32603, "500 Internal Server Error")).await;
-    assert!(server.contains("server has trouble"), "{server}");
+    assert!(server.contains("server reports an error"), "{server}");
     let full = fails_then_works(error(-32603, "prompt is too long: 210000 tokens > 200000 maximum")).await;
-    assert!(full.contains("does not fit"), "{full}");
+    assert!(full.contains("too long for the model"), "{full}");
     let odd = fails_then_works(error(-32603, "Unexpected token < in JSON at position 0")).await;
     assert!(odd.contains("Unexpected token <"), "{odd}");
 }
@@ -388,9 +391,9 @@ async fn a_rate_limit_says_how_long_to_wait() {
 #[tokio::test]
 async fn an_error_in_disguise_and_an_empty_turn_are_failures() {
     let said = fails_then_works(first(&json!([{"say": "Error: 401 invalid api key"}]))).await;
-    assert!(said.contains("log in") && said.contains("invalid api key"), "{said}");
+    assert!(said.contains("Log in") && said.contains("invalid api key"), "{said}");
     let said = fails_then_works(first(&json!([{"end": "end_turn"}]))).await;
-    assert!(said.contains("without a word"), "{said}");
+    assert!(said.contains("without an answer"), "{said}");
     let dir = folder();
     let script = json!({"turns": [[{"tool": {"toolCallId": "c", "title": "Silent work"}}]]});
     assert!(turn(&mut *agent(&script, dir.path()), request("")).await.0.is_ok(), "deeds are an answer, too");
@@ -551,7 +554,7 @@ async fn a_lost_conversation_is_reported() {
     let mut agent = start(&AgentSpec::acp(line(&script, dir.path())), place(dir.path()), past).expect("an agent");
     let (_, heard) = turn(&mut *agent, again("go on")).await;
     assert_eq!(heard.said(), "session-1: GOAL\n\ngo on", "the goal goes in front");
-    assert!(heard.warned()[0].contains("cannot take up"), "{:?}", heard.warned());
+    assert!(heard.warned()[0].contains("cannot resume"), "{:?}", heard.warned());
 }
 
 #[tokio::test]

@@ -54,7 +54,7 @@ fn an_agent_cannot_trust_the_config_that_it_changed() {
     let project = judged(&format!("{change}; {}", try_it("trust")), "");
     let ran = project.run();
     assert_eq!(ran.code, 4, "{}{}", ran.out, ran.err);
-    assert!(refusal(&project).contains("may not decide what creel trusts"));
+    assert!(refusal(&project).contains("cannot decide what creel trusts"));
     assert_eq!(project.creel(&["run", "--headless", "-s", "t"]).code, 2, "the user is asked about the change");
     assert!(!project.root().join("pwned").exists());
 }

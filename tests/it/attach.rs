@@ -208,7 +208,7 @@ fn leaving_an_attached_screen_leaves_the_session_running() {
         leave(&terminal);
         assert_eq!(terminal.end(), 0);
         terminal.is_as_it_was();
-        assert!(terminal.text().contains("session `s` goes on"), "{}", terminal.text());
+        assert!(terminal.text().contains("session `s` is still running"), "{}", terminal.text());
         assert!(lives(session.pid));
     }
     assert!(session.project.kind("stop_requested").is_empty());
@@ -359,7 +359,7 @@ fn who_leaves_a_silent_session_is_told_what_was_not_sent(session: &Background) {
     terminal.is_as_it_was();
     let text = terminal.text();
     assert!(text.contains("creel: not sent: Look at the lexer."), "{text}");
-    assert!(text.contains("it is not known whether it was taken: unpause"), "{text}");
+    assert!(text.contains("the session may have run it or not: unpause"), "{text}");
     // What was reported as not sent does not arrive later.
     kill_process(creel, Signal::CONT).expect("it is there");
     session.waits_for("unpaused");
@@ -393,19 +393,19 @@ fn a_refused_text_is_kept_and_a_delivered_item_is_not_edited() {
     assert_eq!(session.project.creel(&["pause"]).code, 0);
     session.project.write("go", "");
     session.waits_for("pending_added");
-    assert_eq!(edits(&session, "true"), (0, "creel: nothing was changed".into()));
+    assert_eq!(edits(&session, "true"), (0, "creel: you changed nothing".into()));
     assert_eq!((session.project.kind("pending_edited").len(), sheets(&session.project).len()), (0, 0));
     // The item is sent to the agent while it is edited.
     let goes = "until [ \"$(grep -c '\"prompt_sent\"' .creel/sessions/s/journal.jsonl)\" = 2 ]; do sleep 0.02; done";
     let editor = format!("stat -c %a \"$1\" > mode; '{creel}' unpause; {goes}; echo 'as a brick' >> \"$1\"");
     let (code, text) = edits(&session, &editor);
     assert_eq!(code, 1, "{text}");
-    assert!(text.contains("item 1 is with the agent now; what you wrote is in"), "{text}");
+    assert!(text.contains("item 1 is already with the agent; your text is in"), "{text}");
     let [kept] = &sheets(&session.project)[..] else { panic!("{text}") };
     assert!(fs::read_to_string(kept).expect("a text").ends_with("red\nas a brick\n"));
     assert_eq!(session.project.read("mode"), "600\n");
     // Now that this is known, creel does not open the editor.
-    assert_eq!(edits(&session, "touch opened"), (1, "creel: item 1 is with the agent now".into()));
+    assert_eq!(edits(&session, "touch opened"), (1, "creel: item 1 is already with the agent".into()));
     assert!(!session.project.root().join("opened").exists());
     assert_eq!(session.project.creel(&["stop", "--now"]).code, 0);
     session.ends("cancelled");

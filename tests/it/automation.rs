@@ -114,7 +114,7 @@ fn everything_was_done_once(project: &Project) {
     ];
     assert_eq!(graph(project), tasks);
     assert_eq!(project.kind("workflow_ended").len(), 1);
-    assert_eq!(project.kind("action_error")[0]["data"]["error"], "there is a task ship already");
+    assert_eq!(project.kind("action_error")[0]["data"]["error"], "task ship already exists");
 
     let added: Vec<Value> = project.kind("pending_added").iter().map(|record| record["item"].clone()).collect();
     let delivered: Vec<Value> =

@@ -64,7 +64,9 @@ fn a_stopped_reader_costs_no_memory_and_misses_nothing() {
     let length = || fs::metadata(project.journal()).map_or(0, |meta| meta.len());
     wait_for("the agent talks", || length() > 1 << 20);
     let before = memory(creel.id());
-    wait_for("the session is over for all but the reader", || end_of(&project.journal()).contains("\"session_ended\""));
+    wait_for("the session has ended for all but the reader", || {
+        end_of(&project.journal()).contains("\"session_ended\"")
+    });
     let journal = fs::read(project.journal()).expect("a journal");
     assert!(journal.len() > UPDATE.len() * REPEAT * UPDATES, "the agent said much");
     // Only Linux reports the memory of another process.

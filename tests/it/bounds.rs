@@ -195,7 +195,7 @@ fn a_chain_of_hooks_that_complete_further_tasks_is_cut_with_a_warning() {
         .plan(|plan| plan.max_iterations = 1);
     let world = World::begin(script).run();
     assert_eq!(world.state.phase.outcome(), Some(SessionOutcome::Limit));
-    assert!(warned(&world, "on_task_complete stops here: 8 tasks led to"), "{}", world.story());
+    assert!(warned(&world, "creel stops on_task_complete here: 8 tasks led to"), "{}", world.story());
     let runs = world.events.iter().filter(|event| matches!(event, Event::Hook(HookEvent::Finished(_)))).count();
     assert!((9..=10).contains(&runs), "{runs} runs");
 }
@@ -336,7 +336,7 @@ fn a_turn_stopped_in_the_last_iteration_is_sent_again_in_it() {
           turn ended Cancelled
           LoopEnded
           warning not delivered: item 1; the text is in the journal
-        ended cancelled (stopped by a person)
+        ended cancelled (stopped by the user)
           SessionResumed
           prompt iteration items [1] "[Hook output: session_start \"build\" · exit 0 · 1.2 s]\nheld\n\nGOAL"
           turn ended EndTurn

@@ -53,7 +53,7 @@ fn an_acp_agent_that_was_killed_in_its_first_turn_loads_its_conversation() {
 fn an_acp_agent_that_cannot_load_conversations_starts_a_new_one_with_a_warning() {
     let project = killed_and_resumed("keep", &json!({}));
     assert_eq!(conversations(&project), ["session/new", "session/new"]);
-    assert!(warnings(&project).contains("cannot take up a conversation again"), "{}", warnings(&project));
+    assert!(warnings(&project).contains("cannot resume conversations"), "{}", warnings(&project));
 }
 
 /// A command agent that reports the name of its conversation, and hangs the first time.

@@ -87,7 +87,7 @@ async fn an_error_in_an_agents_own_words_is_a_failed_turn() {
     ];
     for (name, answer, words) in cases {
         let said = failure(&mut *prints(name, answer, dir.path()), request("")).await;
-        assert!(said.contains("printed an error as its answer") && said.contains(words), "{name}: {said}");
+        assert!(said.contains("answer was an error message") && said.contains(words), "{name}: {said}");
     }
 }
 
@@ -99,7 +99,7 @@ async fn text_before_an_error_does_not_hide_it_over_the_protocol() {
     assert!(said.contains("retried 5 times"), "{said}");
     let retries = ["Retrying (attempt 3/3, waiting 8s)...", "Retry finished, resuming."];
     let said = failure(&mut *says("pi", &retries, dir.path()), request("")).await;
-    assert!(said.contains("printed an error as its answer"), "{said}");
+    assert!(said.contains("answer was an error message"), "{said}");
 }
 
 #[tokio::test]

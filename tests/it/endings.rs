@@ -93,7 +93,7 @@ fn ctrl_c_twice_on_a_screen_leaves_at_once_and_leaves_nothing_running() {
     terminal.press("ctrl-c");
     assert_eq!(terminal.end(), 130);
     terminal.is_as_it_was();
-    assert!(terminal.text().contains("`creel resume s` continues it"), "{}", terminal.text());
+    assert!(terminal.text().contains("continue it with `creel resume s`"), "{}", terminal.text());
     assert!(!lives(turn) && !lives(session.pid));
     assert!(!session.project.root().join("bye").exists() && session.project.outcome().is_none());
     session.project.write("go", "");
@@ -114,10 +114,8 @@ fn a_limit_on_the_size_of_files_ends_the_session_with_a_reason_and_leaves_nothin
     shell.envs(creel.get_envs().filter_map(|(name, value)| Some((name, value?)))).env_remove("CREEL_SESSION");
     let ended = Ran::of(&shell.output().expect("a shell"));
     assert_eq!(ended.code, 1, "{}", ended.err);
-    let why = format!(
-        "cannot write {}: the limit on the size of files (`ulimit -f`) was reached",
-        project.journal().display()
-    );
+    let why =
+        format!("cannot write {}: the size limit for files (`ulimit -f`) is reached", project.journal().display());
     assert!(ended.err.contains(&why), "{}", ended.err);
     for pid in project.read("turns").lines() {
         assert!(!lives(pid.parse().expect("a number")));

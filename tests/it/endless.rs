@@ -67,7 +67,7 @@ fn a_hook_that_completes_another_task_is_cut_off() {
     let project = with_agent(&agent, &hooks);
     let ran = project.run();
     assert_eq!((ran.code, project.outcome().as_deref()), (0, Some("complete")), "{}", ran.err);
-    assert!(warnings(&project).contains("on_task_complete stops here"), "{}", warnings(&project));
+    assert!(warnings(&project).contains("creel stops on_task_complete here"), "{}", warnings(&project));
     assert!(project.kind("hook_finished").len() <= 12);
 }
 

@@ -72,6 +72,6 @@ fn a_program_that_is_missing_is_found_by_check_and_breaks_only_its_hook() {
     assert_eq!(project.run().code, 0);
     let finished = project.kind("hook_finished");
     let ends: Vec<&serde_json::Value> = finished.iter().map(|run| &run["end"]).collect();
-    let expected = ["there is no `no-such-program` on the PATH", "there is no program `./gone.sh`"];
+    let expected = ["`no-such-program` is not on PATH", "the program `./gone.sh` does not exist"];
     assert_eq!(ends, expected.map(|why| serde_json::json!({ "spawn_failed": why })).iter().collect::<Vec<_>>());
 }

@@ -154,7 +154,7 @@ async fn a_stream_that_reports_a_failure_is_a_failed_turn_whatever_the_exit_code
     for (format, line) in failures {
         let dir = folder();
         std::fs::write(in_folder(&dir, "lines"), line).expect("a file");
-        for (exit, what) in [("0", "the agent says that its turn failed"), ("1", "the agent ended with exit 1")] {
+        for (exit, what) in [("0", "the agent reports that its turn failed"), ("1", "the agent ended with exit 1")] {
             let mut agent = Spec::new(&format!("cat lines; echo chatter >&2; exit {exit}"), format).agent(dir.path());
             let failed = turn(&mut *agent, request("")).await.0.expect_err("a failure");
             assert_eq!(failed.retry_after, Some(TimeSpan::secs(20)), "{failed}");
@@ -182,7 +182,7 @@ async fn truncated_output_is_reported() {
     let lines: String = CODEX.lines().take(2).map(|line| format!("{line}\n")).collect();
     let (end, heard) = turn(&mut *prints(&lines, OutputFormat::Codex, dir.path()), request("")).await;
     assert_eq!((end, heard.said().as_str()), (Ok(ended(StopReason::EndTurn)), "Schön. \n"));
-    assert!(heard.warned()[0].contains("breaks off"), "{:?}", heard.warned());
+    assert!(heard.warned()[0].contains("ends abruptly"), "{:?}", heard.warned());
 }
 
 #[tokio::test]
@@ -200,7 +200,7 @@ async fn a_line_that_is_too_long_is_omitted_and_reported() {
     std::fs::write(in_folder(&dir, "lines"), CODEX).expect("a file");
     let (end, heard) = turn(&mut *Spec::new(command, OutputFormat::Codex).agent(dir.path()), request("")).await;
     assert_eq!((end, heard.said().as_str()), (Ok(spent(7, None)), "Schön. \n<promise>COMPLETE</promise>\n"));
-    assert!(heard.warned()[0].contains("9000000 bytes"), "{:?}", heard.warned());
+    assert!(heard.warned()[0].contains("9000000 B"), "{:?}", heard.warned());
 }
 
 #[tokio::test]
@@ -212,7 +212,7 @@ async fn a_flood_of_lines_is_bounded() {
     let (end, heard) = turn(&mut *Spec::new(&command, OutputFormat::Codex).agent(dir.path()), request("")).await;
     assert!(end.is_ok(), "{end:?}");
     assert!(heard.said().len() < 1024 * 1024 + 17 * 1024);
-    assert!(heard.warned()[0].contains("very long"), "{:?}", heard.warned());
+    assert!(heard.warned()[0].contains("too long to keep"), "{:?}", heard.warned());
 }
 
 #[tokio::test]
@@ -222,7 +222,7 @@ async fn an_agent_that_asks_a_broken_server_for_ever_is_stopped() {
     let command = format!("echo $$ > pid; while :; do echo '{empty}'; sleep 0.01; done");
     let mut agent = Spec::new(&command, OutputFormat::Opencode).agent(dir.path());
     let said = failure(&mut *agent, request("")).await;
-    assert!(said.contains("empty answers") && said.ends_with("it was stopped"), "{said}");
+    assert!(said.contains("empty answers") && said.ends_with("creel stopped it"), "{said}");
     assert!(!lives(pid_in(&in_folder(&dir, "pid")).await));
 }
 
@@ -241,10 +241,10 @@ async fn the_message_of_a_failure_is_found_in_either_stream() {
     let said = fails("no-such-agent-here").await;
     assert!(said.contains("not installed") && said.contains("npm install -g mine"), "{said}");
     let said = fails("echo half an answer; echo 'error: 401 Unauthorized' >&2; exit 1").await;
-    assert!(said.contains("log in (mine login)") && said.ends_with("error: 401 Unauthorized"), "{said}");
+    assert!(said.contains("Log in (mine login)") && said.ends_with("error: 401 Unauthorized"), "{said}");
     let said = fails("echo 'Not logged in · Please run /login'; exit 1").await;
-    assert!(said.contains("log in (mine login)") && said.ends_with("Please run /login"), "{said}");
-    assert_eq!(fails("exit 1").await, "the agent ended with exit 1, and did not say why");
+    assert!(said.contains("Log in (mine login)") && said.ends_with("Please run /login"), "{said}");
+    assert_eq!(fails("exit 1").await, "the agent ended with exit 1 and gave no reason");
 }
 
 #[tokio::test]
@@ -257,7 +257,7 @@ async fn an_answer_that_is_an_error_in_disguise_is_a_failed_turn() {
         std::fs::write(in_folder(&dir, "lines"), printed).expect("a file");
         let spec = Spec { known: disguised.clone(), ..Spec::new("cat lines", format) };
         let failed = turn(&mut *spec.agent(dir.path()), request("")).await.0.expect_err("a failure");
-        let words = "the agent printed an error as its answer: litellm.RateLimitError: try again in 5s\nSee the docs.";
+        let words = "the agent's answer was an error message: litellm.RateLimitError: try again in 5s\nSee the docs.";
         assert!(failed.message.ends_with(words), "{failed}");
         assert_eq!(failed.retry_after, Some(TimeSpan::secs(5)), "{failed}");
     }
@@ -328,7 +328,7 @@ async fn a_full_conversation_is_not_resumed() {
     assert!(said.contains("context: fresh"), "{said}");
     let (end, heard) = turn(&mut *agent, again("")).await;
     assert_eq!((end, heard.said().as_str()), (Ok(ended(StopReason::EndTurn)), "first\n"));
-    assert!(heard.warned()[0].contains("cannot go on"), "{:?}", heard.warned());
+    assert!(heard.warned()[0].contains("cannot continue"), "{:?}", heard.warned());
 }
 
 #[tokio::test]

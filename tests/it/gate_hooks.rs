@@ -126,7 +126,7 @@ fn a_chain_of_gates_ends() {
             plan.gates.final_delivery = Some(FinalDeliveryPolicy::Auto);
         });
     let world = World::begin(script.attended(&[(GateKind::Delivery, GateChoice::Approve)])).run();
-    let cut = |event: &&Event| matches!(event, Event::Session(SessionEvent::Warning { text }) if text.contains("on_task_complete stops here"));
+    let cut = |event: &&Event| matches!(event, Event::Session(SessionEvent::Warning { text }) if text.contains("creel stops on_task_complete here"));
     assert!(world.events.iter().any(|event| cut(&event)), "{}", world.story());
     assert_eq!(world.state.phase.outcome(), Some(SessionOutcome::Complete), "{}", world.story());
 }

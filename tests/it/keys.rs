@@ -178,7 +178,7 @@ fn keys_jump_between_iterations_and_errors() {
     "#]]
     .assert_eq(&jumps);
     screen.press("end ]");
-    assert_eq!(toast(&screen), "there is none further");
+    assert_eq!(toast(&screen), "there are no more");
 }
 
 #[test]
@@ -396,7 +396,7 @@ fn an_answer_is_selected_and_confirmed() {
     assert_eq!(screen.press("tab enter"), answer(GateChoice::Disable));
     assert_eq!(screen.press("left left left left"), []);
     assert_eq!(screen.press("enter"), [], "giving up asks once more");
-    assert!(screen.frame().contains("enter once more gives the session up"));
+    assert!(screen.frame().contains("enter again aborts the session"));
     assert_eq!(screen.press("enter"), answer(GateChoice::Abort));
     assert_eq!(screen.press("left right enter"), [], "going away takes it back");
 }
@@ -481,7 +481,7 @@ fn closing_the_users_editor_without_a_change_sends_nothing() {
     screen.press("M");
     screen.type_text("half a sent");
     assert_eq!(outside(&mut screen, "ctrl-o", unchanged), []);
-    assert_eq!((editor_text(&screen).as_deref(), toast(&screen)), (Some("half a sent"), "nothing was changed"));
+    assert_eq!((editor_text(&screen).as_deref(), toast(&screen)), (Some("half a sent"), "you changed nothing"));
     let sent = [SessionCommand::Message { text: "half a sentence".into() }, SessionCommand::CancelTurn];
     assert_eq!(outside(&mut screen, "ctrl-o", |text| format!("{text}ence")), [ScreenRequest::InOrder(sent.to_vec())]);
     assert_eq!(editor_text(&screen), None);
@@ -501,7 +501,7 @@ fn closing_the_users_editor_without_a_change_sends_nothing() {
     let mut gate = Screen::of(&scenes::delivery(), SMALL).armed();
     assert_eq!(outside(&mut gate, "E", unchanged), []);
     assert!(at_gate(&gate));
-    assert_eq!(toast(&gate), "nothing was changed");
+    assert_eq!(toast(&gate), "you changed nothing");
     assert_eq!(
         outside(&mut gate, "E", |_| "other".into()),
         asked(SessionCommand::EditItem { item: ItemId(1), text: "other".into() })
@@ -529,7 +529,7 @@ fn a_gate_is_closed_for_later_and_reopened() {
     let mut screen = Screen::of(&scenes::retry_limit(), SMALL).armed();
     assert_eq!(screen.press("esc"), []);
     assert!(!at_gate(&screen));
-    assert_eq!(toast(&screen), "the gate still waits; g shows it");
+    assert_eq!(toast(&screen), "the gate is still open; g shows it");
     screen.press("2 j");
     assert!(!at_gate(&screen));
     assert!(screen.row("needs you").contains("◆ gate: g"));
@@ -560,7 +560,7 @@ fn a_gate_answered_elsewhere_is_closed() {
     screen.see(&world);
     assert!(screen.model.modals.is_empty());
     assert_eq!(screen.press("g"), []);
-    assert_eq!(toast(&screen), "no gate waits");
+    assert_eq!(toast(&screen), "no gate is open");
 }
 
 #[test]
@@ -619,7 +619,7 @@ fn help_scrolls_to_its_end_and_back() {
     let top = screen.frame();
     screen.press("G");
     let end = screen.frame();
-    assert!(end.contains("on to the next error"));
+    assert!(end.contains("to the next error"));
     screen.press("k");
     assert_ne!(screen.frame(), end);
     screen.press("home");
@@ -770,9 +770,9 @@ fn a_permission_request_is_closed_with_its_turn() {
         world.command(SessionCommand::CancelTurn);
         world.finish_turn();
         screen.see(&world);
-        assert!(!screen.frame().contains("The agent asks"), "{}", screen.frame());
+        assert!(!screen.frame().contains("The agent asks for permission"), "{}", screen.frame());
         screen.press(if keys == "esc m" { "esc g" } else { "g" });
-        assert_eq!(toast(&screen), "no gate waits");
+        assert_eq!(toast(&screen), "no gate is open");
     }
 }
 
@@ -802,14 +802,14 @@ fn a_gate_in_a_replay_is_read_only() {
         assert!(at_gate(&screen));
         assert_eq!(screen.press("enter left enter enter e E"), []);
         assert_eq!(screen.click_on("[ "), []);
-        assert!(at_gate(&screen) && screen.frame().contains("a gate of the past"));
+        assert!(at_gate(&screen) && screen.frame().contains("a past gate"));
         screen.press("esc");
         assert!(!at_gate(&screen));
         assert_eq!(toast(&screen), "");
     }
     let mut screen = Screen::replay(&scenes::ended(), SMALL, 3);
     screen.press("g");
-    assert_eq!(toast(&screen), "no gate waits");
+    assert_eq!(toast(&screen), "no gate is open");
 }
 
 #[test]
@@ -819,7 +819,7 @@ fn a_gate_on_a_too_small_screen_is_not_answered() {
     let (column, row) = screen.find("[ Yes ]");
     screen.told(ScreenEvent::Resize(20, 5));
     screen.later(5_000);
-    assert_eq!(screen.frame().trim(), "too small for creel");
+    assert_eq!(screen.frame().trim(), "terminal too small");
     let click = MouseEventKind::Down(crossterm::event::MouseButton::Left);
     let clicks: Vec<ScreenRequest> = (0..2).flat_map(|_| screen.mouse(click, column, row)).collect();
     assert_eq!((screen.press("enter enter q y"), clicks), (Vec::new(), Vec::new()));
@@ -857,10 +857,10 @@ fn while_the_session_is_being_stopped_ctrl_c_leaves_at_once() {
 #[test]
 fn the_quit_question_waits_for_a_screen_that_is_large_enough() {
     let mut screen = Screen::of(&scenes::first_turn(), (20, 5));
-    assert_eq!(screen.frame().trim(), "too small for creel");
+    assert_eq!(screen.frame().trim(), "terminal too small");
     assert_eq!(screen.press("ctrl-c y"), []);
     let words = screen.frame().split_whitespace().collect::<Vec<_>>().join(" ");
-    assert_eq!(words, "too small for creel: make it larger to answer");
+    assert_eq!(words, "terminal too small: make it larger to answer");
     screen.told(ScreenEvent::Paste("text".into()));
     screen.told(ScreenEvent::Resize(SMALL.0, SMALL.1));
     assert!(screen.frame().contains("Leave?"));
@@ -904,7 +904,7 @@ fn the_hints_name_only_what_works() {
         asked(SessionCommand::RunHook { point: Some(HookPoint::Automation), hook: "look".into() })
     );
     world.command(SessionCommand::RunHook { point: Some(HookPoint::Automation), hook: "look".into() });
-    assert_eq!(world.refused, ["`look` answers events of tasks; it cannot be run without one"]);
+    assert_eq!(world.refused, ["`look` answers events of tasks; you cannot run it without one"]);
 }
 
 /// A running turn, and a completed task that these hooks handle.
@@ -952,13 +952,13 @@ fn a_hook_that_has_not_run_can_be_run_switched_and_viewed() {
     );
     world.command(SessionCommand::DisableHook { point: Some(HookPoint::PostIteration), hook: clippy() });
     screen.see(&world);
-    assert!(screen.row("○ post").contains("post_iteration cargo clippy · switched off"));
+    assert!(screen.row("○ post").contains("post_iteration cargo clippy · disabled"));
     assert_eq!(
         screen.press("d"),
         asked(SessionCommand::EnableHook { point: Some(HookPoint::PostIteration), hook: clippy() })
     );
     screen.press("enter");
-    assert!(screen.frame().contains("it would run for at most 1 min; what it prints goes to the agent"));
+    assert!(screen.frame().contains("it would run for at most 1 min; the agent gets its output"));
     screen.press("esc k");
     assert_eq!(
         screen.press("r"),
@@ -1044,9 +1044,9 @@ fn a_refusal_is_shown_and_a_refused_message_is_not_lost() {
     screen.press("ctrl-s");
     screen.told(ScreenEvent::Refused(
         SessionCommand::Message { text: "Hello".into() },
-        "the session is over\x1b[2J".into(),
+        "the session has ended\x1b[2J".into(),
     ));
-    assert_eq!(screen.frame().lines().last(), Some(" the session is over"));
+    assert_eq!(screen.frame().lines().last(), Some(" the session has ended"));
     assert!(screen.frame().contains("Hello"));
     screen.press("esc m");
     assert!(screen.frame().contains("Hello"));
@@ -1061,9 +1061,9 @@ fn a_refused_immediate_message_is_not_lost_and_a_queued_one_does_not_come_back()
     screen.type_text("Stop that.");
     let asks = screen.press("ctrl-s");
     let [ScreenRequest::InOrder(commands)] = &asks[..] else { panic!("{asks:?}") };
-    screen.told(ScreenEvent::Refused(commands[1].clone(), "no turn is going on".into()));
+    screen.told(ScreenEvent::Refused(commands[1].clone(), "no turn is running".into()));
     assert!(screen.model.modals.is_empty());
-    screen.told(ScreenEvent::Refused(commands[0].clone(), "the session is over".into()));
+    screen.told(ScreenEvent::Refused(commands[0].clone(), "the session has ended".into()));
     assert!(screen.frame().contains("Stop that."));
     screen.press("esc");
     assert_eq!(screen.model.draft, "Stop that.");
@@ -1080,15 +1080,15 @@ fn a_late_refusal_brings_the_refused_text_back() {
     screen.press("j k");
     let message = |text: &str| SessionCommand::Message { text: text.into() };
     screen.told(ScreenEvent::Accepted(message("one")));
-    screen.told(ScreenEvent::Refused(message("one"), "the session is over".into()));
+    screen.told(ScreenEvent::Refused(message("one"), "the session has ended".into()));
     assert_eq!(editor_text(&screen), None, "it was taken");
-    screen.told(ScreenEvent::Refused(message("two"), "the session is over".into()));
+    screen.told(ScreenEvent::Refused(message("two"), "the session has ended".into()));
     assert_eq!(editor_text(&screen).as_deref(), Some("two"));
     // The open editor keeps the keys.
     screen.press("ctrl-s m");
     screen.type_text("thr");
-    screen.told(ScreenEvent::Refused(message("two"), "the session is over".into()));
-    assert_eq!(toast(&screen), "the session is over");
+    screen.told(ScreenEvent::Refused(message("two"), "the session has ended".into()));
+    assert_eq!(toast(&screen), "the session has ended");
     screen.type_text("ee");
     assert_eq!(editor_text(&screen).as_deref(), Some("three"));
     screen.press("esc");
@@ -1103,7 +1103,7 @@ fn a_refusal_leaves_the_keys_to_a_question_and_opens_above_its_own_gate() {
     screen.press("m");
     screen.type_text("Hello");
     screen.press("ctrl-s q");
-    screen.told(ScreenEvent::Refused(SessionCommand::Message { text: "Hello".into() }, "the session is over".into()));
+    screen.told(ScreenEvent::Refused(SessionCommand::Message { text: "Hello".into() }, "the session has ended".into()));
     assert!(matches!(screen.model.modals.last(), Some(Modal::Quit(_))));
     screen.press("esc");
     assert_eq!(editor_text(&screen).as_deref(), Some("Hello"));
@@ -1113,7 +1113,7 @@ fn a_refusal_leaves_the_keys_to_a_question_and_opens_above_its_own_gate() {
     let asks = screen.press("ctrl-s");
     let [ScreenRequest::Command(command)] = &asks[..] else { panic!("{asks:?}") };
     assert!(at_gate(&screen));
-    screen.told(ScreenEvent::Refused(command.clone(), "item 1 is with the agent now".into()));
+    screen.told(ScreenEvent::Refused(command.clone(), "item 1 is already with the agent".into()));
     assert!(editor_text(&screen).is_some_and(|text| text.ends_with(" as a brick")));
     screen.press("ctrl-s");
     screen.told(ScreenEvent::Unanswered(command.clone(), "it does not answer".into()));
@@ -1230,7 +1230,7 @@ fn a_replay_is_stepped_through_and_not_steered() {
     screen.press("space - - - -");
     assert!(screen.row("replay").contains("replay 10/76 holds · 1/4x"));
     assert_eq!(screen.press("m"), []);
-    assert_eq!(toast(&screen), "this is a replay: it can be watched, but not steered");
+    assert_eq!(toast(&screen), "this is a replay: you cannot control it");
     assert!(matches!(screen.model.mode, ScreenMode::Replay(_)));
 }
 
@@ -1390,7 +1390,7 @@ fn a_changed_item_is_discarded_only_after_two_presses() {
     screen.press("ctrl-d esc");
     assert!(screen.frame().contains("ctrl-s done"), "out of what changed, back to the text");
     screen.press("esc");
-    assert!(screen.frame().contains("esc once more throws the change away"), "{}", screen.frame());
+    assert!(screen.frame().contains("esc again discards the change"), "{}", screen.frame());
     screen.press("esc");
     assert!(!screen.frame().contains("ctrl-s"), "{}", screen.frame());
 }

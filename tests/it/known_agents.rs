@@ -56,7 +56,7 @@ fn agents_are_listed_with_how_they_run_their_version_and_how_to_install_them() {
     assert!(line_of(&ran.out, "aider").starts_with("aider         command  fails    aider "), "{}", ran.out);
     assert_eq!(line_of(&ran.out, "gemini"), "gemini        npm install -g @google/gemini-cli");
     assert!(ran.out.lines().all(|line| line.chars().count() <= 80), "{}", ran.out);
-    assert_eq!(ran.err, "creel: `claude` is taken here; `--agent NAME` takes another\n");
+    assert_eq!(ran.err, "creel: this project uses `claude`; choose another agent with `--agent NAME`\n");
 }
 
 #[test]
@@ -94,7 +94,7 @@ fn nothing_that_a_config_names_is_run_to_list_it() {
     assert_eq!(ran.code, 0, "{}", ran.err);
     assert!(line_of(&ran.out, "a").contains("./agent.sh") && line_of(&ran.out, "b").contains("ACP"), "{}", ran.out);
     assert!(line_of(&ran.out, "c").contains("1.2.3"), "a known program is known here, too\n{}", ran.out);
-    assert_eq!(line_of(&ran.out, "d").trim_start_matches(['d', ' ']), "there is no `gone` on PATH");
+    assert_eq!(line_of(&ran.out, "d").trim_start_matches(['d', ' ']), "`gone` is not on PATH");
     assert!(!project.root().join("ran").exists());
 }
 
@@ -109,7 +109,7 @@ fn a_program_that_does_not_answer_in_time_is_listed_with_that_and_is_ended() {
     assert!(started.elapsed() < Duration::from_secs(30));
     assert_eq!(ran.code, 0, "{}", ran.err);
     for name in ["gemini", "opencode"] {
-        assert!(line_of(&ran.out, name).contains("ACP      no answer in 5 s"), "{}", ran.out);
+        assert!(line_of(&ran.out, name).contains("ACP      no answer within 5 s"), "{}", ran.out);
     }
     let pid = eventually_in(&told);
     until("it is ended", || !is_running(&pid));
@@ -169,7 +169,7 @@ fn check_reports_the_agents_permissions_and_the_sessions_limits() {
     for part in [
         "agent      a: x (read as the JSON lines of codex)\n",
         "may        allow: edit, delete in src/**\nmay        deny: anything in **/.env\nmay        ask: everything else\n",
-        "budget     1000 tokens, 2.5 in money, 2 h of the agent's time; then a person is asked\n",
+        "budget     1000 tokens, 2.5 of cost, 2 h of agent time; then creel asks you\n",
     ] {
         assert!(out.contains(part), "no {part} in\n{out}");
     }

@@ -52,8 +52,8 @@ fn a_session_left_running_continues_its_turn() {
         terminal.press(keys);
         assert_eq!(terminal.end(), 0);
         terminal.is_as_it_was();
-        let goes_on = "creel: session `s` goes on; `creel attach s` shows it again";
-        assert!(terminal.text().contains(goes_on), "{}", terminal.text());
+        let still_running = "creel: session `s` is still running; show it with `creel attach s`";
+        assert!(terminal.text().contains(still_running), "{}", terminal.text());
         // Close the terminal itself, too.
         drop(terminal);
         assert!(lives(session.pid) && lives(turn));
@@ -108,7 +108,7 @@ fn a_session_left_running_waits_at_its_gates_and_ends_normally() {
     session.ends("cancelled");
     assert!(session.project.root().join("bye").exists() && !lives(turn));
     let said = fs::read_to_string(session.project.state_dir().join("creel/log/background.log")).expect("a log");
-    assert!(said.contains("go on with `creel resume s`"), "{said}");
+    assert!(said.contains("continue with `creel resume s`"), "{said}");
 }
 
 #[test]
@@ -153,7 +153,7 @@ fn the_terminal_is_restored_when_the_session_is_killed() {
     terminal.is_as_it_was();
     let text = terminal.text();
     assert!(text.contains("creel: the session was killed by signal 9; "), "{text}");
-    assert!(text.contains("`creel resume` continues it"), "{text}");
+    assert!(text.contains("continue it with `creel resume`"), "{text}");
     session.project.write("go", "");
     assert_eq!(session.project.creel(&["resume", "--headless"]).code, 0);
 }

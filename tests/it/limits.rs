@@ -234,7 +234,7 @@ fn a_session_that_was_paused_and_killed_is_still_paused() {
     let reset = project.kind("limit_reached")[0]["until"].as_str().and_then(|until| until.parse().ok());
     let reset: jiff::Timestamp = reset.expect("a time");
     until("the limit has reset", || jiff::Timestamp::now() > reset);
-    until("the session answers", || project.creel(&["pause"]).err.contains("paused already"));
+    until("the session answers", || project.creel(&["pause"]).err.contains("already paused"));
     assert_eq!(project.kind("prompt_sent").len(), 1, "nothing is sent while it is paused");
     assert_eq!(project.creel(&["unpause"]).code, 0);
     assert_eq!(resumed.end().code, 0);

@@ -155,7 +155,7 @@ async fn errors_advise_the_agent_what_to_do_next() {
     let (project, session) = working();
     let tools = Tools::of(&project).await;
     let why = tools.fails("task_get", json!({"taskId": "x"})).await;
-    assert_eq!(why, "there is no task x\nthere are no tasks yet; task_add adds one");
+    assert_eq!(why, "there is no task x\nno tasks yet; add one with task_add");
     tools.does("task_add", json!({"goal": "one"})).await;
     tools.does("task_add", json!({"goal": "two", "dependsOn": ["task_1"]})).await;
     for (tool, arguments) in [
@@ -166,21 +166,21 @@ async fn errors_advise_the_agent_what_to_do_next() {
         ("task_add", json!({"goal": "y", "dependsOn": ["x"]})),
     ] {
         let why = tools.fails(tool, arguments).await;
-        assert_eq!(why, "there is no task x\nthere are: task_1 (ready), task_2 (created)", "{tool}");
+        assert_eq!(why, "there is no task x\nuse one of: task_1 (ready), task_2 (created)", "{tool}");
     }
     let why = tools.fails("task_complete", json!({"taskId": "x"})).await;
-    assert!(why.ends_with("\nthere are: task_1 (ready), task_2 (created)"), "{why}");
+    assert!(why.ends_with("\nuse one of: task_1 (ready), task_2 (created)"), "{why}");
     let why = tools.fails("task_start", json!({"taskId": "task_2"})).await;
-    assert_eq!(why, "task_2 waits for a task that is not completed\nit waits for: task_1 (ready)");
+    assert_eq!(why, "task_2 depends on a task that is not completed\nit depends on: task_1 (ready)");
     let why = tools.fails("task_block", json!({"taskId": "task_1", "reason": " "})).await;
     assert_eq!(why, "a reason is needed to block task_1");
     tools.does("task_start", json!({"taskId": "task_1"})).await;
-    assert_eq!(tools.fails("task_start", json!({"taskId": "task_1"})).await, "task_1 is active already");
+    assert_eq!(tools.fails("task_start", json!({"taskId": "task_1"})).await, "task_1 is already active");
     for n in 0..30 {
         tools.does("task_add", json!({"goal": "more", "taskId": format!("more_{n}")})).await;
     }
     let why = tools.fails("task_get", json!({"taskId": "x"})).await;
-    assert!(why.ends_with("more_17 (ready) and 12 more; task_list lists them"), "{why}");
+    assert!(why.ends_with("more_17 (ready) and 12 more; list them with task_list"), "{why}");
 
     let why = tools.rejects("task_get", json!({})).await;
     assert_eq!(why, "task_get: missing field `taskId`");
@@ -191,7 +191,7 @@ async fn errors_advise_the_agent_what_to_do_next() {
     let why = tools.rejects("task_add", json!({"goal": "x", "dependson": ["task_1"]})).await;
     assert!(why.contains("unknown field `dependson`"), "{why}");
     let why = tools.rejects("task_dance", json!({})).await;
-    assert!(why.starts_with("there is no tool `task_dance`; there are: task_add, task_list"), "{why}");
+    assert!(why.starts_with("unknown tool `task_dance`; use one of: task_add, task_list"), "{why}");
     tools.close().await;
     ends(&project, session);
 }
@@ -217,13 +217,16 @@ async fn the_session_may_begin_after_the_server_and_end_before_it() {
     let project = idle();
     let tools = Tools::with(&project, &["mcp", "--session", "s"], &[]).await;
     let why = tools.fails("session_status", json!({})).await;
-    assert!(why.starts_with("there is no session `s` here") && why.contains("\n`creel run` starts a session"), "{why}");
+    assert!(
+        why.starts_with("session `s` does not exist here") && why.contains("\nstart a session with `creel run`"),
+        "{why}"
+    );
     let mut session = project.start();
     session.wait_for("prompt_sent");
     assert_eq!(tools.does("session_status", json!({})).await["session"], "s");
     ends(&project, session);
     let why = tools.fails("task_list", json!({})).await;
-    assert!(why.starts_with("session `s` is not running\n`creel run` starts a session"), "{why}");
+    assert!(why.starts_with("session `s` is not running\nstart a session with `creel run`"), "{why}");
     tools.close().await;
 }
 
@@ -235,14 +238,14 @@ async fn the_session_is_the_named_one_the_agents_own_or_the_only_one() {
     until("it runs, too", || project.creel(&["status", "-s", "two"]).code == 0);
     let unnamed = Tools::of(&project).await;
     let why = unnamed.fails("session_status", json!({})).await;
-    assert!(why.starts_with("several sessions are running; name one with --session:\n  "), "{why}");
+    assert!(why.starts_with("several sessions are running; choose one with --session:\n  "), "{why}");
     let named = Tools::with(&project, &["mcp", "--session", "two"], &[("CREEL_SESSION", "s")]).await;
     assert_eq!(named.does("session_status", json!({})).await["session"], "two");
     let own = Tools::with(&project, &["mcp"], &[("CREEL_SESSION", "s")]).await;
     assert_eq!(own.does("session_status", json!({})).await["session"], "s");
     let missing = Tools::with(&project, &["mcp", "--session", "three"], &[]).await;
     let why = missing.fails("session_status", json!({})).await;
-    assert!(why.starts_with("there is no session `three` here"), "{why}");
+    assert!(why.starts_with("session `three` does not exist here"), "{why}");
     for tools in [unnamed, named, own, missing] {
         tools.close().await;
     }
@@ -285,7 +288,7 @@ async fn only_one_of_two_servers_starts_a_task() {
         assert_eq!(one.does("task_add", json!({"goal": "x"})).await["id"], id);
         let start = json!({"taskId": id});
         let said = tokio::join!(one.call("task_start", start.clone()), two.call("task_start", start));
-        let late = Said::Failed(format!("{id} is active already"));
+        let late = Said::Failed(format!("{id} is already active"));
         match said {
             (Said::Done(_), said) | (said, Said::Done(_)) => assert_eq!(said, late),
             neither => panic!("{neither:?}"),
@@ -349,7 +352,7 @@ fn requests_that_are_too_long_are_refused_and_the_server_continues() {
         let answer = raw.call(id, "task_add", &json!({"goal": "x".repeat(bytes)}));
         assert_eq!(answer["error"]["code"], -32602);
         let why = answer["error"]["message"].as_str().expect("words");
-        assert!(why.contains("and may have 1047552; `goal` is the longest: write it to a file"), "{why}");
+        assert!(why.contains("the limit is 1047552 B). `goal` is the longest: write it to a file"), "{why}");
     }
     let answer = raw.call(3, "task_add", &json!({"goal": "x", "labels": vec!["y".repeat(1_000); 1_100]}));
     assert_eq!(answer["error"]["code"], -32602);

@@ -84,7 +84,7 @@ fn a_late_server_gets_everything_and_the_session_does_not_wait() {
     session.wait_for("prompt_sent");
     until("it says why not", || link(&project)["state"] == "away");
     let said = project.creel(&["status"]).out;
-    assert!(said.contains("nats       the server is not reached: ") && said.contains(" behind\n"), "{said}");
+    assert!(said.contains("nats       creel cannot reach the server: ") && said.contains(" behind\n"), "{said}");
     server.up();
     until_sent(&project);
     assert!(project.creel(&["status"]).out.contains("nats       connected\n"));
@@ -99,7 +99,7 @@ fn unsent_records_are_reported_and_sent_with_the_next_session() {
     let project = project(&server.url(), "", COMPLETE);
     let ran = project.run();
     assert_eq!(ran.code, 0);
-    assert!(ran.err.contains("NATS does not have all of the session"), "{}", ran.err);
+    assert!(ran.err.contains("the NATS server does not have all records of the session"), "{}", ran.err);
     // An unreadable session does not block the others.
     project.write(".creel/sessions/torn/journal.jsonl", "what?\n");
     fs::copy(project.root().join(".creel/sessions/s/outbox"), project.root().join(".creel/sessions/torn/outbox"))
@@ -303,7 +303,7 @@ fn an_existing_stream_is_used_unchanged_and_differences_are_reported() {
     let said = warnings[0]["text"].as_str().expect("text");
     assert_eq!(
         said,
-        "the NATS stream CREEL is not as the config says: subjects: creel.> instead of creel.events.>; \
+        "the NATS stream CREEL differs from the config: subjects: creel.> instead of creel.events.>; \
          max_age: 1 h instead of for ever"
     );
     assert_eq!(texts(&server.stored("CREEL")), journal(&project));
@@ -370,7 +370,7 @@ fn every_way_to_log_in_works_and_leaves_no_secret() {
         let mut command = project.command(&["run", "--headless", "--trust", "-s", "s"]);
         let ran = command.env("SECRET", "hunter2").env("CREEL_LOG", "trace").output().expect("creel starts");
         let said = String::from_utf8_lossy(&ran.stdout).into_owned() + &String::from_utf8_lossy(&ran.stderr);
-        assert!(ran.status.success() && !said.contains("NATS does not have"), "{login}{in_url}: {said}");
+        assert!(ran.status.success() && !said.contains("the NATS server does not have"), "{login}{in_url}: {said}");
         assert!(!said.contains("hunter2"), "{said}");
         for kept in [project.root().join(".creel"), project.state_dir().join("creel/log")] {
             let found = Command::new("grep").args(["-rE", "hunter2|SUACSSL3"]).arg(kept).output().expect("grep");
@@ -385,7 +385,7 @@ fn a_rejected_login_is_reported() {
     let project = project(&server.url_for("wrong-secret"), "", UNTIL_GO);
     let mut session = project.start();
     session.wait_for("prompt_sent");
-    until("it says why", || link(&project)["why"] == "the server does not let us in");
+    until("it says why", || link(&project)["why"] == "the server refused the login");
     project.write("go", "");
     let ran = session.end();
     assert_eq!(ran.code, 0);
@@ -393,7 +393,7 @@ fn a_rejected_login_is_reported() {
     let without = crate::nats::project("nats://h", "", COMPLETE);
     without.write("creel.yaml", &without.read("creel.yaml").replace("'nats://h'", "'nats://${NOT_SET_HERE}@h'"));
     let said = without.run().err;
-    assert!(said.contains("the environment has no variable `NOT_SET_HERE`"), "{said}");
+    assert!(said.contains("the environment variable `NOT_SET_HERE`"), "{said}");
 }
 
 #[test]
@@ -428,8 +428,8 @@ fn an_encrypted_connection_trusts_the_configured_authority() {
         assert_eq!(ran.code, 0, "{}", ran.err);
         ran.err
     };
-    assert!(!sent(&trusting).contains("NATS does not have"));
-    assert!(sent("tls: true").contains("NATS does not have"), "an unknown server is not trusted");
+    assert!(!sent(&trusting).contains("the NATS server does not have"));
+    assert!(sent("tls: true").contains("the NATS server does not have"), "an unknown server is not trusted");
 }
 
 // Commands
@@ -445,12 +445,12 @@ fn commands_by_request_mean_what_they_mean_on_the_socket() {
     let paused = ask(r#"{"v":1,"do":"pause"}"#);
     assert_eq!(paused, json!({ "v": 1, "ok": true, "at": &paused["at"] }));
     assert!(paused["at"].is_string(), "every reply tells the session's clock");
-    assert_eq!(ask(r#"{"v":1,"do":"pause"}"#)["error"], "the session is paused already");
+    assert_eq!(ask(r#"{"v":1,"do":"pause"}"#)["error"], "the session is already paused");
     assert_eq!(ask(r#"{"v":1,"do":"status"}"#)["status"]["paused"], true);
     assert_eq!(ask(r#"{"v":1,"do":"unpause","by":"tui"}"#)["ok"], true);
     let by: Vec<Value> = project.records().iter().filter_map(|record| record.get("by").cloned()).collect();
     assert_eq!(by, ["nats", "nats"]);
-    assert_eq!(ask("{}")["error"], "`v` is missing; this creel speaks version 1");
+    assert_eq!(ask("{}")["error"], "`v` is missing; this creel supports version 1");
     assert!(ask(r#"{"v":1,"do":"watch"}"#)["error"].as_str().expect("a reason").contains("creel.events.s.>"));
     let mut other = async_nats::HeaderMap::new();
     other.insert("Creel-Session", "another-id");
@@ -479,7 +479,7 @@ fn of_two_answers_to_one_gate_from_two_machines_the_first_counts() {
     });
     let refused: Vec<&Value> = answers.iter().filter(|answer| answer["ok"] == false).collect();
     assert_eq!(refused.len(), 1, "{answers:?}");
-    assert_eq!(refused[0]["error"], "gate 1 was answered before");
+    assert_eq!(refused[0]["error"], "gate 1 was already answered");
     assert_eq!(project.kind("gate_answered")[0]["by"], "nats");
     project.write("go", "");
     assert_eq!(session.end().code, 0);
@@ -517,7 +517,7 @@ fn a_task_completed_by_another_program_fires_its_hook_once() {
     assert_eq!(project.read("done"), "t-1 write $(it) \"down\"\nt-2 as others say it\nt-3 in between\n");
     assert_eq!(project.kind("task_completed").len(), 3);
     let warning = project.kind("warning")[0]["text"].as_str().expect("text").to_owned();
-    assert!(warning.starts_with("a completed task that was told by NATS is not understood"), "{warning}");
+    assert!(warning.starts_with("creel does not understand a completed task from NATS"), "{warning}");
     let ours: Vec<Stored> = server.stored("CREEL").into_iter().filter(|stored| stored.session.is_some()).collect();
     assert_eq!(texts(&ours), journal(&project));
 }

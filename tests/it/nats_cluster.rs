@@ -80,7 +80,7 @@ fn creel_says_when_the_server_does_not_add_the_replicas_that_are_missing() {
     let warned = |text: &str| {
         here.kind("warning").iter().any(|warning| warning["text"].as_str().is_some_and(|said| said.contains(text)))
     };
-    until("it is said", || warned("KV_creel-sessions has 1 of 3 replicas, and the server does not add any"));
+    until("it is said", || warned("KV_creel-sessions should have 3 copies but has 1, and the server does not add any"));
     here.write("go", "");
     assert_eq!(session.end().code, 0);
 }

@@ -17,7 +17,7 @@ use crate::{
     },
 };
 
-const LET_IN: &str = "the server does not let us in";
+const LET_IN: &str = "the server refused the login";
 
 /// A session that logs in with these credentials, and lasts until the file `go` exists.
 fn session_of(server: &NatsServer, credentials: &Credentials) -> Project {
@@ -84,7 +84,7 @@ fn other_credentials_are_rejected_and_their_sessions_continue() {
         let ran = session.end();
         assert_eq!(ran.code, 0, "{case}: {}", ran.err);
         assert!(
-            ran.err.contains("NATS does not have all of the session (the server does not let us in"),
+            ran.err.contains("the NATS server does not have all records of the session (the server refused the login"),
             "{}",
             ran.err
         );

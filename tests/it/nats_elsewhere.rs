@@ -36,7 +36,7 @@ fn sessions_are_listed_shown_and_steered_from_another_machine() {
         Ran::of(&command.env("USER", "grace").output().expect("creel starts"))
     };
     assert!(run(&["status"]).err.contains("no session is running there"), "nothing yet");
-    assert!(run(&["sessions"]).err.contains("there are no sessions on this server"));
+    assert!(run(&["sessions"]).err.contains("this server has no sessions"));
     let mut session = here.start();
     session.wait_for("prompt_sent");
     until("it is listed", || run(&["sessions"]).out.contains("running: the agent works"));
@@ -48,7 +48,7 @@ fn sessions_are_listed_shown_and_steered_from_another_machine() {
     assert_eq!((code, err.as_str()), (0, ""));
     assert!(out.contains("session    s (running)") && out.contains("nats       connected"), "{out}");
     assert_eq!(run(&["pause"]).code, 0);
-    assert_eq!(run(&["pause", "-s", "s"]).err, "creel: the session is paused already\n");
+    assert_eq!(run(&["pause", "-s", "s"]).err, "creel: the session is already paused\n");
     assert_eq!(run(&["unpause"]).code, 0);
     assert_eq!(run(&["message", "hello from afar"]).code, 0);
     assert_eq!(run(&["task", "add", "a thing to do"]).out, "task_1\n");

@@ -205,7 +205,7 @@ fn a_stream_with_a_tiny_message_limit_is_reported() {
     let mut session = project.start();
     session.wait_for("prompt_sent");
     until("it says why", || {
-        link(&project)["why"] == "the stream CREEL takes messages of 512 bytes, and records need 1024"
+        link(&project)["why"] == "the stream CREEL allows messages of 512 B, but records need 1024 B"
     });
     project.write("go", "");
     assert_eq!(session.end().code, 0);
@@ -230,7 +230,7 @@ fn a_session_without_its_beginning_is_reported_as_such() {
     assert_eq!(project.run().code, 0);
     let shown = project.creel(&["show", "s", "--nats", &server.url()]);
     assert_eq!(shown.code, 1);
-    assert!(shown.err.contains("the stream CREEL has forgotten the beginning of `s`"), "{}", shown.err);
+    assert!(shown.err.contains("the stream CREEL no longer has the beginning of `s`"), "{}", shown.err);
 }
 
 #[test]
@@ -244,7 +244,7 @@ fn a_stream_with_a_gap_is_shown_up_to_it_with_a_warning() {
     });
     let shown = project.creel(&["show", "s", "--json", "--nats", &server.url()]);
     assert_eq!(shown.out.lines().collect::<Vec<_>>(), journal(&project)[..2]);
-    assert!(shown.err.contains("the stream CREEL has no record 3 of `s`"), "{}", shown.err);
+    assert!(shown.err.contains("record 3 of `s` is missing in the stream CREEL"), "{}", shown.err);
 }
 
 #[test]
@@ -256,7 +256,7 @@ fn an_answer_too_long_for_the_server_is_refused_with_a_message() {
     session.wait_for("prompt_sent");
     until_sent(&project);
     let shown = project.creel(&["pending", "show", "1", "-s", "s", "--nats", &server.url()]);
-    assert!(shown.err.contains("the NATS server takes 8192; ask on the session's machine"), "{}", shown.err);
+    assert!(shown.err.contains("the NATS server allows 8192 B); ask on the session's machine"), "{}", shown.err);
     assert_eq!(link(&project), json!({ "state": "connected", "behind": 0 }));
     project.write("go", "");
     assert_eq!(session.end().code, 0);
@@ -301,7 +301,7 @@ fn two_sessions_with_one_name_are_reached_by_their_ids() {
     });
     let refused = there.creel(&["pause", "-s", "s", "--nats", &url]);
     assert_eq!(refused.code, 2);
-    assert!(refused.err.contains("several sessions `s` are running; give the id of one instead:"), "{}", refused.err);
+    assert!(refused.err.contains("several sessions `s` are running; pass the id of one instead:"), "{}", refused.err);
     assert!(ids.iter().all(|id| refused.err.contains(id.as_str())), "{}", refused.err);
     assert_eq!(there.creel(&["pause", "-s", &ids[0], "--nats", &url]).code, 0);
     assert_eq!(both.each_ref().map(|project| project.kind("paused").len()), [1, 0]);

@@ -77,10 +77,12 @@ async fn a_flood_is_bounded_in_memory_and_on_disk() {
     assert_eq!((&got.end, count.0), (&RunEnd::Exit(0), 200_000_012));
     assert!(got.stdout.len() <= 16 * 1024 && got.stdout.len() > 15 * 1024);
     assert!(got.stdout.starts_with("first\n") && got.stdout.ends_with("x\nlast\n"));
-    assert!(got.stdout.contains(&format!(
-        "[… {} bytes left out; outputs/run-7.log holds the first 64 MiB only …]",
-        got.omitted_bytes
-    )));
+    assert!(
+        got.stdout.contains(&format!(
+            "[… {} bytes left out; outputs/run-7.log has only the first 64 MiB …]",
+            got.omitted_bytes
+        ))
+    );
     assert_eq!(got.file.as_deref(), Some("outputs/run-7.log"));
     let file = in_folder(&dir, "session/outputs/run-7.log");
     let about = std::fs::metadata(&file).expect("the file");
@@ -252,7 +254,7 @@ async fn a_hook_that_cannot_start_ends_as_spawn_failed() {
     let mut builtin = job(HookPoint::BeforeSubmit, "");
     builtin.hook.action = HookAction::Builtin("sing".into());
     let end = result(&builtin, dir.path()).await.end;
-    assert_eq!(end, RunEnd::SpawnFailed("there is no built-in hook `sing`".into()));
+    assert_eq!(end, RunEnd::SpawnFailed("unknown built-in hook `sing`".into()));
     let end = result(&job(HookPoint::OnError, "echo `cat {{error}}`"), dir.path()).await.end;
     assert!(matches!(end, RunEnd::SpawnFailed(why) if why.contains("$CREEL_ERROR")));
 }

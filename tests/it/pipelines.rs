@@ -135,8 +135,8 @@ fn a_failure_without_a_remediation_prompt_starts_no_turn_and_escalates_an_unatte
           before_submit licence exit 1 -> Block
           gate 1 submit
           gate 1 leave by Policy
-        submit failed (the submit is held by `licence`: no licence)
-        ended escalated (the submit is held by `licence`: no licence)
+        submit failed (`licence` blocks the submit: no licence)
+        ended escalated (`licence` blocks the submit: no licence)
     "#]]
     .assert_eq(&after_the_loop(&world));
     assert_eq!(world.state.phase.outcome(), Some(SessionOutcome::Escalated));
@@ -178,8 +178,8 @@ fn a_broken_check_blocks_and_one_whose_failure_is_ignored_does_not() {
           warning hook `slow` at before_submit: timed out
           gate 1 submit
           gate 1 leave by Policy
-        submit failed (the submit is held by `slow`: hook failed (timed out))
-        ended escalated (the submit is held by `slow`: Hook failed (timed out))
+        submit failed (`slow` blocks the submit: hook failed (timed out))
+        ended escalated (`slow` blocks the submit: Hook failed (timed out))
     "#]]
     .assert_eq(&after_the_loop(&world));
 }
@@ -225,7 +225,7 @@ fn at_the_gate_the_user_retries_writes_skips_or_leaves() {
           before_submit run_tests exit 1 -> Block
           gate 1 submit
           gate 1 leave by Tui
-        submit failed (the submit is held by `run_tests`: red)
+        submit failed (`run_tests` blocks the submit: red)
         ended complete (Agent signaled completion via <promise>COMPLETE</promise>)
     "#]]
     .assert_eq(&told(&[(GateKind::Submit, GateChoice::Leave)]));
@@ -276,7 +276,7 @@ fn a_running_session_is_submitted_between_two_iterations() {
     world.settle();
     world.command(SessionCommand::Pipeline { pipeline: PipelineKind::Submit });
     world.command(SessionCommand::Pipeline { pipeline: PipelineKind::Submit });
-    assert_eq!(world.refused, ["a submit was asked for already, and begins after this iteration"]);
+    assert_eq!(world.refused, ["you already requested a submit; it starts after this iteration"]);
     expect![[r#"
         iteration 1
           prompt iteration "GOAL"
@@ -395,7 +395,7 @@ fn a_gatekeeper_that_is_silent_fails_or_does_not_exist_has_not_approved() {
     );
     unknown.plan.gatekeepers.clear();
     let world = World::begin(unknown).run();
-    assert!(world.state.pipelines.last.expect("it ended").reason.contains("there is no agent `qa`"));
+    assert!(world.state.pipelines.last.expect("it ended").reason.contains("unknown agent `qa`"));
 }
 
 #[test]
@@ -441,7 +441,10 @@ fn a_typed_task_is_started_only_by_allowed_agents() {
         world.command(SessionCommand::Task { task: TaskCommand::Add(task) });
         world.command(SessionCommand::Task { task: TaskCommand::Start { id: kind.into(), context: None } });
     }
-    assert_eq!(world.refused, ["the agent `demo` may not work on tasks of type `product`; those who may: `ada`"]);
+    assert_eq!(
+        world.refused,
+        ["the agent `demo` may not work on tasks of type `product`. Agents for this type: `ada`"]
+    );
 }
 
 #[test]

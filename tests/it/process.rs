@@ -207,7 +207,7 @@ async fn a_missing_folder_is_a_distinct_error() {
     let dir = folder();
     let gone = in_folder(&dir, "gone");
     let (end, _) = ran(spec("true", &gone, "gone")).await;
-    assert_eq!(end, ProcessEnd::SpawnFailed(format!("the folder {} is gone", gone.display())));
+    assert_eq!(end, ProcessEnd::SpawnFailed(format!("the folder {} no longer exists", gone.display())));
 }
 
 #[tokio::test]

@@ -148,31 +148,31 @@ fn mistakes_are_reported_before_anything_runs() {
     };
     assert!(fails(&["worker", "--types", "bgu", "--trust"]).contains("did you mean `bug`?"));
     assert!(fails(&["worker", "--types", "bug", "-a", "demo", "--trust"]).contains("`bug`"));
-    assert!(fails(&["worker", "--lease", "10ms"]).contains("a lease is at least a second"));
+    assert!(fails(&["worker", "--lease", "10ms"]).contains("a lease must be at least a second"));
     let asked = fails(&["worker"]);
-    assert!(asked.contains("nobody has allowed that yet") && asked.matches("agent other: ").count() == 1, "{asked}");
+    assert!(asked.contains("You have not trusted it yet") && asked.matches("agent other: ").count() == 1, "{asked}");
     assert_eq!(here.creel(&["trust"]).code, 0);
-    assert!(fails(&["task", "add", "--queue", "x", "--id", "a.b"]).contains("`a.b` is no name for a task"));
-    assert!(fails(&["task", "add", "--queue", "x", "--id", ""]).contains("a task needs a name"));
-    assert!(fails(&["task", "add", "--queue", "x", "-t", "a.>"]).contains("`a.>` is no name for a type"));
+    assert!(fails(&["task", "add", "--queue", "x", "--id", "a.b"]).contains("`a.b` is not a valid name for a task"));
+    assert!(fails(&["task", "add", "--queue", "x", "--id", ""]).contains("a task name has letters"));
+    assert!(fails(&["task", "add", "--queue", "x", "-t", "a.>"]).contains("`a.>` is not a valid name for a type"));
     assert!(fails(&["task", "add", "--queue", " "]).contains("a task needs a goal"));
-    assert!(fails(&["task", "add", "--queue", "x", "--depends-on", "7"]).contains("there is no task 7 in the queue"));
+    assert!(fails(&["task", "add", "--queue", "x", "--depends-on", "7"]).contains("the queue has no task 7"));
     assert!(fails(&["task", "add", "--queue", "x", "--parent", "7"]).contains("--parent is for tasks of a session"));
-    assert!(fails(&["task", "show", "--queue", "7"]).contains("there is no task 7 in the queue"));
-    assert!(fails(&["task", "start", "--queue", "s/7"]).contains("there is no task s/7 in the queue"));
+    assert!(fails(&["task", "show", "--queue", "7"]).contains("the queue has no task 7"));
+    assert!(fails(&["task", "start", "--queue", "s/7"]).contains("the queue has no task s/7"));
     here.queue(&["add", "x", "--id", "a"]);
-    assert!(fails(&["task", "add", "--queue", "x", "--id", "a"]).contains("there is a task a in the queue already"));
+    assert!(fails(&["task", "add", "--queue", "x", "--id", "a"]).contains("the queue already has a task a"));
     for any in ["*", ">"] {
-        assert!(fails(&["task", "show", "--queue", any]).contains("there is no task"), "{any}");
-        assert!(fails(&["task", "remove", "--queue", any]).contains("there is no task"), "{any}");
+        assert!(fails(&["task", "show", "--queue", any]).contains("the queue has no task"), "{any}");
+        assert!(fails(&["task", "remove", "--queue", any]).contains("the queue has no task"), "{any}");
         let added = fails(&["task", "add", "--queue", "x", "--depends-on", any]);
-        assert!(added.contains("is no name for a task"), "{added}");
+        assert!(added.contains("is not a valid name for a task"), "{added}");
     }
     assert_eq!(here.state("a"), "ready");
-    assert!(fails(&["task", "start", "--queue", "a"]).contains("a is in the queue already"));
+    assert!(fails(&["task", "start", "--queue", "a"]).contains("a is already in the queue"));
     let alone = Project::with("agents: { demo: { script: s.yaml } }").file("s.yaml", "turns: []");
-    assert!(alone.creel(&["worker"]).err.contains("give --nats URL, or `nats:` in the config"));
-    assert!(alone.creel(&["task", "list", "--queue"]).err.contains("give --nats URL, or `nats:` in the config"));
+    assert!(alone.creel(&["worker"]).err.contains("pass --nats URL, or set `nats:` in the config"));
+    assert!(alone.creel(&["task", "list", "--queue"]).err.contains("pass --nats URL, or set `nats:` in the config"));
 }
 
 #[test]
@@ -202,7 +202,7 @@ fn the_users_decisions_about_a_task_apply() {
     assert_eq!((here.state("c"), here.state("e")), ("completed".into(), "blocked".into()));
     assert!(!here.queue(&["list"]).out.contains("Never"));
     assert_eq!(server.count("CREEL_QUEUE"), 0);
-    assert!(here.creel(&["task", "add", "--queue", "x", "--id", "d"]).err.contains("or was"));
+    assert!(here.creel(&["task", "add", "--queue", "x", "--id", "d"]).err.contains("or had one"));
 }
 
 #[test]
@@ -216,7 +216,7 @@ fn sessions_that_do_not_complete_block_their_task_and_say_why() {
     here.queue(&["add", "Forget to say that it is done", "--id", "limit"]);
     assert_eq!(here.drain(&[]).code, 0);
     let reason = |id: &str| here.queued(id)["reason"].as_str().unwrap_or_default().to_owned();
-    assert!(reason("limit").starts_with("no iterations are left"), "{}", reason("limit"));
+    assert!(reason("limit").starts_with("it used all its iterations"), "{}", reason("limit"));
     here.write("red", "");
     here.queue(&["add", "Leave it red", "--id", "forced"]);
     assert_eq!(here.drain(&[]).code, 0);
@@ -263,7 +263,11 @@ fn a_worker_whose_agent_is_broken_does_not_go_through_the_whole_queue() {
     }
     let ran = here.drain(&[]);
     assert_eq!((ran.code, order(&ran, "blocked").len()), (1, 3), "{}", ran.err);
-    assert!(ran.err.contains("3 sessions in a row failed; is the agent of this machine in order?"), "{}", ran.err);
+    assert!(
+        ran.err.contains("3 sessions in a row failed, so this worker stops; check the agent of this machine"),
+        "{}",
+        ran.err
+    );
     assert_eq!(here.state("4"), "ready");
 }
 
@@ -323,7 +327,7 @@ fn a_worker_with_a_no_longer_trusted_config_leaves_the_task_to_others() {
     second.wait_until("end", |task| is(task, "1", "completed"));
     let ran = second.end();
     assert_eq!(ran.code, 1);
-    assert!(ran.err.contains("the session of task 2 did not begin, so this worker is of no use"), "{}", ran.err);
+    assert!(ran.err.contains("the session of task 2 did not start, so this worker stops"), "{}", ran.err);
     assert_eq!((here.state("2"), &here.queued("2")["attempt"]), ("ready".into(), &0.into()));
 }
 
@@ -415,7 +419,7 @@ fn a_worker_suspended_for_too_long_cannot_change_its_task() {
     first.signal(Signal::CONT);
     until("its session is stopped", || !lives(pid));
     let ran = first.end();
-    assert!(ran.code == 0 && ran.err.contains("task 1 is in other hands now"), "{}", ran.err);
+    assert!(ran.code == 0 && ran.err.contains("another worker has task 1 now"), "{}", ran.err);
     assert_eq!(there.queued("1"), done);
 }
 
@@ -475,7 +479,7 @@ fn a_server_that_lost_everything_does_not_block_a_worker() {
     server.up();
     here.write("go", "");
     let ran = worker.end();
-    assert!(ran.code == 0 && ran.err.contains("the queue does not know task 1 any more"), "{}", ran.err);
+    assert!(ran.code == 0 && ran.err.contains("the queue does not have task 1 any more"), "{}", ran.err);
 }
 
 #[test]
@@ -485,7 +489,7 @@ fn a_task_that_keeps_killing_its_worker_is_blocked_in_the_end() {
     here.queue(&["add", "Do it"]);
     let ran = here.drain(&[]);
     assert_eq!((ran.code, order(&ran, "active").len(), order(&ran, "blocked").len()), (0, 5, 1), "{}", ran.err);
-    assert!(here.queued("1")["reason"].as_str().is_some_and(|why| why.contains("5 workers began")));
+    assert!(here.queued("1")["reason"].as_str().is_some_and(|why| why.contains("5 workers started it")));
 }
 
 #[test]
@@ -579,7 +583,7 @@ fn a_session_queues_tasks_when_they_are_ready_and_gets_their_results() {
         listed.contains("s/task_1  ready  0         bug            Part one") && !listed.contains("task_2"),
         "{listed}"
     );
-    assert!(here.creel(&["task", "start", "task_1"]).err.contains("whoever takes it from there begins with it"));
+    assert!(here.creel(&["task", "start", "task_1"]).err.contains("the worker that gets it starts it"));
     assert_eq!(here.own_task("task_1")["queue"], serde_json::json!(["demo"]));
     let mut worker = there.worker(&["--agent", "demo"]);
     until("both are done", || here.own_task("task_2")["state"] == "completed");
@@ -614,7 +618,7 @@ fn decisions_in_the_session_apply_in_the_queue_and_vice_versa() {
     let state = |id: &str| there.state(&format!("s/{id}"));
     until("it is done", || state("task_3") == "completed" && state("task_4") == "blocked");
     until("it is gone", || !there.queue(&["list"]).out.contains("Gone"));
-    until("it is blocked", || here.own_task("task_5")["reason"] == "it was taken out of the queue");
+    until("it is blocked", || here.own_task("task_5")["reason"] == "it was removed from the queue");
     let ran = there.drain(&[]);
     assert_eq!(order(&ran, "blocked"), ["task_1"], "{}", ran.err);
     until("it is told", || here.own_task("task_1")["state"] == "blocked");
@@ -670,11 +674,8 @@ fn an_agent_queues_tasks_for_the_agents_that_their_type_allows() {
             let ran = here.creel(&[args, way].concat());
             assert!(ran.code == 1 && ran.err.contains(why), "{}", ran.err);
         };
-        refused(&["task", "start", "task_1"], "task_1 is for the queue: whoever takes it from there begins with it");
-        refused(
-            &["task", "update", "task_1", "--goal", "Mend all"],
-            "task_1 is for the queue, and stays as it was added",
-        );
+        refused(&["task", "start", "task_1"], "task_1 is for the queue: the worker that gets it starts it");
+        refused(&["task", "update", "task_1", "--goal", "Mend all"], "task_1 is for the queue and cannot change");
     }
     let there = machine(&server, "", DONE);
     assert_eq!(order(&there.drain(&["--agent", "demo"]), "completed"), ["task_2"]);
@@ -713,7 +714,7 @@ fn creel_does_not_log_in_to_the_server_of_an_untrusted_config() {
     let here = machine(&server, "", DONE);
     let list = &["task", "list", "--queue"];
     let ran = here.creel(list);
-    assert!(ran.code == 2 && ran.err.contains("nobody has trusted it yet"), "{}", ran.err);
+    assert!(ran.code == 2 && ran.err.contains("You have not trusted this config yet"), "{}", ran.err);
     assert_eq!(here.creel(&[&list[..], &["--nats", &server.url()]].concat()).code, 0);
     assert_eq!(here.creel(&["trust"]).code, 0);
     assert_eq!(here.creel(list).code, 0);
@@ -729,7 +730,7 @@ fn a_session_without_a_server_reaches_no_queue() {
     session.wait_for("prompt_sent");
     let ran = here.creel(&["task", "add", "--queue", "-s", "s", "Do it"]);
     assert_eq!(ran.code, 1);
-    assert!(ran.err.contains("session `s` has no NATS server, so it reaches no queue"), "{}", ran.err);
+    assert!(ran.err.contains("session `s` has no NATS server, so it cannot reach the queue"), "{}", ran.err);
     here.write("home", "");
     assert_eq!(session.end().code, 0);
 }

@@ -158,11 +158,11 @@ async fn a_pattern_is_looked_for_in_the_last_message_or_in_a_file() {
     assert_eq!(said(pattern("failed", None, true)).await, not("the last message: nothing matches failed"));
     assert_eq!(
         said(pattern("failed", None, false)).await,
-        fine("the last message: nothing matches failed, as it must be")
+        fine("the last message: nothing matches failed, as required")
     );
     assert_eq!(
         said(pattern("TODO|FIXME", Some("main.rs"), false)).await,
-        not("main.rs, line 2: matches TODO|FIXME, which must not be there: // TODO: later")
+        not("main.rs, line 2: matches TODO|FIXME, which must not match: // TODO: later")
     );
     assert_eq!(
         said(pattern("x", Some("lib.rs"), false)).await,
@@ -180,16 +180,13 @@ async fn all_or_any_of_the_files_must_exist() {
         need,
     };
     let said = async |names: &[&str], need| said(files(names, need), dir.path()).await;
-    assert_eq!(said(&["README.md", "docs"], FileRequirement::All).await, (true, "2 of 2 there".into()));
+    assert_eq!(said(&["README.md", "docs"], FileRequirement::All).await, (true, "2 of 2 exist".into()));
     assert_eq!(
         said(&["README.md", "a", "b/c"], FileRequirement::All).await,
-        (false, "missing: a, b/c (1 of 3 there)".into())
+        (false, "missing: a, b/c (1 of 3 exist)".into())
     );
-    assert_eq!(said(&["a", "README.md"], FileRequirement::Any).await, (true, "1 of 2 there".into()));
-    assert_eq!(
-        said(&["a", "b"], FileRequirement::Any).await,
-        (false, "one of these must be there, and none is: a, b".into())
-    );
+    assert_eq!(said(&["a", "README.md"], FileRequirement::Any).await, (true, "1 of 2 exist".into()));
+    assert_eq!(said(&["a", "b"], FileRequirement::Any).await, (false, "one of these files must exist: a, b".into()));
 }
 
 #[tokio::test]
@@ -202,7 +199,7 @@ async fn nothing_outside_of_the_project_counts_whatever_links_there_are() {
     symlink(outside.join("lcov.info"), project.join("lcov.info")).expect("a link");
     symlink(&outside, project.join("out")).expect("a link");
     let away = |name: &str| {
-        let told = format!("{name} leads out of the project's folder; a rule looks only at what is inside");
+        let told = format!("{name} leads out of the project folder; a rule reads only files in it");
         (false, told)
     };
     let lcov = |file: &str| RuleCheck::Coverage { file: file.into(), format: CoverageFormat::Lcov, minimum: 1.0 };
@@ -210,8 +207,8 @@ async fn nothing_outside_of_the_project_counts_whatever_links_there_are() {
     assert_eq!(said(lcov("out/lcov.info"), dir.path()).await, away("out/lcov.info"));
     assert_eq!(said(pattern("SF", Some("lcov.info"), true), dir.path()).await, away("lcov.info"));
     let there = RuleCheck::FileExistence { files: vec!["lcov.info".into(), "out".into()], need: FileRequirement::Any };
-    let told = "one of these must be there, and none is: lcov.info (leads out of the project's folder), out (leads out \
-                of the project's folder)";
+    let told = "one of these files must exist: lcov.info (leads out of the project folder), out (leads out \
+                of the project folder)";
     assert_eq!(said(there, dir.path()).await, (false, told.into()));
     let run = RuleCheck::Command {
         command: "true".into(),

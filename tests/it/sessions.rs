@@ -170,7 +170,7 @@ fn a_journal_that_came_with_a_clone_is_not_resumed_without_trust() {
     assert_eq!(refused.code, 2);
     assert!(refused.err.contains("touch ran"), "{}", refused.err);
     // This trusts the config, but not the session.
-    assert!(refused.err.contains("give --trust") && !refused.err.contains("creel trust"), "{}", refused.err);
+    assert!(refused.err.contains("add --trust") && !refused.err.contains("creel trust"), "{}", refused.err);
 }
 
 #[test]
@@ -231,7 +231,7 @@ fn a_self_driven_session_is_not_resumed_without_trust_either() {
     fs::remove_dir_all(project.state_dir()).expect("another machine");
     let refused = project.creel(&["resume"]);
     assert_eq!(refused.code, 2);
-    assert!(refused.err.contains("whatever its journal says is to be done next"), "{}", refused.err);
+    assert!(refused.err.contains("the next steps in its journal"), "{}", refused.err);
 }
 
 #[test]
@@ -267,11 +267,11 @@ task_types: { bug: { hooks: { before_submit: [{ command: 'look twice' }] } } }
     let shown = project.creel(&["trust"]).err;
     for part in [
         "agent one: agent one\n",
-        "agent one: agent one -c (to go on)\n",
+        "agent one: agent one -c (for later turns)\n",
         "agent two: agent two\n",
         "before_submit: look twice\n",
-        "(permissions) the agent may do whatever it asks for\n",
-        "(permissions) the agent may do this without a question: edit in src/**\n",
+        "(permissions) allows every request of the agent\n",
+        "(permissions) allows this without asking you: edit in src/**\n",
     ] {
         assert_eq!(shown.matches(part).count(), 1, "{part}: {shown}");
     }
@@ -442,7 +442,7 @@ fn a_session_stopped_after_a_forced_iteration_is_found_and_reported() {
     project.write("go", "");
     let ended = creel.end();
     assert_eq!(project.outcome().as_deref(), Some("forced"));
-    assert!(ended.err.contains("go on with `creel resume s`"), "{}", ended.err);
+    assert!(ended.err.contains("continue with `creel resume s`"), "{}", ended.err);
     project.write("fine", "");
     let resumed = project.creel(&["resume", "--headless"]);
     assert_eq!(resumed.code, 0, "{}{}", resumed.out, resumed.err);

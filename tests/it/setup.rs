@@ -40,7 +40,7 @@ fn check_reports_what_a_valid_config_lacks_and_fails_only_with_strict() {
     assert_eq!(checked.code, 0, "{}", checked.err);
     for part in [
         "creel.yaml is valid, but:\n",
-        "  - the agent `mine` cannot start: `no-such-agent` is not on PATH\n    to install it: npm install -g no-such-agent\n",
+        "  - the agent `mine` cannot start: `no-such-agent` is not on PATH\n    install it: npm install -g no-such-agent\n",
         "  - the stop hook `lint`: `no-such-linter` is not on PATH\n",
         "  - the rule `scan`: `./scan.sh` does not exist\n",
         "  - `nats:` needs the environment variable `CREEL_TEST_TOKEN`, which is not set\n",
@@ -61,12 +61,12 @@ fn check_looks_at_everything_that_a_session_may_start() {
     for (rest, problem) in [
         (
             "limits: { fallback: [other] }",
-            "the fallback agent `other` cannot start: `gone` is not on PATH\n    to install it: get gone\n",
+            "the fallback agent `other` cannot start: `gone` is not on PATH\n    install it: get gone\n",
         ),
         ("limits: { fallback: [codex] }", "`limits.fallback`: the agent `codex` is not installed: "),
         (
             "hooks: { before_submit: [{ gatekeeper: [other] }] }",
-            "the gatekeeper `other` cannot start: `gone` is not on PATH\n    to install it: get gone\n",
+            "the gatekeeper `other` cannot start: `gone` is not on PATH\n    install it: get gone\n",
         ),
         (
             "hooks: { before_merge: [{ gatekeeper: [codex] }] }",
@@ -168,7 +168,7 @@ fn a_session_whose_agent_is_missing_does_not_begin() {
     let refused = project.creel(&["run", "--headless", "--trust", "-s", "s", "GOAL"]);
     assert_eq!(refused.code, 2, "{}{}", refused.out, refused.err);
     assert!(refused.err.contains("the agent `mine` cannot start: `no-such-agent` is not on PATH"), "{}", refused.err);
-    assert!(refused.err.contains("to install it: npm install -g no-such-agent"), "{}", refused.err);
+    assert!(refused.err.contains("install it: npm install -g no-such-agent"), "{}", refused.err);
     assert!(refused.err.contains("Nothing has run."), "{}", refused.err);
     assert!(!project.root().join("ran").exists() && !project.root().join(".creel").exists());
 }
@@ -199,7 +199,7 @@ fn init_without_an_agent_says_what_to_install_and_invents_none() {
     assert!(!config.contains("my-agent") && !config.contains("\nagent:"), "{config}");
     let checked = ran(&project, &["check"]);
     assert_eq!(checked.code, 0, "{}", checked.err);
-    assert!(checked.out.contains("valid, but:\n  - no agent was found"), "{}", checked.out);
+    assert!(checked.out.contains("valid, but:\n  - no agent found"), "{}", checked.out);
     for program in ["gemini", "cargo"] {
         install(&project, program, "echo 1.2.3");
     }

@@ -81,7 +81,7 @@ fn a_session_is_paused_messaged_and_stopped_from_another_terminal() {
     assert!(said.out.contains("session    s (running)\ndoing      the agent works\n"), "{}", said.out);
 
     project.does(&["pause"]);
-    project.refuses(&["pause"], "the session is paused already");
+    project.refuses(&["pause"], "the session is already paused");
     assert_eq!(project.tells(&["status", "--json"])["paused"], true);
     project.does(&["unpause", "-s", "s"]);
     project.refuses(&["unpause"], "the session is not paused");
@@ -97,7 +97,7 @@ fn a_session_is_paused_messaged_and_stopped_from_another_terminal() {
     assert_eq!(project.tells(&["pending", "list", "--json"]), json!([]));
 
     project.does(&["stop"]);
-    project.refuses(&["stop"], "the session is stopping already");
+    project.refuses(&["stop"], "the session is already stopping");
     assert_eq!(project.tells(&["status", "--json"])["stopping"], "after_iteration");
     project.does(&["stop", "--now"]);
     assert_eq!(session.end().code, 130);
@@ -136,22 +136,22 @@ fn pending_output_is_listed_changed_and_approved_from_another_terminal() {
     assert!(project.creel(&["pending", "list"]).out.contains("pending    post_iteration"));
     assert!(project.creel(&["pending", "show", "1"]).out.contains("red"));
     project.does(&["pending", "skip", "2"]);
-    project.refuses(&["pending", "skip", "2"], "item 2 is skipped already");
+    project.refuses(&["pending", "skip", "2"], "item 2 is already skipped");
     assert_eq!(project.tells(&["pending", "show", "2", "--json"])["state"], "skipped");
     project.does(&["pending", "restore", "2"]);
-    project.refuses(&["pending", "show", "9"], "there is no held item 9");
+    project.refuses(&["pending", "show", "9"], "there is no pending item 9");
     project.does(&["pending", "edit", "1", "crimson"]);
     assert_eq!(project.creel(&["pending", "show", "1"]).out, "crimson\n");
     project.does_with(&["pending", "edit", "1", "-"], "scarlet\n");
-    project.rejects(&["pending", "edit", "1"], "give the new text, or `-`");
+    project.rejects(&["pending", "edit", "1"], "pass the new text, or `-`");
     project.rejects(&["pending", "show", "one"], "an item is a number");
 
-    project.rejects(&["gate", "answer", "1", "dance"], "there is no such answer");
-    project.refuses(&["gate", "answer", "1", "abort"], "gate 1 does not take `abort`; it takes: approve, skip");
+    project.rejects(&["gate", "answer", "1", "dance"], "unknown answer");
+    project.refuses(&["gate", "answer", "1", "abort"], "gate 1 does not accept `abort`; use one of: approve, skip");
     project.refuses(&["gate", "answer", "2", "skip"], "there is no gate 2");
-    project.refuses(&["gate", "answer", "1", "approve", "--items", "1,7"], "gate 1 is not about item 7");
+    project.refuses(&["gate", "answer", "1", "approve", "--items", "1,7"], "gate 1 does not include item 7");
     project.does(&["gate", "answer", "1", "approve", "--items", "1"]);
-    project.refuses(&["gate", "answer", "1", "skip"], "gate 1 was answered before");
+    project.refuses(&["gate", "answer", "1", "skip"], "gate 1 was already answered");
     session.wait_for("delivered");
     let prompts = project.prompts();
     assert!(prompts[1].1.contains("scarlet") && !prompts[1].1.contains("blue"), "{}", prompts[1].1);
@@ -184,7 +184,7 @@ fn of_two_answers_to_one_gate_the_first_counts() {
     codes.sort_unstable();
     assert_eq!(codes, [0, 1]);
     let late = answers.iter().find(|ran| ran.code == 1).expect("one of them");
-    assert_eq!(late.err, "creel: gate 1 was answered before\n");
+    assert_eq!(late.err, "creel: gate 1 was already answered\n");
     assert_eq!(project.kind("gate_answered").len(), 1);
     project.does(&["stop", "--now"]);
     session.end();
@@ -231,8 +231,8 @@ fn hooks_are_listed_switched_and_run_from_another_terminal() {
     assert_eq!(names(&switched), [("lint".into(), false.into()), ("tests".into(), true.into())]);
     assert!(project.creel(&["hooks", "list"]).out.contains("off  pre_iteration     lint: echo lint"));
     project.does(&["hooks", "disable", "tests"]);
-    project.refuses(&["hooks", "run", "nope"], "there is no hook `nope`");
-    project.rejects(&["hooks", "run", "lint", "--point", "never"], "there are: session_start, pre_iteration");
+    project.refuses(&["hooks", "run", "nope"], "unknown hook `nope`");
+    project.rejects(&["hooks", "run", "lint", "--point", "never"], "use one of: session_start, pre_iteration");
     project.does(&["hooks", "run", "lint"]);
     assert_eq!(session.wait_for("hook_finished")["hook"], "lint");
     let stats = project.tells(&["hooks", "stats", "--json"]);
@@ -268,7 +268,7 @@ fn hook_statistics_of_a_past_session_are_shown() {
 fn the_session_is_the_named_one_the_agents_own_or_the_only_one() {
     let project = scripted("", UNTIL_GO).file("sub/x", "");
     project.rejects(&["status"], "no session is running in");
-    project.rejects(&["status", "-s", "nope"], "there is no session `nope` here");
+    project.rejects(&["status", "-s", "nope"], "session `nope` does not exist here");
     let (mut one, two) = (project.start(), project.command(&["run", "--headless", "--trust", "-s", "two"]));
     one.wait_for("prompt_sent");
     let mut below = project.command(&["status", "--json"]);
@@ -277,7 +277,7 @@ fn the_session_is_the_named_one_the_agents_own_or_the_only_one() {
 
     let mut two = { two }.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("creel starts");
     until("it runs, too", || project.creel(&["status", "-s", "two"]).code == 0);
-    project.rejects(&["pause"], "several sessions are running; name one with --session:");
+    project.rejects(&["pause"], "several sessions are running; choose one with --session:");
     project.rejects(&["pause"], "\n  two\n");
     let mut own = project.command(&["status", "--json"]);
     let own = Ran::of(&own.env("CREEL_SESSION", "two").output().expect("creel starts"));
@@ -329,8 +329,8 @@ fn an_invalid_request_gets_the_reason_and_the_connection_stays() {
         assert_eq!((&reply["v"], &reply["ok"]), (&1.into(), &false.into()));
         reply["error"].as_str().expect("a reason").to_owned()
     };
-    assert_eq!(refused(r#"{"v":0,"do":"pause"}"#), "version 0 is not spoken here; this creel speaks version 1");
-    assert_eq!(refused(r#"{"do":"pause"}"#), "`v` is missing; this creel speaks version 1");
+    assert_eq!(refused(r#"{"v":0,"do":"pause"}"#), "version 0 is not supported; this creel supports version 1");
+    assert_eq!(refused(r#"{"do":"pause"}"#), "`v` is missing; this creel supports version 1");
     assert!(refused(r#"{"v":1,"do":"dance"}"#).starts_with("not a request: unknown verb `dance`. The verbs are: "));
     assert!(refused("hello").starts_with("not a request: "));
     assert!(refused(r#"{"v":1,"do":"message"}"#).contains("missing field `text`"));
@@ -361,8 +361,8 @@ fn a_refusal_has_a_code_for_programs_on_the_socket_and_with_json() {
     let shown = project.creel(&["pending", "show", "9", "--json"]);
     assert_eq!(shown.code, 1, "{}", shown.err);
     let printed: Value = serde_json::from_str(&shown.out).expect("JSON");
-    assert_eq!(printed, json!({"error": "there is no held item 9", "code": "no_such_item"}));
-    assert!(shown.err.contains("there is no held item 9"), "{}", shown.err);
+    assert_eq!(printed, json!({"error": "there is no pending item 9", "code": "no_such_item"}));
+    assert!(shown.err.contains("there is no pending item 9"), "{}", shown.err);
     project.write("go", "");
     assert_eq!(session.end().code, 0);
 }
@@ -378,7 +378,7 @@ fn a_line_that_is_too_long_is_refused_and_the_connection_closed() {
     assert_eq!(peer.ask(&message(1 << 20))["ok"], true);
     peer.send(&vec![b'x'; 3 << 20]);
     let reply = peer.line().expect("an answer");
-    assert_eq!(reply["error"], "a request has at most 1048576 bytes; the connection is closed");
+    assert_eq!(reply["error"], "a request has at most 1048576 bytes; the session closed the connection");
     assert!(peer.is_closed());
     assert_eq!(Peer::of(&project).ask(&message((1 << 20) + 1))["ok"], false);
     assert_eq!(project.kind("message_queued").len(), 1);
@@ -510,7 +510,7 @@ fn watchers_leave_room_for_commands() {
     for peer in &mut peers {
         assert_eq!(peer.ask(watch)["ok"], true);
     }
-    assert_eq!(Peer::of(&project).ask(watch)["error"], "112 clients watch this session already");
+    assert_eq!(Peer::of(&project).ask(watch)["error"], "too many clients watch this session (the limit is 112)");
     assert_eq!(project.creel(&["status"]).code, 0);
     drop(peers);
     until("there is room", || Peer::of(&project).ask(watch)["ok"] == true);

@@ -310,7 +310,7 @@ fn an_escalation_leaves_the_tasks_of_other_workers_alone() {
     let context = "in session one on another machine".to_owned();
     world.command(SessionCommand::Task { task: TaskCommand::TakenUp { id: "there".into(), context } });
     tool(&mut world, start("there", 1));
-    assert_eq!(world.refused.pop().as_deref(), Some("there is for the queue, and others work on it"));
+    assert_eq!(world.refused.pop().as_deref(), Some("there is for the queue; workers work on it"));
     world.command(SessionCommand::Task { task: TaskCommand::Start { id: "here".into(), context: None } });
     world.finish_turn();
     let state = |id: &str| world.state.tasks.graph.get(id).map(|task| task.state);
@@ -332,7 +332,7 @@ fn contradicting_promises_are_reported_and_the_strongest_counts() {
               prompt iteration "GOAL"
               turn ended EndTurn
             iteration 1 done
-              warning the agent promised COMPLETE and BLOCKED at once; COMPLETE counts
+              warning the agent promised COMPLETE and BLOCKED together; creel uses COMPLETE
               decided Complete
               LoopEnded
             ended complete (Agent signaled completion via <promise>COMPLETE</promise>)
@@ -507,8 +507,8 @@ fn a_self_driven_session_is_completed_once() {
     let mut world = World::begin(outside().hook(HookPoint::SessionEnd, "bye", [passes()]));
     world.settle();
     tool(&mut world, SessionCommand::CompleteSession { reason: "enough".into() });
-    tool(&mut world, SessionCommand::CompleteSession { reason: "the agent is gone".into() });
-    assert_eq!(world.refused, ["the session is being completed already"]);
+    tool(&mut world, SessionCommand::CompleteSession { reason: "the agent has exited".into() });
+    assert_eq!(world.refused, ["the session is already completing"]);
     expect![[r"
           CompletionPromised
           LoopEnded
@@ -525,8 +525,8 @@ fn a_self_driven_session_ends_when_its_running_hooks_have_ended() {
     let mut world = World::begin(script.clone());
     world.settle();
     tool(&mut world, SessionCommand::CompleteSession { reason: "enough".into() });
-    tool(&mut world, SessionCommand::CompleteSession { reason: "the agent is gone".into() });
-    assert_eq!(world.refused, ["the session is being completed already"]);
+    tool(&mut world, SessionCommand::CompleteSession { reason: "the agent has exited".into() });
+    assert_eq!(world.refused, ["the session is already completing"]);
     let killed = World::from_events(script, &world.events);
     let expected = expect![[r"
           CompletionPromised
@@ -552,7 +552,7 @@ fn a_failure_after_a_task_is_only_reported_in_a_self_driven_session() {
     }
     tool(&mut world, completes("one", "text"));
     let mut world = world.run();
-    let told = "  warning the hook `deploy` at on_task_complete needs a person: no\n";
+    let told = "  warning the hook `deploy` at on_task_complete needs you: no\n";
     assert!(world.story().ends_with(told), "{}", world.story());
     assert_eq!((world.state.gates.open.is_some(), world.state.phase.outcome()), (false, None));
     tool(&mut world, completes("two", "text"));
@@ -588,7 +588,10 @@ fn an_agent_runs_its_own_loop_over_a_task() {
     assert_eq!(world.state.tasks.graph.get(&id).expect("the task").state, TaskState::Active);
     tool(&mut world, judge(&known, "first try"));
     tool(&mut world, judge(&known, "again"));
-    assert_eq!(world.refused.pop().expect("one at a time"), format!("{known} is being judged; wait for that answer"));
+    assert_eq!(
+        world.refused.pop().expect("one at a time"),
+        format!("{known} is being evaluated; wait for that answer")
+    );
     world.finish_check(0);
     assert_eq!(
         decisions(&world),
@@ -613,7 +616,7 @@ fn an_agent_runs_its_own_loop_over_a_task() {
     );
     assert_eq!(world.state.tasks.graph.get(&id).expect("the task").state, TaskState::Completed);
     tool(&mut world, judge(&known, "more"));
-    assert!(world.refused.pop().expect("it is over").contains("is over"));
+    assert!(world.refused.pop().expect("it is over").contains("has ended"));
     assert!(
         world.run().story().ends_with("ended complete (Agent signaled completion via <promise>COMPLETE</promise>)\n")
     );
@@ -629,12 +632,12 @@ fn a_loop_completes_its_task_only_after_a_judgement_that_says_complete() {
         || SessionCommand::Loop { about: LoopCommand::Complete { id: known.clone(), promise: Promise::Complete } };
     tool(&mut world, complete());
     let why = world.refused.pop().expect("it was never judged");
-    assert!(why.contains("is not complete: it has not been judged") && why.contains("iteration_validate"), "{why}");
+    assert!(why.contains("is not complete: it has not been evaluated") && why.contains("iteration_validate"), "{why}");
     tool(&mut world, judge(&known, "first try"));
     world.finish_check(0);
     tool(&mut world, complete());
     let why = world.refused.pop().expect("the rule failed");
-    assert!(why.contains("its last judgement said CONTINUE: 1 of 1 validation rule failed: tests"), "{why}");
+    assert!(why.contains("its last evaluation said CONTINUE: 1 of 1 validation rule failed: tests"), "{why}");
     assert_eq!(world.state.tasks.graph.get(&id).expect("the task").state, TaskState::Active);
     tool(&mut world, judge(&known, "second try"));
     world.finish_check(0);
@@ -692,7 +695,7 @@ fn a_loop_that_escalates_blocks_its_task_and_opens_a_gate_at_the_end_of_the_turn
     assert_eq!(gate.kind(), GateKind::Escalation);
     assert_eq!(gate.reason, "Agent signaled a need for escalation via <promise>ESCALATE</promise>");
     tool(&mut world, SessionCommand::Loop { about: LoopCommand::Next { id: known, checkpoint: None } });
-    assert!(world.refused.pop().expect("refused").contains("waits for a person"));
+    assert!(world.refused.pop().expect("refused").contains("waits for the user"));
 }
 
 /// Two active tasks, and a loop over the first one that has just escalated, in the agent's turn.
@@ -743,7 +746,7 @@ fn a_loop_that_waits_for_the_user_is_not_completed() {
         SessionCommand::Loop { about: LoopCommand::Complete { id: known.clone(), promise: Promise::Complete } };
     tool(&mut world, complete.clone());
     let why = world.refused.pop().expect("refused");
-    assert!(why.contains("waits for a person: its task is blocked, and is not completed"), "{why}");
+    assert!(why.contains("waits for the user: its task is blocked and not completed"), "{why}");
     tool(&mut world, judge(&known, "<promise>COMPLETE</promise>"));
     tool(&mut world, complete);
     assert!(world.refused.pop().is_some(), "another word changes nothing");
@@ -764,7 +767,7 @@ fn no_later_judgement_gets_an_escalated_loop_past_the_user() {
         for more in [next.clone(), complete.clone()] {
             tool(&mut world, more);
             let why = world.refused.pop().expect("refused");
-            assert!(why.contains("waits for a person: its task is blocked"), "{said}: {why}");
+            assert!(why.contains("waits for the user: its task is blocked"), "{said}: {why}");
         }
     }
     assert_eq!(decisions(&world).len(), 3);
@@ -799,7 +802,7 @@ fn a_loop_continues_after_the_users_answer() {
         let next = SessionCommand::Loop { about: LoopCommand::Next { id: known, checkpoint: None } };
         world.finish_turn();
         tool(&mut world, next.clone());
-        assert!(world.refused.pop().expect("refused").contains("waits for a person"));
+        assert!(world.refused.pop().expect("refused").contains("waits for the user"));
         world.answer_gate();
         tool(&mut world, next);
         assert_eq!((world.refused.as_slice(), world.state.stop.loops[0].iteration), (&[][..], 2));
@@ -908,10 +911,10 @@ fn a_loop_has_an_iteration_limit_and_a_task_has_one_loop() {
     let (mut world, id) = with_a_task(Script::new().agent(&[WORKING]));
     tool(&mut world, start(&id, 1));
     tool(&mut world, start(&id, 1));
-    assert!(world.refused.pop().expect("refused").contains("has a loop already"));
+    assert!(world.refused.pop().expect("refused").contains("already has a loop"));
     let known = world.state.stop.loops[0].id.clone();
     tool(&mut world, SessionCommand::Loop { about: LoopCommand::Next { id: known, checkpoint: None } });
-    assert!(world.refused.pop().expect("refused").contains("has used up its limit of 1 iteration,"));
+    assert!(world.refused.pop().expect("refused").contains("has used its limit of 1 iteration,"));
     tool(&mut world, judge("IT-1-xyz", ""));
     assert!(world.refused.pop().expect("refused").contains("there is no iteration IT-1-xyz"));
 }
@@ -967,9 +970,7 @@ fn a_session_is_resumed_with_a_checkpoint_on_request() {
     });
     assert_eq!(
         warning,
-        Some(
-            "there is checkpoint 1, made in iteration 1; the agent is told of it if the session is resumed with `--checkpoint 1`"
-        )
+        Some("checkpoint 1 of iteration 1 exists. To send it to the agent, resume the session with `--checkpoint 1`")
     );
 }
 

@@ -554,7 +554,7 @@ fn a_broken_stop_hook_spends_no_retries() {
           prompt iteration "GOAL"
           turn ended EndTurn
           stop missing exit 127 -> Fail
-          warning hook `missing` at stop: its command could not be run (exit 127); it counts as passed
+          warning hook `missing` at stop: creel could not run its command (exit 127); creel treats it as passed
         iteration 1 done
           decided Complete
           LoopEnded
@@ -607,7 +607,7 @@ fn a_failure_that_must_escalate_opens_a_gate() {
           gate 1 escalation
           gate 1 escalate by Policy
           LoopEnded
-        ended escalated (the hook `pull` at session_start needs a person: conflict)
+        ended escalated (the hook `pull` at session_start needs you: conflict)
     "#]],
     );
 }
@@ -628,7 +628,7 @@ fn a_failure_after_a_task_that_must_escalate_opens_a_gate_between_two_turns() {
     world.settle();
     world.command(completes("T1", "text"));
     let story = world.run().story();
-    assert!(story.ends_with("ended escalated (the hook `deploy` at on_task_complete needs a person: no)\n"), "{story}");
+    assert!(story.ends_with("ended escalated (the hook `deploy` at on_task_complete needs you: no)\n"), "{story}");
 
     let mut world = World::begin(script().attended(&[(GateKind::Escalation, GateChoice::Continue)]));
     world.settle();
@@ -679,7 +679,7 @@ fn a_hook_that_is_broken_for_two_tasks_in_a_row_is_asked_about_and_runs_again_fo
         Event::Gate(GateEvent::Opened { reason, .. }) => Some(reason.as_str()),
         _ => None,
     });
-    assert_eq!(reason, Some("the hook `deploy` at on_task_complete could not do its job twice in a row"));
+    assert_eq!(reason, Some("the hook `deploy` at on_task_complete failed to run twice in a row"));
 }
 
 #[test]
@@ -814,7 +814,7 @@ fn an_interrupt_cancels_the_turn_runs_session_end_and_delivers_nothing() {
           LoopEnded
           session_end notify exit 0 -> Pass
           warning not delivered: item 1; the text is in the journal
-        ended cancelled (stopped by a person)
+        ended cancelled (stopped by the user)
     "#]]
     .assert_eq(&world.run().story());
 }
@@ -840,7 +840,7 @@ fn a_stop_with_grace_lets_the_iteration_end_and_delivers() {
           prompt FinalDelivery items [1] "[Hook output: post_iteration \"test\" · exit 0 · 1.2 s]\nred"
           turn ended EndTurn
           delivered [1]
-        ended cancelled (stopped by a person)
+        ended cancelled (stopped by the user)
     "#]]
     .assert_eq(&world.run().story());
 }
@@ -947,8 +947,8 @@ fn commands_that_make_no_sense_are_refused_with_a_reason() {
     expect![[r#"
         the session is not paused
         the message is empty
-        there is no held item 9
-        there is no hook `nope`
+        there is no pending item 9
+        unknown hook `nope`
         there is no gate 1"#]]
     .assert_eq(&world.refused.join("\n"));
 }
@@ -1005,7 +1005,7 @@ fn a_session_stopped_during_session_start_repeats_it() {
           StopRequested
           session_start build cut -> Fail
           LoopEnded
-        ended cancelled (stopped by a person)
+        ended cancelled (stopped by the user)
           SessionResumed
           session_start build exit 0 -> Pass piped
           held 1 "[Hook output: session_start \"build\" · exit 0 · 1.2 s]\nbuilt"
@@ -1099,7 +1099,7 @@ fn automation_and_stop_decision_hooks_are_not_run_by_hand_however_they_are_named
         world.command(SessionCommand::RunHook { point: Some(point), hook: hook.into() });
         world.command(SessionCommand::RunHook { point: None, hook: hook.into() });
     }
-    let without = |hook: &str, what: &str| vec![format!("`{hook}` {what}; it cannot be run without one"); 2];
+    let without = |hook: &str, what: &str| vec![format!("`{hook}` {what}; you cannot run it without one"); 2];
     let decides = "decides about an iteration";
     let refused = [without("look", "answers events of tasks"), without("default", decides), without("judge", decides)];
     assert_eq!(world.refused, refused.concat());
@@ -1489,12 +1489,12 @@ fn a_session_ended_by_its_budget_is_resumed_with_the_same_amount_again() {
         world
     };
     let world = resumed(&spends(20), None);
-    let told = "the budget of 100 tokens is used up: 120 so far; as much again is granted";
+    let told = "the budget of 100 tokens is used up: 120 so far; you resumed it, so creel grants the same budget again";
     assert!(world.story().contains(told), "{}", world.story());
     let world = world.run();
     assert_eq!((world.state.phase.outcome(), world.state.iterations.current), (Some(SessionOutcome::Limit), 4));
     // The iteration limit ended the session, so its budget was never asked about.
-    let refused = ["the session has used up its limit of 2 iterations; give it more with `--max-iterations`"];
+    let refused = ["the session has used its limit of 2 iterations; raise it with `--max-iterations`"];
     assert_eq!(resumed(&spends(2), None).refused, refused);
     assert_eq!(resumed(&spends(2), Some(9)).run().state.iterations.current, 2);
 }
@@ -1570,7 +1570,7 @@ fn an_interrupt_after_the_loop_waits_for_no_server_and_sends_no_recovery() {
           waits 10 min
           StopRequested
           warning not delivered: item 1; the text is in the journal
-        ended cancelled (stopped by a person)
+        ended cancelled (stopped by the user)
     "#]]
     .assert_eq(&world.story());
 }
@@ -1672,7 +1672,7 @@ fn a_turn_that_the_user_accepts_at_a_gate_is_done_and_the_output_of_its_hooks_is
           prompt FinalDelivery items [1] "[Hook output: stop \"notes\" · exit 0 · 1.2 s]\nINFO"
           turn ended EndTurn
           delivered [1]
-        ended complete (accepted by a person)
+        ended complete (accepted by the user)
     "#]],
     );
 }
@@ -1723,7 +1723,7 @@ fn a_denial_at_a_point_without_a_decision_escalates_if_configured() {
           gate 1 escalation
           gate 1 escalate by Policy
           LoopEnded
-        ended escalated (the hook `calendar` at post_iteration needs a person: not on a Friday)
+        ended escalated (the hook `calendar` at post_iteration needs you: not on a Friday)
     "#]],
     );
 }
@@ -1813,8 +1813,8 @@ fn a_check_before_submitting_that_says_continue_false_starts_no_repair() {
           before_submit guard exit 0 -> Fail
           gate 1 submit
           gate 1 leave by Policy
-        submit failed (the submit is held by `guard`: enough)
-        ended escalated (the submit is held by `guard`: enough)
+        submit failed (`guard` blocks the submit: enough)
+        ended escalated (`guard` blocks the submit: enough)
     "#]],
     );
 }
@@ -1829,7 +1829,7 @@ fn an_unreadable_decision_makes_a_hook_broken() {
           prompt iteration "GOAL"
           turn ended EndTurn
           stop review exit 0 -> Fail
-          warning hook `review` at stop: its JSON reply is too long; it counts as passed
+          warning hook `review` at stop: its JSON reply is too long; creel treats it as passed
         iteration 1 done
           decided Complete
           LoopEnded

@@ -205,7 +205,11 @@ fn an_agent_not_allowed_for_a_type_is_refused_before_anything_runs() {
     let site = Site::new(TYPES);
     let ran = site.run(&["-t", "product"]);
     assert_eq!(ran.code, 2);
-    assert!(ran.err.contains("`own` may not work on tasks of type `product`; those who may: `another`"), "{}", ran.err);
+    assert!(
+        ran.err.contains("`own` may not work on tasks of type `product`. Agents for this type: `another`"),
+        "{}",
+        ran.err
+    );
     assert!(!site.repo.work.join(".creel/sessions/s").exists());
     let unknown = site.run(&["-t", "hotfx"]);
     assert_eq!(unknown.code, 2);
@@ -275,7 +279,7 @@ fn unreviewed_commits_are_not_merged() {
     let before = site.repo.on_remote("main");
     let ran = site.creel(&["merge", "--headless", "--trust"]);
     assert_eq!(ran.code, 4, "{}{}", ran.out, ran.err);
-    assert!(ran.err.contains("`work` moved since it was reviewed"), "{}", ran.err);
+    assert!(ran.err.contains("`work` moved since its review"), "{}", ran.err);
     assert_eq!(site.repo.on_remote("main"), before);
     let ran = site.creel(&["merge", "--headless", "--trust"]);
     assert_eq!(ran.code, 0, "it is reviewed again: {}{}", ran.out, ran.err);

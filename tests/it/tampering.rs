@@ -308,7 +308,7 @@ fn the_plan_shows_protected_paths_and_a_pattern_without_a_match_is_a_mistake() {
     let wrong = scripted("protect: ['/etc/**', 'tests/']", &json!([]));
     let ran = wrong.creel(&["check"]);
     assert_eq!(ran.code, 2);
-    assert!(ran.err.contains("outside of the project") && ran.err.contains("tests/**"), "{}", ran.err);
+    assert!(ran.err.contains("outside the project") && ran.err.contains("tests/**"), "{}", ran.err);
 }
 
 /// An agent that does this in its first turn, and then waits; creel is killed meanwhile, and the session is resumed.

@@ -172,7 +172,7 @@ fn a_task_is_started_and_done() {
         asked(TaskCommand::Complete(TaskCompletion { id: "task_5".into(), result, ..TaskCompletion::default() }))
     };
     assert_eq!(screen.press("d"), []);
-    assert!(screen.frame().contains("task_5 is done. What came of it?"));
+    assert!(screen.frame().contains("task_5 is done. What is the result?"));
     assert_eq!(screen.press("ctrl-s"), done(None), "there may be nothing to say");
     screen.press("d");
     screen.type_text("12 MB a second");
@@ -198,7 +198,7 @@ fn the_goal_the_priority_and_the_labels_of_a_task_are_changed() {
                    deliverable: src/parser.rs without the old recursion\ndeliverable: tests for empty and nested lists";
     assert_eq!(editor(&screen), written);
     assert_eq!(screen.press("ctrl-s"), []);
-    assert_eq!(toast(&screen), "nothing is changed; esc leaves it as it is");
+    assert_eq!(toast(&screen), "you changed nothing; press esc to leave");
     screen.press("up up ctrl-e");
     screen.type_text(", slow");
     screen.press("up backspace");
@@ -248,7 +248,7 @@ fn a_refused_change_reason_or_result_is_shown_again() {
         assert_eq!(screen.press("ctrl-s"), asks, "{keys}: it can be sent again");
         screen.told(ScreenEvent::Unanswered(command.clone(), "it does not answer".into()));
         assert!(editor(&screen).ends_with(text), "{keys}");
-        assert!(screen.frame().contains("it may have arrived"), "{keys}: {}", screen.frame());
+        assert!(screen.frame().contains("the session may have it"), "{keys}: {}", screen.frame());
         assert_eq!(screen.press("ctrl-s"), asks, "{keys}: it can be sent again");
         screen.press("j");
         assert!(screen.model.modals.is_empty(), "{keys}: what was taken does not come back");
@@ -296,7 +296,7 @@ fn a_text_with_mistakes_is_not_lost() {
     screen.press("enter");
     screen.type_text("prio: 1");
     assert_eq!(screen.press("ctrl-s"), []);
-    assert_eq!(toast(&screen), "`prio` is no key: there are id, type, priority, labels, parent, depends, deliverable");
+    assert_eq!(toast(&screen), "`prio` is not a key: use id, type, priority, labels, parent, depends, deliverable");
     assert!(screen.frame().contains("prio: 1"));
     screen.press("esc");
     assert!(!screen.model.modals.is_empty(), "what was written is thrown away only when asked for twice");
@@ -309,7 +309,7 @@ fn one_task_is_marked_and_others_wait_for_it() {
     let mut world = planned();
     let mut screen = on_tasks(&world);
     assert_eq!(screen.press("D"), []);
-    assert_eq!(toast(&screen), "v marks the task that it is to wait for");
+    assert_eq!(toast(&screen), "first mark the task that it should depend on, with v");
     assert_eq!(screen.press("v j"), []);
     assert!(screen.row("task_5").contains("marked"));
     let edge = || ("parser".to_owned(), "task_5".to_owned());
@@ -347,10 +347,10 @@ fn the_details_of_a_task_are_shown_and_copied() {
         labels        core, agent
         deliverables  src/parser.rs without the old recursion
                       tests for empty and nested lists
-        waits for     ✓ task_1 Write the lexer
+        depends on    ✓ task_1 Write the lexer
                       ▸ task_2 Read nested lists
                       ! task_3 Limit the depth
-        awaited by    ○ task_4 Tell the users what is different
+        needed by     ○ task_4 Tell the users what is different
         led to        ✓ task_1 Write the lexer
                       ▸ task_2 Read nested lists
                       ! task_3 Limit the depth
@@ -372,7 +372,7 @@ fn a_queued_task_says_so() {
     let mut screen = on_tasks(&world);
     assert!(screen.frame().contains("Translate the manual · for the queue"), "{}", screen.frame());
     let [ScreenRequest::Copy(text)] = &screen.press("y")[..] else { panic!("it is copied") };
-    assert!(text.contains("queue         for everybody"), "{text}");
+    assert!(text.contains("queue         for all agents"), "{text}");
     screen.press("j");
     let [ScreenRequest::Copy(text)] = &screen.press("y")[..] else { panic!("it is copied") };
     assert!(text.contains("queue         for claude, codex"), "{text}");
@@ -409,7 +409,7 @@ fn tasks_in_a_replay_are_shown_and_not_changed() {
     past.press("5");
     for key in ["a", "s", "d", "B", "v", "D", "R", "u"] {
         assert_eq!(past.press(key), []);
-        assert_eq!(toast(&past), "this is a replay: it can be watched, but not steered");
+        assert_eq!(toast(&past), "this is a replay: you cannot control it");
         assert!(past.model.modals.is_empty() && past.model.board.marked.is_none());
     }
     past.press("t f enter");

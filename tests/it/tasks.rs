@@ -125,7 +125,7 @@ fn a_task_is_ready_when_all_its_dependencies_are_completed() {
     }
     assert_eq!(state(&world, "task_20"), TaskState::Created);
     world.command(start("task_20"));
-    assert_eq!(world.refused, ["task_20 waits for 2 tasks that are not completed"]);
+    assert_eq!(world.refused, ["task_20 depends on 2 tasks that are not completed"]);
     world.command(done("task_10"));
     assert_eq!((state(&world, "task_20"), records(&world, "dependency_satisfied").len()), (TaskState::Created, 0));
     world.command(done("task_15"));
@@ -145,7 +145,7 @@ fn a_task_started_before_a_hook_makes_it_ready_stays_active() {
     }
     world.finish_hook(0);
     assert_eq!(state(&world, "b"), TaskState::Active);
-    assert_eq!(records(&world, "action_error")[0]["data"]["error"], "b is active already");
+    assert_eq!(records(&world, "action_error")[0]["data"]["error"], "b is already active");
 }
 
 #[test]
@@ -237,24 +237,24 @@ fn impossible_commands_are_refused_with_a_reason() {
         "a cannot depend on c: that would be a cycle, a → c → b → a",
         "a cannot depend on itself",
         "there is no task x",
-        "b depends on a already",
+        "b already depends on a",
         "there is no task x",
         "e cannot depend on itself",
-        "there is a task a already",
-        "`no spaces` is no name for a task: letters, digits, `-` and `_`, at most 64",
+        "task a already exists",
+        "`no spaces` is not a valid name for a task: use letters, digits, `-` and `_`, at most 64",
         "a task needs a goal",
         "a priority is a number from 0, the highest, to 4, not 5",
         "there is no task x",
-        "b waits for a task that is not completed",
+        "b depends on a task that is not completed",
         "there is no task x",
         "d is completed",
-        "task d was completed before",
-        "there is no task x; a task of another program is completed with its content",
+        "task d is already completed",
+        "there is no task x; to complete a task of another program, pass its content",
         "d is completed",
         "a does not depend on b",
         "a reason is needed to block a",
-        "a is ready already",
-        "nothing about a is to be changed",
+        "a is already ready",
+        "you named no change to a",
         "there is no task x",
     ];
     assert_eq!(world.refused, expected);
@@ -352,7 +352,7 @@ fn a_hook_logs_custom_events() {
     assert_eq!(
         refused,
         [
-            "creel records `task_completed` itself when it happens: change tasks with `update_task`",
+            "creel itself records `task_completed`: change tasks with `update_task`",
             "the event has no type: name one in `type`"
         ]
     );
@@ -425,7 +425,7 @@ fn a_hook_that_fails_leaves_one_error_and_the_others_answer() {
     assert_eq!(goals, ["first", "late"]);
     let errors = records(&world, "hook_error");
     let said: Vec<_> = errors.iter().map(|e| (e["data"]["hookName"].as_str(), e["data"]["error"].as_str())).collect();
-    let no_list = "its answer is no JSON list of actions: [{\"type\": …, \"payload\": …}] or {\"actions\": […]}";
+    let no_list = "its answer is not a JSON list of actions: [{\"type\": …, \"payload\": …}] or {\"actions\": […]}";
     assert_eq!(
         said,
         [(Some("fails"), Some("exit 3: boom")), (Some("hangs"), Some("timed out")), (Some("talks"), Some(no_list))]
@@ -507,7 +507,7 @@ fn a_chain_of_events_ends_after_eight() {
     assert_eq!(records(&world, "hook_started").len(), 9);
     assert_eq!(world.state.tasks.graph.len(), 10);
     let [warning] = &records(&world, "warning")[..] else { panic!("one warning") };
-    assert!(warning["text"].as_str().expect("text").starts_with("automation stops here: 8 events"));
+    assert!(warning["text"].as_str().expect("text").starts_with("creel stops automation here: 8 events"));
     assert!(!world.state.beside().is_busy_beside());
 }
 
@@ -561,7 +561,7 @@ fn a_hook_can_be_switched_off_in_the_session() {
     world.command(done("a"));
     assert_eq!(world.state.tasks.graph.len(), 1);
     world.command(SessionCommand::RunHook { point: None, hook: "auto-create-review-task".into() });
-    assert_eq!(world.refused, ["`auto-create-review-task` answers events of tasks; it cannot be run without one"]);
+    assert_eq!(world.refused, ["`auto-create-review-task` answers events of tasks; you cannot run it without one"]);
 }
 
 #[test]
@@ -573,7 +573,7 @@ fn a_completion_by_another_program_fires_hooks_and_adds_no_task() {
     let mut world = begun(script);
     world.command(completes("T1", "parser"));
     world.command(completes("T1", "parser"));
-    assert_eq!(world.refused, ["task T1 was completed before"]);
+    assert_eq!(world.refused, ["task T1 is already completed"]);
     assert_eq!(records(&world, "hook_started").len(), 2);
     assert!(world.state.tasks.graph.is_empty());
     world.command(task("T1", &[]));

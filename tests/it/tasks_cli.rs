@@ -108,7 +108,7 @@ fn edges_and_tasks_are_added_and_removed() {
 #[test]
 fn a_list_is_filtered_and_reads_as_a_table() {
     let (project, session) = working("");
-    assert_eq!(project.creel(&["task", "list"]).err, "creel: there are no such tasks\n");
+    assert_eq!(project.creel(&["task", "list"]).err, "creel: no such tasks\n");
     assert_eq!(project.tells(&["task", "list", "--json"]), json!([]));
     project.adds(&["Write the parser\nby hand", "--id", "parser", "-l", "rust", "-l", "core", "--type", "feature"]);
     project.adds(&["Lex", "--id", "lexer", "-l", "rust", "-p", "1"]);
@@ -149,14 +149,14 @@ fn a_refusal_of_the_session_is_printed_with_its_reason() {
     }
     refuses(&["block", "nope", "why"], "there is no task nope");
     refuses(&["update", "nope", "--goal", "x"], "there is no task nope");
-    refuses(&["done", "nope"], "there is no task nope; a task of another program is completed with its content");
+    refuses(&["done", "nope"], "there is no task nope; to complete a task of another program, pass its content");
     refuses(&["add", "Do it", "--depends-on", "nope"], "there is no task nope");
-    refuses(&["add", "Do it", "--id", "a"], "there is a task a already");
+    refuses(&["add", "Do it", "--id", "a"], "task a already exists");
     refuses(&["add", " "], "a task needs a goal");
-    refuses(&["start", "c"], "c waits for a task that is not completed");
+    refuses(&["start", "c"], "c depends on a task that is not completed");
     refuses(&["block", "a", ""], "a reason is needed to block a");
     project.rejects(&["task", "add", "Do it", "--priority", "5"], "5 is not in 0..=4");
-    project.rejects(&["task", "list", "--state", "odd"], "there are: created, ready, active, blocked, completed");
+    project.rejects(&["task", "list", "--state", "odd"], "use one of: created, ready, active, blocked, completed");
     project.rejects(&["task", "update", "a"], "required arguments were not provided");
     assert_eq!(project.kind("task_created").len(), 3, "nothing that was refused is on record");
     goes_on_and_ends(&project, session);
@@ -184,9 +184,9 @@ fn hooks_get_a_completion_once_however_often_it_is_sent() {
     let (project, session) = working(NOTES);
     project.adds(&["Write the parser", "--id", "parser"]);
     project.does(&["task", "done", "parser"]);
-    project.refuses(&["task", "done", "parser"], "task parser was completed before");
+    project.refuses(&["task", "done", "parser"], "task parser is already completed");
     project.does(&["task", "done", "TAS-7", "--content", "a task of another program"]);
-    project.refuses(&["task", "done", "TAS-7", "--content", "again"], "task TAS-7 was completed before");
+    project.refuses(&["task", "done", "TAS-7", "--content", "again"], "task TAS-7 is already completed");
     let notes = "parser: Write the parser\nTAS-7: a task of another program\n";
     until("both were noted", || project.read("notes") == notes);
     assert_eq!(project.kind("task_completed").len(), 2);
@@ -230,7 +230,7 @@ fn the_tasks_of_a_past_session_are_read_from_its_journal() {
     assert_eq!((project.tells(&listed), project.tells(&shown)), running);
     project.refuses(&["task", "show", "nope", "-s", "s"], "there is no task nope");
     project.rejects(&["task", "list"], "no session is running");
-    project.rejects(&["task", "list", "-s", "nope"], "there is no session `nope` here");
+    project.rejects(&["task", "list", "-s", "nope"], "session `nope` does not exist here");
     project.rejects(&["task", "done", "parser", "-s", "s"], "session `s` is not running");
 }
 
@@ -247,7 +247,7 @@ fn a_new_session_takes_over_the_open_tasks_of_another() {
     goes_on_and_ends(&project, session);
 
     let run = ["run", "--headless", "--trust", "-s", "two", "--tasks-from"];
-    project.rejects(&[&run[..], &["nope"]].concat(), "there is no session `nope` here");
+    project.rejects(&[&run[..], &["nope"]].concat(), "session `nope` does not exist here");
     assert_eq!(project.creel(&[&run[..], &["s"]].concat()).code, 0);
     let records = project.creel(&["show", "two", "--json"]).out;
     let created: Vec<Value> = crate::support::project::lines(&records)

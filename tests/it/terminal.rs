@@ -232,7 +232,7 @@ fn an_interrupt_in_the_users_editor_does_not_end_the_session() {
         terminal.press("E");
         terminal.wait_for_text("what shall it be?");
         terminal.press("ctrl-c");
-        terminal.wait_for_text("nothing was changed");
+        terminal.wait_for_text("you changed nothing");
         terminal.press("enter");
     });
     assert!(prompt.contains("red"), "{prompt}");
@@ -268,7 +268,7 @@ fn is_told_for_good(terminal: &Terminal, project: &Project) {
     assert!(fs::read_to_string(kept).expect("a text").ends_with("red\nas a brick\n"));
     let bytes = terminal.bytes();
     let last = |text: &str| bytes.windows(text.len()).rposition(|window| window == text.as_bytes());
-    let told = last(&format!("what you wrote is in {}", kept.display()));
+    let told = last(&format!("your text is in {}", kept.display()));
     assert!(told.is_some() && told > last("\u{1b}[?1049l"), "{}", terminal.text());
     assert!(terminal.text().replace('\n', "").contains(&kept.display().to_string()), "{}", terminal.text());
 }
@@ -345,7 +345,7 @@ fn at_the_retry_limit_the_user_can_abort_after_confirming() {
     let (project, code) = at_the_limit(
         |terminal| {
             terminal.press("right right right right enter");
-            terminal.wait_for_text("once more gives the session up");
+            terminal.wait_for_text("again aborts the session");
             terminal.press("enter");
         },
         "aborted",
@@ -368,7 +368,7 @@ fn keys_typed_while_the_gate_opens_do_not_answer_it() {
     await_gate(&terminal, "Retry limit reached");
     assert_eq!(project.kind("gate_answered").len(), 0);
     terminal.press("esc");
-    terminal.wait_for_text("the gate still waits; g shows it");
+    terminal.wait_for_text("the gate is still open; g shows it");
     terminal.wait_for_status("◆ gate: g");
     terminal.press("g");
     terminal.wait_for_text("Retry limit reached");
@@ -446,7 +446,7 @@ fn leaving_stops_the_session_and_leaves_nothing_running() {
     let mut terminal = Terminal::run(&project, WIDE);
     let pid: i32 = eventually_in(&project.root().join("turn")).parse().expect("a number");
     terminal.press("q");
-    terminal.wait_for_text("The session is still going on.");
+    terminal.wait_for_text("The session is still running.");
     terminal.press("y");
     assert_eq!(terminal.end(), 130);
     terminal.is_as_it_was();
@@ -497,9 +497,9 @@ fn the_screen_is_right_after_many_resizes() {
     terminal.resize(WIDE);
     terminal.wait_for("the same screen", |shown| shown.text() == before);
     terminal.resize((20, 5));
-    terminal.wait_for("a word", |shown| shown.text().trim() == "too small for creel");
+    terminal.wait_for("a word", |shown| shown.text().trim() == "terminal too small");
     terminal.resize((10, 1));
-    terminal.wait_for("as much of it as fits", |shown| shown.has("too small"));
+    terminal.wait_for("as much of it as fits", |shown| shown.has("terminal"));
     terminal.resize(WIDE);
     terminal.wait_for("the same screen", |shown| shown.text() == before);
     assert_eq!(leave(&mut terminal, "complete"), 0);
@@ -596,7 +596,7 @@ fn a_text_is_copied_with_the_terminals_own_sequence() {
     let mut terminal = Terminal::run(&project, SMALL);
     await_gate(&terminal, "Final delivery");
     terminal.press("esc");
-    terminal.wait_for_text("the gate still waits");
+    terminal.wait_for_text("the gate is still open");
     terminal.press("3 y");
     terminal.wait_for_text("copied ");
     terminal.press("g");
@@ -773,7 +773,7 @@ fn after_a_panic_of_the_screen_the_terminal_is_restored_and_the_message_names_th
     terminal.is_as_it_was();
     let text = terminal.text().replace('\n', "");
     assert!(text.contains("the screen broke"), "{text}");
-    assert!(text.contains("its log is in /where/the/log/is"), "{text}");
+    assert!(text.contains("see its log in /where/the/log/is"), "{text}");
 }
 
 #[test]

@@ -85,7 +85,7 @@ impl Talk {
     }
 
     fn message(&mut self) -> Value {
-        let line = self.line().unwrap_or_else(|| panic!("the agent is gone: {}", self.ending().1));
+        let line = self.line().unwrap_or_else(|| panic!("the agent has exited: {}", self.ending().1));
         serde_json::from_str(&line).unwrap_or_else(|_| panic!("no message: {line}"))
     }
 

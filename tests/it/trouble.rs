@@ -58,7 +58,7 @@ fn a_turn_timeout_names_the_errors_of_the_server_that_the_agent_waited_for() {
     let project = with_agent(waits, "turn_timeout: 4s");
     assert_eq!(project.run().code, 1);
     let error = project.kind("turn_failed")[0]["error"].as_str().expect("a text").to_owned();
-    assert!(error.contains("server was failing") && error.contains("503 Service Unavailable"), "{error}");
+    assert!(error.contains("server reported errors") && error.contains("503 Service Unavailable"), "{error}");
     assert!(error.contains("turn_timeout"), "{error}");
 }
 
@@ -108,7 +108,7 @@ fn a_full_disk_stops_the_session_with_a_message_and_keeps_its_records() {
     shell.args(["-s", "s", "-n", "50"]).stdin(std::process::Stdio::null());
     let ran = Ran::of(&shell.output().expect("it starts"));
     assert_eq!(ran.code, 1, "{}", ran.err);
-    assert!(ran.err.contains("cannot write") && ran.err.contains("space left"), "{}", ran.err);
+    assert!(ran.err.contains("cannot write") && ran.err.contains("free space"), "{}", ran.err);
     let records = project.records();
     assert!(!records.is_empty(), "what was recorded is whole");
     assert_eq!(project.outcome(), None);
@@ -204,10 +204,10 @@ fn the_plan_is_printed_in_the_order_in_which_hooks_run() {
           2. b  [timeout 1 min]  creel.yaml:5
 
         before_submit
-          1. create_pr (built in)  [timeout 30 min]  as usual
+          1. create_pr (built in)  [timeout 30 min]  default
 
         before_merge
-          1. merge_pr (built in)  [timeout 30 min, last]  as usual
+          1. merge_pr (built in)  [timeout 30 min, last]  default
 
         automation
           1. check-dependency-satisfaction (built in)  [priority 20] on task_completed

@@ -183,7 +183,7 @@ fn a_missing_workflow_is_a_failed_action() {
         .events
         .iter()
         .filter_map(|e| if let Event::Task(TaskEvent::ActionError(e)) = e { Some(&*e.data.error) } else { None });
-    assert_eq!(errors.collect::<Vec<_>>(), ["there is no workflow `none`", "`workflowId` is missing"]);
+    assert_eq!(errors.collect::<Vec<_>>(), ["unknown workflow `none`", "`workflowId` is missing"]);
 }
 
 #[test]

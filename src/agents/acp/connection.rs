@@ -123,7 +123,7 @@ impl AcpConnection {
         let (ready, connection) = oneshot::channel();
         let transport = ByteStreams::new(streams.stdin.compat_write(), far.compat());
         let speaking = tokio::spawn(speak(transport, hear.clone(), ready));
-        let connection = connection.await.map_err(|_| std::io::Error::other("the protocol could not be started"))?;
+        let connection = connection.await.map_err(|_| std::io::Error::other("creel could not start the protocol"))?;
         Ok(Self {
             companion,
             connection,

@@ -49,8 +49,8 @@ impl AcpAgent {
     /// The agent started, but does not answer.
     pub(super) fn silence(&self, waited: Duration) -> TurnFailure {
         TurnFailure::new(format!(
-            "the agent did not answer within {} after it was started: run `{}` by hand and look, or check that it is the \
-             command for the Agent Client Protocol",
+            "the agent started but did not answer within {}. Run `{}` by hand to see why, and check that this command \
+             speaks the Agent Client Protocol",
             TimeSpan::from(waited),
             self.command
         ))
@@ -60,8 +60,8 @@ impl AcpAgent {
     pub(super) fn stranger(&self, hello: &s::InitializeResponse) -> TurnFailure {
         let install = self.known.install.as_ref().map(|how| format!(" ({how})")).unwrap_or_default();
         TurnFailure::new(format!(
-            "the agent speaks version {} of the Agent Client Protocol, and creel speaks version 1: install a version of the \
-             agent that speaks it{install}",
+            "the agent speaks version {} of the Agent Client Protocol, but creel speaks version 1. Install a version \
+             of the agent that speaks version 1{install}",
             hello.protocol_version
         ))
     }
@@ -69,10 +69,13 @@ impl AcpAgent {
     fn refusal(&self, error: &Error, what: &str, complaints: &str, methods: &str) -> TurnFailure {
         if i32::from(error.code) == AUTH_REQUIRED {
             let how = self.known.login.clone().unwrap_or_else(|| match methods {
-                "" => format!("start `{}` by hand and follow what it says", self.command),
-                methods => format!("with its own program; it offers: {methods}"),
+                "" => format!("start `{}` by hand and follow its instructions", self.command),
+                methods => format!("with the agent's own program, which offers: {methods}"),
             });
-            return TurnFailure::new(format!("the agent needs a login: {how}, then go on ({})", words(error)));
+            return TurnFailure::new(format!(
+                "the agent needs a login. Log in ({how}), then resume the session ({})",
+                words(error)
+            ));
         }
         let said = match (words(error), complaints) {
             (said, "") => said,
@@ -104,7 +107,8 @@ impl AcpAgent {
 
 pub(super) fn wrong_mode(mode: &str, error: &Error) -> TurnFailure {
     TurnFailure::new(format!(
-        "the agent does not take the mode `{mode}`, so it was not let work: change `mode` in the config to one of its own ({})",
+        "the agent does not accept the mode `{mode}`, so creel did not send the prompt. Change `mode` in the config to \
+         a mode of this agent ({})",
         words(error)
     ))
 }
@@ -112,9 +116,9 @@ pub(super) fn wrong_mode(mode: &str, error: &Error) -> TurnFailure {
 /// The turn timed out before the agent sent or did anything.
 pub(super) fn not_a_word(waited: TimeSpan) -> TurnFailure {
     TurnFailure::new(format!(
-        "the agent said and did nothing within {waited} (turn_timeout) and was stopped: its model's server may refuse or be \
-         down, and many agents try again in silence; creel's log has what it complained, a longer turn_timeout lets it \
-         give up by itself"
+        "the agent sent no output within {waited} (turn_timeout), so creel stopped it. The model's server may be down \
+         or refuse requests, and many agents retry without a message. See creel's log for the agent's error output, or \
+         raise turn_timeout until the agent reports the error itself"
     ))
 }
 

@@ -27,11 +27,11 @@ const READ_MAX: u64 = 32 << 20;
 /// Why a file was not served. The agent sees the message.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ServedFileError {
-    #[error("{} is outside of the project's folder {}; only files inside it are served", .path.display(), .root.display())]
+    #[error("{} is outside the project folder {}. creel reads and writes only files inside it", .path.display(), .root.display())]
     Outside { path: PathBuf, root: PathBuf },
     #[error("{} is not a regular file", .0.display())]
     NotAFile(PathBuf),
-    #[error("{} has {size} bytes, too many to be read at once", .path.display())]
+    #[error("{} is too large to read at once ({size} B)", .path.display())]
     TooLarge { path: PathBuf, size: u64 },
     #[error("{} is not text", .0.display())]
     NotText(PathBuf),

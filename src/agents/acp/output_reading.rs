@@ -45,7 +45,7 @@ pub async fn read_output(output: impl AsyncRead + Unpin) -> AcpOutputReading {
     let reading = reader::read(output, near, (hear, ActiveTurnFlag::default()), noise.clone());
     let ((), updates, copied) = tokio::join!(reading, collect(heard), far.read_to_end(&mut messages));
     if let Err(error) = copied {
-        tracing::debug!("the messages of an agent break off: {error}");
+        tracing::debug!("cannot read the agent's messages any further: {error}");
     }
     let mut book = AcpConversation::default();
     let mut reading = AcpOutputReading { noise: noise.text(), ..AcpOutputReading::default() };

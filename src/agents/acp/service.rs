@@ -40,6 +40,7 @@ use crate::{
             ToolCall, ToolKind, ToolStatus,
         },
         policy::{AgentFacts, ServicePolicy},
+        wording::counted,
     },
 };
 
@@ -49,9 +50,9 @@ const NOT_FOUND: i32 = -32002;
 const ALLOW: &str = "allow_once";
 /// The error that the agent gets for a refused request.
 const DENIED: &str =
-    "permission denied: creel's user, or creel's config (`gates.permissions`, `permissions:`), does not allow it";
+    "permission denied: the user or creel's config (`gates.permissions`, `permissions:`) does not allow this";
 /// The error for a request that had no decision when its turn ended.
-const OVER: &str = "cancelled: the turn ended before it was allowed";
+const OVER: &str = "cancelled: the turn ended before the user allowed this";
 
 pub(super) struct DecidedRequest {
     wanted: AcpServiceRequest,
@@ -400,7 +401,7 @@ fn lost(answered: Result<(), Error>) {
 }
 
 fn size(text: &str) -> String {
-    format!("{} lines, {} bytes", text.lines().count(), text.len())
+    format!("{}, {}", counted(text.lines().count(), "line"), counted(text.len(), "byte"))
 }
 
 /// Runs disk access on another thread, because a slow disk must not delay the session.

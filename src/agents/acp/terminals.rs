@@ -237,7 +237,7 @@ async fn run(
         ProcessEnd::Exit(0) => (ToolStatus::Completed, String::new()),
         ProcessEnd::Exit(code) => (ToolStatus::Failed, format!("exit {code}")),
         ProcessEnd::Signal(signal) => (ToolStatus::Failed, format!("killed by signal {signal}")),
-        ProcessEnd::Cancelled | ProcessEnd::TimedOut => (ToolStatus::Failed, "ended by the agent".into()),
+        ProcessEnd::Cancelled | ProcessEnd::TimedOut => (ToolStatus::Failed, "stopped by the agent".into()),
         ProcessEnd::SpawnFailed(why) => (ToolStatus::Failed, why.clone()),
     };
     let start = text.ceil_char_boundary(text.len().saturating_sub(SHOWN));

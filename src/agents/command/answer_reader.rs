@@ -245,7 +245,7 @@ impl LineCounts {
             SplitLine::Whole(bytes) => lossy(bytes),
             SplitLine::TooLong { beginning, length } => {
                 let beginning = lossy(beginning);
-                return self.cannot_read(&format!("{length} bytes that begin with {beginning}"));
+                return self.cannot_read(&format!("a line of {length} B that begins with {beginning}"));
             }
         };
         let line = line.trim_end_matches('\r');
@@ -265,7 +265,7 @@ impl LineCounts {
     }
 
     fn cannot_read(&mut self, line: &str) {
-        tracing::debug!(line, "a line that cannot be read");
+        tracing::debug!(line, "a line that creel cannot read");
         if self.unreadable == 0 {
             line.clone_into(&mut self.first);
         }
@@ -276,9 +276,9 @@ impl LineCounts {
         let first = &self.first;
         match self.unreadable {
             0 => None,
-            1 => Some(format!("a line of the agent's output cannot be read and was left out: {first} …")),
+            1 => Some(format!("creel skipped 1 line of the agent's output that it cannot read: {first} …")),
             n => {
-                Some(format!("{n} lines of the agent's output cannot be read and were left out; the first: {first} …"))
+                Some(format!("creel skipped {n} lines of the agent's output that it cannot read. The first: {first} …"))
             }
         }
     }

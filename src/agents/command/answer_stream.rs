@@ -152,14 +152,15 @@ impl AnswerStream {
             self.send(AnswerEvent::Bytes(format!("\n{}", output::marker(missing, whole.as_deref())).into_bytes()));
             end.drain(..output::torn_start(&end));
             let whole = whole.map(|w| format!(" ({w})")).unwrap_or_default();
-            warnings.push(format!("the answer is very long: {missing} of {} bytes are left out{whole}", self.total));
+            warnings
+                .push(format!("the answer is too long to keep: creel omitted {missing} B of {} B{whole}", self.total));
         }
         if !end.is_empty() {
             self.send(AnswerEvent::Bytes(end));
         }
         if self.dropped > 0 {
             warnings.push(format!(
-                "{} tool calls and thoughts are left out: the agent told them faster than they could be written down",
+                "creel omitted {} tool calls and thoughts: the agent sent them faster than creel could store them",
                 self.dropped
             ));
         }

@@ -83,8 +83,8 @@ impl CommandLine {
         if self.needs_prompt {
             if prompt.len() > VARIABLE_MAX {
                 return Err(TurnFailure::new(format!(
-                    "the prompt has {} bytes, too many for an argument (at most {VARIABLE_MAX}): leave {{{{prompt}}}} out of \
-                     the agent's command, so that it reads the prompt on standard input",
+                    "the prompt is too long for an argument ({} B; the limit is {VARIABLE_MAX} B). Remove \
+                     {{{{prompt}}}} from the agent's command, so that the agent reads the prompt from standard input",
                     prompt.len()
                 )));
             }
@@ -103,8 +103,8 @@ impl CommandLine {
             (PromptPassing::StandardInput, StandardStreams::Pipes) => Ok(request.text.clone().into_bytes()),
             (PromptPassing::StandardInput, StandardStreams::Terminal) => pty::typed(&request.text).ok_or_else(|| {
                 TurnFailure::new(format!(
-                    "a line of the prompt has more than {} bytes, too many for a terminal: put {{{{prompt}}}} into the \
-                     agent's command, or do without `tty: true`",
+                    "a line of the prompt is longer than {} B, the limit of a terminal. Add {{{{prompt}}}} to the \
+                     agent's command, or remove `tty: true`",
                     pty::LINE_MAX
                 ))
             }),

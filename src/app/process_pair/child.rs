@@ -65,7 +65,7 @@ impl ParentProcess {
     pub(in crate::app) fn let_go(&self) {
         detach::leave_the_terminal();
         if let Err(error) = fall_silent() {
-            tracing::warn!("this session keeps files of its terminal open: {error}");
+            tracing::warn!("this session cannot close the files of its terminal: {error}");
         }
         *self.tied() = ParentExitAction::Loose;
         // This fails if the parent was just killed, which does not matter.

@@ -72,10 +72,10 @@ async fn clear_up(status: ExitStatus, before: &Termios) {
     if had_screen || ended > 0 {
         let ended = match ended {
             0 => String::new(),
-            1 => "; 1 process that it left running was ended".to_owned(),
-            n => format!("; {n} processes that it left running were ended"),
+            1 => "; creel ended 1 process that it left running".to_owned(),
+            n => format!("; creel ended {n} processes that it left running"),
         };
-        say(&format!("creel: the session was killed by signal {signal}{ended}\n  `creel resume` continues it"));
+        say(&format!("creel: the session was killed by signal {signal}{ended}\n  continue it with `creel resume`"));
     }
 }
 

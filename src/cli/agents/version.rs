@@ -66,7 +66,7 @@ impl VersionAnswer {
         match self {
             Self::Told(_) => None,
             Self::Failed(how) => Some(how.clone()),
-            Self::NoAnswer(patience) => Some(format!("no answer in {} s", patience.as_secs())),
+            Self::NoAnswer(patience) => Some(format!("no answer within {} s", patience.as_secs())),
         }
     }
 }

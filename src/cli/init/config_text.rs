@@ -33,9 +33,10 @@ impl fmt::Display for ConfigText<'_> {
     }
 }
 
-const NOTE: &str = "\
-# creel ends each prompt with a short note that tells the agent how to report the end: <promise>COMPLETE</promise>,
-# BLOCKED or ESCALATE. `instructions: none` leaves the note out; any other text replaces it.
+const NOTE: &str = "# creel ends each prompt with a short note on how to report the end: \
+                    <promise>COMPLETE</promise>,
+# BLOCKED or ESCALATE. `instructions: none` leaves the note out; any \
+                    other text replaces it.
 # instructions: auto
 ";
 

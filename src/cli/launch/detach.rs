@@ -52,7 +52,10 @@ pub(crate) fn start(folder: &SessionDir, more: &[&str], input: &str) -> CliResul
             Ok(status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(1))
         }
         Some(_) | None => {
-            say(&format!("creel: `creel attach {0}` shows the session, `creel stop -s {0}` ends it", folder.name));
+            say(&format!(
+                "creel: show the session with `creel attach {0}`, end it with `creel stop -s {0}`",
+                folder.name
+            ));
             print(&format!("{}\n", folder.name))
         }
     }
@@ -109,6 +112,6 @@ pub(crate) fn leave_the_terminal() {
     sweep::remember_session();
     // This fails only for the leader of a group, and a process that creel has started is not one.
     if let Err(error) = rustix::process::setsid() {
-        tracing::warn!("this session stays with its terminal: {error}");
+        tracing::warn!("this session cannot leave its terminal: {error}");
     }
 }

@@ -34,7 +34,7 @@ use crate::{
 /// What to submit or merge.
 #[derive(Debug, Args)]
 pub struct PipelineArgs {
-    /// The session; otherwise the one that runs, or none: then the folder as it is.
+    /// The session. Default: the running one. Without a session, the project folder as it is.
     #[arg(value_parser = session_name)]
     pub session: Option<String>,
     /// Which config.
@@ -43,13 +43,13 @@ pub struct PipelineArgs {
     /// Without a session: the type of the work, one of the config's `task_types`.
     #[arg(short, long, value_name = "TYPE", conflicts_with = "session")]
     pub task_type: Option<String>,
-    /// Without a session: the agent that repairs what a check says.
+    /// Without a session: the agent that repairs what a check reports.
     #[arg(short, long, value_name = "NAME", conflicts_with = "session")]
     pub agent: Option<String>,
     /// How to show it.
     #[command(flatten)]
     pub output: OutputArgs,
-    /// Trust what would run, and remember it.
+    /// Trust the commands, and remember this.
     #[arg(long)]
     pub trust: bool,
 }

@@ -90,7 +90,7 @@ pub(crate) fn problems(
 
 /// What the user can do instead of installing a missing agent.
 pub(crate) const ANOTHER_AGENT: &str =
-    "or choose another agent with `--agent NAME`; `creel agents` lists those that are installed";
+    "or choose another agent with `--agent NAME`; list the installed agents with `creel agents`";
 /// The same for a session that has started.
 pub(crate) const RESUME_LATER: &str = "then resume the session";
 
@@ -161,7 +161,7 @@ fn missing_program(root: &Path, PlannedAgent { role, name, spec }: PlannedAgent<
     let install = spec.facts().and_then(|facts| facts.install.as_deref());
     match (install, missing) {
         (Some(install), _) => {
-            let _ = write!(text, "\n  to install it: {install}");
+            let _ = write!(text, "\n  install it: {install}");
         }
         (None, MissingProgram::NotOnPath(_)) => {
             text += "\n  install it, or correct the agent's command under `agents:`";

@@ -53,10 +53,9 @@ impl ExitCodeSource {
 /// The same for a session whose folder is removed: it cannot be resumed.
 pub(crate) fn farewell_without_folder(left: &RuntimeExit) {
     match left.leave {
-        ExitReason::NobodyThere => say(&format!(
-            "creel: the session waits for a person: {}\n  run it on a terminal, without --headless",
-            why(left)
-        )),
+        ExitReason::NobodyThere => {
+            say(&format!("creel: the session needs you: {}\n  run it on a terminal, without --headless", why(left)));
+        }
         ExitReason::Ended => {}
     }
 }
@@ -98,22 +97,22 @@ fn farewell(folder: &SessionDir, left: &RuntimeExit, elsewhere: &str) {
         ExitReason::NobodyThere => {
             let why = why(left);
             let advice = if left.state.gates.open.as_ref().is_some_and(|gate| gate.kind() == GateKind::Permission) {
-                "\n  or set in advance what the agent may do: `gates.permissions: allow` or `deny`, or rules in `permissions:`"
+                "\n  or decide in advance with `gates.permissions: allow` or `deny`, or with rules in `permissions:`"
             } else {
                 ""
             };
             say(&format!(
-                "creel: the session waits for a person: {why}\n  go on with `creel resume {name}`{elsewhere}{advice}"
+                "creel: the session needs you: {why}\n  continue with `creel resume {name}`{elsewhere}{advice}"
             ));
         }
         // The outcome alone is not enough: the user may have interrupted the end.
         ExitReason::Ended if left.state.refuse_resume(None).is_none() => {
             say(&format!(
-                "creel: see what happened with `creel show {name}`, go on with `creel resume {name}`{elsewhere}"
+                "creel: see what happened with `creel show {name}`, continue with `creel resume {name}`{elsewhere}"
             ));
         }
         ExitReason::Ended if left.state.phase.outcome() == Some(SessionOutcome::Limit) => {
-            say(&format!("creel: go on with `creel resume {name} --max-iterations N`{elsewhere}"));
+            say(&format!("creel: continue with `creel resume {name} --max-iterations N`{elsewhere}"));
         }
         ExitReason::Ended => {}
     }

@@ -89,24 +89,22 @@ pub(crate) fn refuse_own_session(place: &Path) -> CliResult<()> {
         return Ok(());
     }
     let way_out = "run `creel trust` in your own terminal";
-    Err(CliError::failed(format!(
-        "agents and hooks of this project's sessions may not decide what creel trusts; {way_out}"
-    )))
+    Err(CliError::failed(format!("agents and hooks cannot decide what creel trusts in their own project; {way_out}")))
 }
 
 fn a_person_agrees(subject: TrustSubject, place: &Path, commands: &[String]) -> CliResult<bool> {
     let (way_out, noun) = match subject {
-        TrustSubject::Config => ("run `creel trust`, or give --trust", "config"),
+        TrustSubject::Config => ("run `creel trust`, or add --trust", "config"),
         // `creel trust` is for the config, which can differ from the session's plan by now.
-        TrustSubject::Session => ("give --trust", "session"),
+        TrustSubject::Session => ("add --trust", "session"),
     };
     let list = listed(commands);
-    let what = format!("{} would run these commands, and nobody has allowed that yet:\n\n{list}", place.display());
+    let what = format!("{} wants to run these commands. You have not trusted it yet:\n\n{list}", place.display());
     if !io::stdin().is_terminal() || !io::stderr().is_terminal() {
-        return Err(CliError::usage(format!("{what}\nLook at them, then {way_out}. Nothing has run.")));
+        return Err(CliError::usage(format!("{what}\nRead them, then {way_out}. Nothing has run.")));
     }
     say(&format!("creel: {what}"));
-    let _ = write!(io::stderr(), "Allow this {noun}, as it is now, to run them? [y/N] ");
+    let _ = write!(io::stderr(), "Trust this {noun} as it is now, and run them? [y/N] ");
     let mut answer = String::new();
     io::stdin()
         .lock()
@@ -121,7 +119,7 @@ pub(crate) fn listed(commands: &[String]) -> String {
 
 pub(crate) fn cannot_remember(error: &io::Error) -> CliError {
     CliError::failed(format!(
-        "cannot remember what is trusted: {error}\n  it is kept in creel's folder under XDG_STATE_HOME"
+        "cannot store what you trust: {error}\n  creel keeps it in its folder under XDG_STATE_HOME"
     ))
 }
 
@@ -135,12 +133,12 @@ pub(crate) fn place_of_plans(root: &Path) -> PathBuf {
 pub(crate) fn remember_plan(root: &Path, plan: &SessionPlan) -> CliResult<()> {
     project::trust_store()?
         .trust(&place_of_plans(root), &[plan_document(plan)])
-        .map_err(|error| CliError::failed(format!("cannot remember what is trusted: {error}")))
+        .map_err(|error| CliError::failed(format!("cannot store what you trust: {error}")))
 }
 
 /// What a resumed session would run. Never empty, since its journal says what happens next.
 fn of_session(plan: &SessionPlan) -> Vec<String> {
-    let next = "(session) whatever its journal says is to be done next".to_owned();
+    let next = "(session) the next steps in its journal".to_owned();
     of_plan(plan).into_iter().chain([next]).collect()
 }
 
@@ -171,7 +169,7 @@ pub(crate) fn of_project(project: &Project, plan: &SessionPlan) -> Vec<String> {
     };
     // A server runs nothing by itself, but its owner can read everything and send commands to the agent.
     let server = settings.nats.as_ref().map(NatsConfig::shown);
-    let server = server.map(|url| format!("(nats) records go to {url}, and commands come from there"));
+    let server = server.map(|url| format!("(nats) sends records to {url}, and receives commands from there"));
     let mut seen = BTreeSet::new();
     let all = std::iter::once(plan).chain(&others).flat_map(of).chain(server);
     all.filter(|line| seen.insert(line.clone())).collect()
@@ -180,15 +178,16 @@ pub(crate) fn of_project(project: &Project, plan: &SessionPlan) -> Vec<String> {
 /// What the config allows the agent without asking.
 fn allowed(plan: &SessionPlan) -> Vec<String> {
     let everything = (plan.gates.permissions == PermissionPolicy::Allow)
-        .then(|| "(permissions) the agent may do whatever it asks for".to_owned());
+        .then(|| "(permissions) allows every request of the agent".to_owned());
     let rules = plan.permissions.iter().filter(|rule| rule.action == PermissionPolicy::Allow).map(|rule| {
         let kinds: Vec<&str> = rule.kinds.iter().map(|kind| kind.name()).collect();
         let what = if kinds.is_empty() { "everything".to_owned() } else { kinds.join(", ") };
         let place = if rule.paths.is_empty() { String::new() } else { format!(" in {}", rule.paths.join(", ")) };
-        format!("(permissions) the agent may do this without a question: {what}{place}")
+        format!("(permissions) allows this without asking you: {what}{place}")
     });
     let commands: Vec<&str> = plan.agent_may.iter().map(|command| command.name()).collect();
-    let acts = (!commands.is_empty())
-        .then(|| format!("(agent_may) the agent and hooks may use these commands of yours: {}", commands.join(", ")));
+    let acts = (!commands.is_empty()).then(|| {
+        format!("(agent_may) allows the agent and hooks to run these commands of yours: {}", commands.join(", "))
+    });
     everything.into_iter().chain(rules).chain(acts).collect()
 }

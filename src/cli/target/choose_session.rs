@@ -76,7 +76,7 @@ fn the_only(sessions: &SessionsDir) -> CliResult<Option<SessionDir>> {
         (last, _) => {
             let names = running.iter().chain(&last).map(|folder| format!("\n  {}", folder.name));
             Err(CliError::usage(format!(
-                "several sessions are running; name one with --session:{}",
+                "several sessions are running; choose one with --session:{}",
                 names.collect::<String>()
             )))
         }
@@ -85,7 +85,7 @@ fn the_only(sessions: &SessionsDir) -> CliResult<Option<SessionDir>> {
 
 fn none_running(root: &Path) -> CliError {
     CliError::usage(format!(
-        "no session is running in {}; `creel sessions` lists those that there were",
+        "no session is running in {}; list the past sessions with `creel sessions`",
         root.display()
     ))
 }

@@ -13,7 +13,7 @@ use crate::{
 };
 
 pub(crate) fn here() -> CliResult<PathBuf> {
-    std::env::current_dir().map_err(|error| CliError::usage(format!("the current folder cannot be used: {error}")))
+    std::env::current_dir().map_err(|error| CliError::usage(format!("cannot use the current folder: {error}")))
 }
 
 #[derive(Debug)]
@@ -54,7 +54,7 @@ impl Project {
     pub(crate) fn load_existing(args: &ConfigArgs) -> CliResult<Self> {
         let project = Self::load(args)?;
         if project.settings.path.is_none() {
-            return Err(CliError::usage("there is no config here or above; `creel init` writes one"));
+            return Err(CliError::usage("no config in this folder or above; write one with `creel init`"));
         }
         Ok(project)
     }
@@ -71,7 +71,8 @@ impl Project {
         let trusted = self.is_trusted();
         if self.settings.nats.is_some() && !trusted {
             say(
-                "creel: the config has changed since it was trusted, so nothing is told to NATS; `creel trust` allows it",
+                "creel: the config has changed since you trusted it, so creel does not publish to NATS; trust it with \
+                 `creel trust`",
             );
         }
         self.settings.nats.filter(|_| trusted)
@@ -123,5 +124,5 @@ pub(crate) fn trust_store() -> CliResult<TrustStore> {
 
 /// Where creel stores what outlives a session.
 pub(crate) fn state_dir() -> CliResult<PathBuf> {
-    paths::state_dir().ok_or_else(|| CliError::failed("there is no home folder: set HOME or XDG_STATE_HOME"))
+    paths::state_dir().ok_or_else(|| CliError::failed("no home folder: set HOME or XDG_STATE_HOME"))
 }

@@ -64,14 +64,14 @@ impl NatsServerConnection {
         let project = Project::load(config)?;
         let (place, is_trusted) = (project.config_place(), project.is_trusted());
         let Some(nats) = project.settings.nats else {
-            return Err(CliError::usage("no server is named: give --nats URL, or `nats:` in the config"));
+            return Err(CliError::usage("no NATS server: pass --nats URL, or set `nats:` in the config"));
         };
         // Logging in sends the server what the config names, such as a token from the environment.
         if !is_trusted {
             let (place, server) = (place.display(), nats.shown());
-            let why = format!("{place} names the server {server}, and nobody has trusted it yet");
+            let why = format!("{place} names the server {server}. You have not trusted this config yet");
             return Err(CliError::usage(format!(
-                "{why}\n  look at it, then run `creel trust`, or name a server with --nats"
+                "{why}\n  read it, then run `creel trust`, or pass a server with --nats"
             )));
         }
         Self::reach(nats)
@@ -103,7 +103,8 @@ impl NatsServerConnection {
         if let Some(seq) = mirror.gap() {
             let stream = &self.nats.stream.name;
             say(&format!(
-                "creel: the stream {stream} has no record {seq} of `{name}`; what comes after it is not shown"
+                "creel: record {seq} of `{name}` is missing in the stream {stream}; creel shows only the records \
+                 before it"
             ));
         }
         Ok(mirror)
@@ -123,15 +124,17 @@ impl NatsServerConnection {
         match (running.as_slice(), session) {
             ([only], _) => Ok(ChosenSession::of(only)),
             ([], Some(name)) => Ok(ChosenSession { name: name.to_owned(), id: None }),
-            ([], None) => Err(CliError::usage("no session is running there; `creel sessions --nats URL` lists all")),
+            ([], None) => {
+                Err(CliError::usage("no session is running there; list all sessions with `creel sessions --nats URL`"))
+            }
             (_, None) => {
                 let list = list().collect::<String>();
-                Err(CliError::usage(format!("several sessions are running; name one with --session:{list}")))
+                Err(CliError::usage(format!("several sessions are running; choose one with --session:{list}")))
             }
             (_, Some(name)) => {
                 let list = list().collect::<String>();
                 Err(CliError::usage(format!(
-                    "several sessions `{name}` are running; give the id of one instead:{list}"
+                    "several sessions `{name}` are running; pass the id of one instead:{list}"
                 )))
             }
         }

@@ -40,7 +40,7 @@ pub(crate) fn told(session: &SessionArgs, request: impl Into<SessionRequest>) ->
 
 /// An answer to another question than the one that was asked.
 pub(crate) fn other_answer() -> CliError {
-    CliError::failed("the session answered something else; is it run by another version of creel?")
+    CliError::failed("creel does not understand the session's answer; another version of creel may run this session")
 }
 
 /// A text from the command line; `-` means standard input.

@@ -50,7 +50,7 @@ impl QueueConnection {
             TaskQueue::open(&jetstream, &server.nats, LEASE).await
         })?;
         if let Some(why) = queue.missing_replicas() {
-            say(&format!("creel: a lost NATS server can take the queue with it: {why}"));
+            say(&format!("creel: if the NATS server fails, the queue can be lost: {why}"));
         }
         Ok(Self { server, queue })
     }
@@ -73,7 +73,7 @@ impl QueueConnection {
 }
 
 fn none(name: &str) -> CliError {
-    CliError::failed(format!("there is no task {name} in the queue"))
+    CliError::failed(format!("the queue has no task {name}"))
 }
 
 /// A task of the queue alone, or of the session that is named or that this is called from.
@@ -97,10 +97,10 @@ fn add_alone(args: TaskAddArgs) -> CliResult {
     let TaskAddArgs { goal, id, deliverables, labels, priority, kind, parent, dependencies, agents, session, queue: _ } =
         args;
     if parent.is_some() {
-        return Err(CliError::usage("a task in the queue comes from no other; --parent is for tasks of a session"));
+        return Err(CliError::usage("tasks in the queue have no parent; --parent is for tasks of a session"));
     }
     if id.as_deref() == Some("") {
-        return Err(CliError::usage("a task needs a name of letters, digits, `-` or `_`, or none at all"));
+        return Err(CliError::usage("a task name has letters, digits, `-` and `_`; leave it out for a number"));
     }
     let agents = who_may(agents, &session, kind.as_deref());
     let order = TaskSpec {
@@ -141,7 +141,7 @@ pub(super) fn list(args: &TaskListArgs) -> CliResult {
         return json(&tasks);
     }
     if tasks.is_empty() {
-        say("creel: there are no such tasks in the queue");
+        say("creel: no such tasks in the queue");
         return Ok(0);
     }
     print(&queue_table::table(&tasks))

@@ -126,7 +126,7 @@ impl<'a> WorkerLoop<'a> {
                 Err(WorkerError::Failure(failure)) => return Err(failure),
                 Err(WorkerError::Trouble(trouble)) => {
                     if self.trouble.as_ref() != Some(&trouble) {
-                        say(&format!("creel: NATS: {trouble}; trying again"));
+                        say(&format!("creel: NATS: {trouble}; retrying"));
                     }
                     self.trouble = Some(trouble);
                     if let Some(code) = self.recover().await {
@@ -274,7 +274,7 @@ impl<'a> WorkerLoop<'a> {
         match started {
             Ok(hired) => self.stay(hired, lot).await,
             Err(error) => {
-                say(&format!("creel: no session can be started: {error}"));
+                say(&format!("creel: cannot start a session: {error}"));
                 WorkerTaskEnd::Ended(ChildSessionEnd::NeverBegan)
             }
         }
@@ -356,7 +356,7 @@ fn hear(told: Option<NatsConnectionEvent>) -> std::result::Result<(), NatsError>
     match told {
         Some(NatsConnectionEvent::Connected) => Ok(()),
         Some(NatsConnectionEvent::Lost) | None => Err(NatsError("the connection was lost".to_owned())),
-        Some(NatsConnectionEvent::Refused(why)) => Err(NatsError(format!("the server refuses: {why}"))),
+        Some(NatsConnectionEvent::Refused(why)) => Err(NatsError(format!("the server refused: {why}"))),
     }
 }
 
@@ -365,7 +365,7 @@ fn line(task: &QueuedTask) -> String {
     let QueuedTask { order, standing, attempt, .. } = task;
     let id = &order.id;
     match standing {
-        QueuedTaskState::Created => format!("task {id} waits"),
+        QueuedTaskState::Created => format!("task {id} is waiting"),
         QueuedTaskState::Ready => format!("task {id} is back in the queue"),
         QueuedTaskState::Active { by, .. } => {
             let again = if *attempt > 1 { format!(" (attempt {attempt})") } else { String::new() };

@@ -55,7 +55,7 @@ impl ConfigLoader {
         };
         validate::check(&mut report, &ValueType::Object(&AUTOMATION), &root, "automation");
         if let Some(again) = root.get("file").filter(|node| !node.is_null()) {
-            report.error(again.at, "a file of automation hooks cannot name another");
+            report.error(again.at, "a file of automation hooks cannot include another file");
         }
         Some((report, root))
     }

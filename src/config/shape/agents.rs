@@ -10,19 +10,21 @@ const ACP: FieldShape = FieldShape {
 };
 const COMMAND: FieldShape = FieldShape {
     name: "command",
-    doc: "One process a turn: the prompt on standard input or for `{{prompt}}`, the answer on standard output.",
+    doc: "One process per turn: the prompt on standard input or in place of `{{prompt}}`, the answer on standard \
+          output.",
     ty: ValueType::SomeText,
     default: DefaultValue::Absent,
 };
 const CONTINUE_COMMAND: FieldShape = FieldShape {
     name: "continue_command",
-    doc: "The command of a conversation's later turns, if it differs; `{{conversation}}` is what the agent calls it.",
+    doc: "The command for later turns of a conversation, if it differs; `{{conversation}}` is the agent's id of the \
+          conversation.",
     ty: ValueType::SomeText,
     default: DefaultValue::Absent,
 };
 const MODE: FieldShape = FieldShape {
     name: "mode",
-    doc: "The mode in which an ACP agent works, by its own name for it; by default as it likes.",
+    doc: "The agent's mode, as the agent names it. Default: the agent decides.",
     ty: ValueType::SomeText,
     default: DefaultValue::Absent,
 };
@@ -41,49 +43,54 @@ const TERMINALS: FieldShape = FieldShape {
 };
 const FORMAT: FieldShape = FieldShape {
     name: "format",
-    doc: "What the output of `command` looks like: plain text, or the JSON lines of one of these agents.",
+    doc: "The output format of `command`: plain text, or the JSON lines of one of these agents.",
     ty: ValueType::OneOf(&["text", "claude", "codex", "gemini", "opencode"]),
     default: DefaultValue::Text("text"),
 };
 const TTY: FieldShape = FieldShape {
     name: "tty",
-    doc: "Whether `command` gets a terminal of its own.",
+    doc: "Whether `command` gets its own terminal.",
     ty: ValueType::Bool,
     default: DefaultValue::Bool(false),
 };
 const ERROR_PATTERN: FieldShape = FieldShape {
     name: "error_pattern",
-    doc: "A regular expression (`^` matches at every line): an answer that ends with such an error, outside of code blocks and quotations, is a failed turn, whatever the exit code says.",
+    doc: "A regular expression (`^` matches at every line). An answer that ends with such an error, outside code \
+          blocks and quotations, is a failed turn, whatever the exit code.",
     ty: ValueType::SomeText,
     default: DefaultValue::Absent,
 };
 const LIMIT_PATTERN: FieldShape = FieldShape {
     name: "limit_pattern",
-    doc: "A regular expression (`^` matches at every line): an error or an answer with such words means that a usage limit was reached, beside the words that creel knows.",
+    doc: "A regular expression (`^` matches at every line). An error or answer that matches means that the agent \
+          reached a usage limit, in addition to the words that creel knows.",
     ty: ValueType::SomeText,
     default: DefaultValue::Absent,
 };
 const USAGE: FieldShape = FieldShape {
     name: "usage",
-    doc: "What the tokens are about that an agent reports with the end of a turn; by default the turn.",
+    doc: "What the token counts cover that the agent reports at the end of a turn. Default: the turn.",
     ty: ValueType::OneOf(&["turn", "conversation"]),
     default: DefaultValue::Absent,
 };
 const MCP: FieldShape = FieldShape {
     name: "mcp",
-    doc: "Whether it is given the session's tools: as an MCP server with `acp`, in `CREEL_MCP` with `command`.",
+    doc: "Whether the agent gets the session's tools: as an MCP server with `acp`, in `CREEL_MCP` with `command`.",
     ty: ValueType::Bool,
     default: DefaultValue::Bool(true),
 };
 const LIST_TOOLS: FieldShape = FieldShape {
     name: "list_tools",
-    doc: "Whether the completion note lists the names of the session's tools: for agents that do not show all tools to their model.",
+    doc: "Whether the completion note lists the names of the session's tools, for agents that do not show all tools to \
+          their model.",
     ty: ValueType::Bool,
     default: DefaultValue::Bool(false),
 };
 const TOOLS: FieldShape = FieldShape {
     name: "tools",
-    doc: "Options that pass the session's tools to the agent, added to its command lines (a text that begins with NAME= goes in front): `{{mcp_command}}`, `{{mcp_args}}` and `{{mcp_list}}` are JSON, `{{mcp_line}}` is a command line. `none`: the agent does not accept them.",
+    doc: "Options that pass the session's tools to the agent. creel appends them to its commands (text that begins \
+          with NAME= goes in front). `{{mcp_command}}`, `{{mcp_args}}` and `{{mcp_list}}` are JSON, `{{mcp_line}}` is \
+          a command line. `none`: the agent does not accept them.",
     ty: ValueType::SomeText,
     default: DefaultValue::Absent,
 };
@@ -111,7 +118,7 @@ pub static AGENT: MapShape = MapShape {
         CONTINUE_COMMAND,
         FieldShape {
             name: "script",
-            doc: "A file of turns that plays the agent, relative to this one.",
+            doc: "A file of turns that replaces the agent, relative to this file.",
             ty: ValueType::SomeText,
             default: DefaultValue::Absent,
         },
@@ -130,13 +137,13 @@ pub static AGENT: MapShape = MapShape {
         LOGIN,
         FieldShape {
             name: "hooks",
-            doc: "Replaces the hooks of a point wherever this agent works.",
+            doc: "Replaces the hooks of a point when this agent works.",
             ty: ValueType::Object(&HOOKS),
             default: DefaultValue::Absent,
         },
         FieldShape {
             name: "prompt_file",
-            doc: "A file that says what this agent looks at when it reviews, relative to this one.",
+            doc: "A file with instructions for reviews by this agent, relative to this file.",
             ty: ValueType::SomeText,
             default: DefaultValue::Absent,
         },
@@ -151,7 +158,7 @@ pub static KNOWN_AGENT: MapShape = MapShape {
     fields: &[
         FieldShape {
             name: "title",
-            doc: "What people call it; by default its name.",
+            doc: "The display name. Default: the name.",
             ty: ValueType::SomeText,
             default: DefaultValue::Absent,
         },
@@ -165,7 +172,7 @@ pub static KNOWN_AGENT: MapShape = MapShape {
         TOOLS,
         FieldShape {
             name: "ways",
-            doc: "The ways to run it; the first one whose program is installed is taken.",
+            doc: "The ways to run it. creel uses the first one whose program is installed.",
             ty: ValueType::List(&ValueType::Object(&WAY)),
             default: DefaultValue::Absent,
         },
@@ -196,13 +203,13 @@ pub static WAY: MapShape = MapShape {
         LOGIN,
         FieldShape {
             name: "program",
-            doc: "The program that has to be installed; by default the first word of the command.",
+            doc: "The program that must be installed. Default: the first word of the command.",
             ty: ValueType::SomeText,
             default: DefaultValue::Absent,
         },
         FieldShape {
             name: "version",
-            doc: "The arguments with which the program tells its version; empty if it does not.",
+            doc: "The arguments that print the program's version. Empty: it has none.",
             ty: ValueType::Text,
             default: DefaultValue::Text("--version"),
         },

@@ -20,13 +20,14 @@ pub static AUTOMATION: MapShape = MapShape {
     fields: &[
         FieldShape {
             name: "hooks",
-            doc: "Commands of your own, and hooks to switch or reorder: built-in ones and those of `file`.",
+            doc: "Your own commands, and hooks to enable, disable or reorder: built-in ones and those of `file`.",
             ty: ValueType::List(&ValueType::Object(&AUTOMATION_HOOK)),
             default: DefaultValue::Names(&[]),
         },
         FieldShape {
             name: "file",
-            doc: "A file with more of them, relative to this one; it may also switch and reorder those of `hooks`.",
+            doc: "A file with more hooks, relative to this file. The file can also enable, disable and reorder those \
+                  of `hooks`.",
             ty: ValueType::SomeText,
             default: DefaultValue::Null,
         },
@@ -49,43 +50,39 @@ pub static AUTOMATION_HOOK: MapShape = MapShape {
     fields: &[
         FieldShape {
             name: "name",
-            doc: "A built-in hook, or what yours is called; without a `command`, the hook of that name is switched or reordered.",
+            doc: "A built-in hook, or the name of your own. Without a `command`, the entry enables, disables or \
+                  reorders the hook of that name.",
             ty: ValueType::SomeText,
             default: DefaultValue::Required,
         },
         FieldShape {
             name: "event_types",
-            doc: "The events that it runs for; a built-in hook has its own.",
+            doc: "The events that it runs for. Built-in hooks have their own.",
             ty: ValueType::List(&ValueType::OneOf(EVENTS)),
             default: DefaultValue::Absent,
         },
         FieldShape {
             name: "priority",
-            doc: "Lower runs first; by default 100, or what the built-in hook has.",
+            doc: "Lower runs first. Default: 100, or the built-in hook's priority.",
             ty: ValueType::Integer(-1_000_000, 1_000_000),
             default: DefaultValue::Absent,
         },
-        FieldShape {
-            name: "enabled",
-            doc: "Whether it runs at all.",
-            ty: ValueType::Bool,
-            default: DefaultValue::Bool(true),
-        },
+        FieldShape { name: "enabled", doc: "Whether it runs.", ty: ValueType::Bool, default: DefaultValue::Bool(true) },
         FieldShape {
             name: "command",
-            doc: "What `sh -c` runs; it reads the event as JSON and answers with actions.",
+            doc: "A command for `sh -c`. It reads the event as JSON and answers with actions.",
             ty: ValueType::SomeText,
             default: DefaultValue::Absent,
         },
         FieldShape {
             name: "timeout",
-            doc: "How long the command may take.",
+            doc: "The timeout of the command.",
             ty: ValueType::Duration(ZeroDuration::Refused),
             default: DefaultValue::Int(60),
         },
         FieldShape {
             name: "metadata",
-            doc: "Anything worth noting.",
+            doc: "A comment on it.",
             ty: ValueType::Map(&ValueType::Anything),
             default: DefaultValue::Absent,
         },

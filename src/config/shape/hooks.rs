@@ -22,49 +22,46 @@ pub static HOOKS: MapShape = MapShape {
     fields: &[
         point("session_start", "Once, before the first iteration."),
         point("pre_iteration", "Before each iteration's prompt."),
-        point("stop", "After each turn: exit 2 sends the agent back to work."),
+        point("stop", "After each turn. Exit 2 sends the agent back to work."),
         point("post_iteration", "After each completed iteration."),
-        point("on_task_complete", "When a task was completed, beside the agent."),
-        point("on_error", "After a turn that failed."),
-        point("on_gate", "When a gate opens and again when it closes, beside the session."),
+        point("on_task_complete", "When a task is completed, in parallel to the agent."),
+        point("on_error", "After a failed turn."),
+        point("on_gate", "When a gate opens and when it closes, in parallel to the session."),
         FieldShape {
             default: DefaultValue::Absent,
-            ..point("before_submit", "Before the work is submitted; unless given, `create_pr` when you submit.")
+            ..point("before_submit", "Before the work is submitted. Default: `create_pr` when you submit.")
         },
-        point("after_submit", "After the work was submitted."),
+        point("after_submit", "After the work is submitted."),
         point("before_merge", "Before the work is merged."),
-        point("after_merge", "After the work was merged."),
+        point("after_merge", "After the work is merged."),
         point("session_end", "Once, at the end."),
     ],
 };
 
 const NAME: FieldShape = FieldShape {
     name: "name",
-    doc: "What it is called, unique at its point; by default what it does.",
+    doc: "The name, unique at its point. Default: the command.",
     ty: ValueType::SomeText,
     default: DefaultValue::Absent,
 };
 const PRIORITY: FieldShape = FieldShape {
     name: "priority",
-    doc: "Lower runs first; equals run as written.",
+    doc: "Lower runs first. Equal priorities run in the order of the file.",
     ty: ValueType::Integer(-1_000_000, 1_000_000),
     default: DefaultValue::Int(100),
 };
-const ENABLED: FieldShape = FieldShape {
-    name: "enabled",
-    doc: "Whether it runs at all.",
-    ty: ValueType::Bool,
-    default: DefaultValue::Bool(true),
-};
+const ENABLED: FieldShape =
+    FieldShape { name: "enabled", doc: "Whether it runs.", ty: ValueType::Bool, default: DefaultValue::Bool(true) };
 const ON_FAILURE: FieldShape = FieldShape {
     name: "on_failure",
-    doc: "What a failure means; by default what its point says. Where hooks can block, exit 2 is no failure: it blocks.",
+    doc: "What a failure means. Default: depends on the point. Where hooks can block, exit 2 blocks and is not a \
+          failure.",
     ty: ValueType::OneOf(&["ignore", "block", "escalate"]),
     default: DefaultValue::Absent,
 };
 const TIMEOUT: FieldShape = FieldShape {
     name: "timeout",
-    doc: "How long it may take.",
+    doc: "The timeout.",
     ty: ValueType::Duration(ZeroDuration::Refused),
     default: DefaultValue::Int(60),
 };
@@ -76,14 +73,15 @@ const PIPE_OUTPUT: FieldShape = FieldShape {
 };
 const RETRIES: FieldShape = FieldShape {
     name: "retries",
-    doc: "Only at `stop`: how many times it may send the agent back; 0: never. `max_hook_retries` limits all hooks together.",
+    doc: "Only at `stop`: how many times the hook can send the agent back; 0: never. `max_hook_retries` limits all \
+          hooks together.",
     ty: ValueType::Integer(0, 1_000_000),
     default: DefaultValue::Absent,
 };
 const FEEDBACK: FieldShape = FieldShape {
     name: "feedback",
-    doc: "Only at `stop`: what the agent reads when it blocks, with `{{hook}}`, `{{reason}}`, `{{output}}`, \
-          `{{attempt}}`, `{{limit}}` and `{{changed}}` (the difference from its last output).",
+    doc: "Only at `stop`: the feedback for the agent when the hook blocks, with `{{hook}}`, `{{reason}}`, \
+          `{{output}}`, `{{attempt}}`, `{{limit}}` and `{{changed}}` (the difference from its last output).",
     ty: ValueType::SomeText,
     default: DefaultValue::Absent,
 };
@@ -96,8 +94,8 @@ pub static EXEC_HOOK: MapShape = MapShape {
     fields: &[
         FieldShape {
             name: "exec",
-            doc: "A program and its arguments, run in the project's folder without a shell; `{{session}}` and others stand \
-                  for values in arguments.",
+            doc: "A program and its arguments, run in the project folder without a shell. `{{session}}` and others \
+                  stand for values in arguments.",
             ty: ValueType::List(&ValueType::Text),
             default: DefaultValue::Required,
         },
@@ -119,7 +117,7 @@ pub static COMMAND_HOOK: MapShape = MapShape {
     fields: &[
         FieldShape {
             name: "command",
-            doc: "What `sh -c` runs in the project's folder; `{{session}}` and others stand for values.",
+            doc: "A command for `sh -c` in the project folder. `{{session}}` and others stand for values.",
             ty: ValueType::SomeText,
             default: DefaultValue::Required,
         },
@@ -153,26 +151,26 @@ pub static BUILTIN_HOOK: MapShape = MapShape {
         },
         FieldShape {
             name: "command",
-            doc: "What `run_tests` runs; by default `submit.test_command`, else what fits the toolchain.",
+            doc: "The command of `run_tests`. Default: `submit.test_command`, or the tests of the toolchain.",
             ty: ValueType::SomeText,
             default: DefaultValue::Absent,
         },
         FieldShape {
             name: "base_branch",
-            doc: "The branch that the work goes to; by default `submit.base_branch`. Not for `run_tests`.",
+            doc: "The target branch of the work. Default: `submit.base_branch`. Not for `run_tests`.",
             ty: ValueType::SomeText,
             default: DefaultValue::Absent,
         },
         FieldShape {
             name: "remote",
-            doc: "The remote that the work goes to; by default `submit.remote`. Not for `run_tests`.",
+            doc: "The target remote of the work. Default: `submit.remote`. Not for `run_tests`.",
             ty: ValueType::SomeText,
             default: DefaultValue::Absent,
         },
         NAME,
         FieldShape {
             name: "timeout",
-            doc: "How long it may take.",
+            doc: "The timeout.",
             ty: ValueType::Duration(ZeroDuration::Refused),
             default: DefaultValue::Text("30m"),
         },
@@ -196,7 +194,7 @@ pub static GATEKEEPER_HOOK: MapShape = MapShape {
         NAME,
         FieldShape {
             name: "timeout",
-            doc: "How long the reviews may take.",
+            doc: "The timeout of the reviews.",
             ty: ValueType::Duration(ZeroDuration::Refused),
             default: DefaultValue::Text("30m"),
         },
@@ -214,7 +212,7 @@ pub static MATCHER_GROUP: MapShape = MapShape {
     fields: &[
         FieldShape {
             name: "matcher",
-            doc: "Accepted as other tools write it; `*` is the only one that means something here.",
+            doc: "For compatibility with other tools. Only `*` has an effect.",
             ty: ValueType::Text,
             default: DefaultValue::Absent,
         },

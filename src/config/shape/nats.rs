@@ -9,13 +9,14 @@ pub static NATS: MapShape = MapShape {
     fields: &[
         FieldShape {
             name: "url",
-            doc: "Where it is, such as `nats://127.0.0.1:4222`; several of a cluster with commas between them.",
+            doc: "The server, such as `nats://127.0.0.1:4222`. Separate several servers of a cluster with commas.",
             ty: ValueType::SomeText,
             default: DefaultValue::Required,
         },
         FieldShape {
             name: "user",
-            doc: "Who logs in; `${NAME}` here and in `url`, `password` and `token` is a variable of the environment.",
+            doc: "The user for the login. `${NAME}` here and in `url`, `password` and `token` stands for an \
+                  environment variable.",
             ty: ValueType::SomeText,
             default: DefaultValue::Null,
         },
@@ -27,25 +28,25 @@ pub static NATS: MapShape = MapShape {
         },
         FieldShape {
             name: "token",
-            doc: "A token, where there are no users.",
+            doc: "A token, for servers without users.",
             ty: ValueType::SomeText,
             default: DefaultValue::Null,
         },
         FieldShape {
             name: "nkey",
-            doc: "A file with the seed of an NKey, relative to this one.",
+            doc: "A file with the seed of an NKey, relative to this file.",
             ty: ValueType::SomeText,
             default: DefaultValue::Null,
         },
         FieldShape {
             name: "credentials",
-            doc: "A file of credentials, relative to this one.",
+            doc: "A credentials file, relative to this file.",
             ty: ValueType::SomeText,
             default: DefaultValue::Null,
         },
         FieldShape {
             name: "tls",
-            doc: "Whether the connection must be encrypted, or whom it trusts and who it is.",
+            doc: "Whether the connection must be encrypted, or the certificates for it.",
             ty: ValueType::Either(&[
                 (AlternativeMatch::Map, ValueType::Object(&NATS_TLS)),
                 (AlternativeMatch::Bool, ValueType::Bool),
@@ -54,19 +55,19 @@ pub static NATS: MapShape = MapShape {
         },
         FieldShape {
             name: "prefix",
-            doc: "What every subject begins with.",
+            doc: "The prefix of every subject.",
             ty: ValueType::SomeText,
             default: DefaultValue::Text("creel"),
         },
         FieldShape {
             name: "stream",
-            doc: "The stream that keeps the records; it is made if it is missing, and never changed.",
+            doc: "The stream for the records. creel creates it if it is missing, and never changes it.",
             ty: ValueType::SomeText,
             default: DefaultValue::Text("CREEL"),
         },
         FieldShape {
             name: "replicas",
-            doc: "How many servers of a cluster keep a copy of the stream, of the list of sessions and of the queue.",
+            doc: "How many servers of a cluster keep a copy of the stream, the list of sessions and the queue.",
             ty: ValueType::Integer(1, 5),
             default: DefaultValue::Int(1),
         },
@@ -78,7 +79,8 @@ pub static NATS: MapShape = MapShape {
         },
         FieldShape {
             name: "max_bytes",
-            doc: "How large the stream may be, after which the oldest records go; 0: any size.",
+            doc: "The maximum size of the stream, in bytes. Beyond it, the stream drops the oldest records; 0: any \
+                  size.",
             ty: ValueType::Integer(0, i64::MAX),
             default: DefaultValue::Int(0),
         },
@@ -92,16 +94,21 @@ pub static NATS_TLS: MapShape = MapShape {
     fields: &[
         FieldShape {
             name: "ca",
-            doc: "A file with the certificates to trust beside those of the system, relative to the config.",
+            doc: "A file with certificates to trust in addition to those of the system, relative to the config.",
             ty: ValueType::SomeText,
             default: DefaultValue::Null,
         },
         FieldShape {
             name: "cert",
-            doc: "A file with this side's certificate, where the server asks for one.",
+            doc: "A file with the client certificate, for servers that ask for one.",
             ty: ValueType::SomeText,
             default: DefaultValue::Null,
         },
-        FieldShape { name: "key", doc: "The file with its key.", ty: ValueType::SomeText, default: DefaultValue::Null },
+        FieldShape {
+            name: "key",
+            doc: "The file with the certificate's key.",
+            ty: ValueType::SomeText,
+            default: DefaultValue::Null,
+        },
     ],
 };

@@ -22,13 +22,13 @@ pub static PERMISSION: MapShape = MapShape {
     fields: &[
         FieldShape {
             name: "kind",
-            doc: "What sort of thing it is about, or several of them; by default everything.",
+            doc: "The kind of request, or several kinds. Default: all.",
             ty: ValueType::Either(&[(AlternativeMatch::Text, KIND), (AlternativeMatch::List, ValueType::List(&KIND))]),
             default: DefaultValue::Absent,
         },
         FieldShape {
             name: "path",
-            doc: "A pattern for the files that it is about, relative to the project, or several of them; by default all.",
+            doc: "A pattern for files, relative to the project, or several patterns. Default: all files.",
             ty: ValueType::Either(&[
                 (AlternativeMatch::Text, ValueType::SomeText),
                 (AlternativeMatch::List, ValueType::List(&ValueType::SomeText)),
@@ -37,7 +37,7 @@ pub static PERMISSION: MapShape = MapShape {
         },
         FieldShape {
             name: "action",
-            doc: "What is said: `allow`, `deny`, or `ask` a person.",
+            doc: "The answer: `allow`, `deny`, or `ask` you.",
             ty: ValueType::OneOf(&["allow", "deny", "ask"]),
             default: DefaultValue::Required,
         },
@@ -55,19 +55,19 @@ pub static BUDGET: MapShape = MapShape {
     fields: &[
         FieldShape {
             name: "tokens",
-            doc: "Tokens, as the agent reports them; by default any number.",
+            doc: "Tokens, as the agent reports them. Default: no limit.",
             ty: ValueType::Integer(1, i64::MAX),
             default: DefaultValue::Absent,
         },
         FieldShape {
             name: "cost",
-            doc: "Money in the agent's currency, as the agent reports it; by default any sum.",
+            doc: "Cost in the agent's currency, as the agent reports it. Default: no limit.",
             ty: ValueType::Number(0.0001, 1_000_000.0),
             default: DefaultValue::Absent,
         },
         FieldShape {
             name: "time",
-            doc: "Time in which the agent works; by default any.",
+            doc: "Working time of the agent. Default: no limit.",
             ty: ValueType::Duration(ZeroDuration::Refused),
             default: DefaultValue::Absent,
         },
@@ -81,14 +81,14 @@ pub static LIMITS: MapShape = MapShape {
     fields: &[
         FieldShape {
             name: "on_usage_limit",
-            doc: "What follows when the agent reaches a usage limit and no fallback agent can take over. `wait`: the session waits \
-                  for the reset; `ask`: you are asked; `fail`: the turn fails like any other.",
+            doc: "What happens when the agent reaches a usage limit and no fallback agent can take over. `wait`: the \
+                  session waits for the reset; `ask`: creel asks you; `fail`: the turn fails like any other.",
             ty: ValueType::OneOf(&["wait", "ask", "fail"]),
             default: DefaultValue::Text("wait"),
         },
         FieldShape {
             name: "max_wait",
-            doc: "You are asked about a longer wait.",
+            doc: "creel asks you about longer waits.",
             ty: ValueType::Duration(ZeroDuration::Refused),
             default: DefaultValue::Text("12h"),
         },

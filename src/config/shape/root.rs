@@ -20,37 +20,37 @@ pub static ROOT: MapShape = MapShape {
     fields: &[
         FieldShape {
             name: "version",
-            doc: "The version of this format.",
+            doc: "The version of the config format.",
             ty: ValueType::Integer(1, i64::MAX),
             default: DefaultValue::Int(1),
         },
         FieldShape {
             name: "session",
-            doc: "The session's name: letters, digits, `-` and `_`; by default from the folder and the time.",
+            doc: "The session's name: letters, digits, `-` and `_`. Default: from the folder and the time.",
             ty: ValueType::SomeText,
             default: DefaultValue::Absent,
         },
         FieldShape {
             name: "prompt",
-            doc: "What the agent is asked to do.",
+            doc: "The prompt: what the agent should do.",
             ty: ValueType::SomeText,
             default: DefaultValue::Absent,
         },
         FieldShape {
             name: "prompt_file",
-            doc: "A file that holds the prompt, relative to this one.",
+            doc: "A file with the prompt, relative to this file.",
             ty: ValueType::SomeText,
             default: DefaultValue::Absent,
         },
         FieldShape {
             name: "max_iterations",
-            doc: "How many iterations there may be.",
+            doc: "The maximum number of iterations.",
             ty: ValueType::Integer(1, 1_000_000),
             default: DefaultValue::Int(20),
         },
         FieldShape {
             name: "agent",
-            doc: "One of `agents`, or a known name found on PATH; by default the only one there is.",
+            doc: "One of `agents`, or a known agent on PATH. Default: the only one.",
             ty: ValueType::SomeText,
             default: DefaultValue::Absent,
         },
@@ -62,44 +62,44 @@ pub static ROOT: MapShape = MapShape {
         },
         FieldShape {
             name: "instructions",
-            doc: "What the agent is told at the end of iteration prompts about how to report the end. `auto`: creel's note, \
-                  unless the goal mentions `<promise>`; `none`: nothing; any other text replaces the note.",
+            doc: "The note at the end of iteration prompts about how to report the end. `auto`: creel's note, unless \
+                  the goal mentions `<promise>`; `none`: no note; any other text replaces the note.",
             ty: ValueType::SomeText,
             default: DefaultValue::Text("auto"),
         },
         FieldShape {
             name: "context",
-            doc: "`fresh`: a new conversation each iteration; `keep`: one for the session.",
+            doc: "`fresh`: a new conversation each iteration; `keep`: one for the whole session.",
             ty: ValueType::OneOf(&["fresh", "keep"]),
             default: DefaultValue::Text("fresh"),
         },
         FieldShape {
             name: "max_hook_retries",
-            doc: "How often a blocked stop is sent back to the agent; 0: never.",
+            doc: "How many times creel sends the agent back after a blocked stop; 0: never.",
             ty: ValueType::Integer(0, 1_000_000),
             default: DefaultValue::Int(5),
         },
         FieldShape {
             name: "on_limit",
-            doc: "What happens at the retry limit with nobody there.",
+            doc: "What happens at the retry limit when unattended.",
             ty: ValueType::OneOf(&["complete", "escalate", "abort"]),
             default: DefaultValue::Text("complete"),
         },
         FieldShape {
             name: "max_consecutive_errors",
-            doc: "How many failed turns in a row are tolerated.",
+            doc: "The maximum number of failed turns in a row.",
             ty: ValueType::Integer(1, 1_000_000),
             default: DefaultValue::Int(3),
         },
         FieldShape {
             name: "turn_timeout",
-            doc: "How long one turn may take; 0: as long as it likes.",
+            doc: "The timeout of one turn; 0: no limit.",
             ty: ValueType::Duration(ZeroDuration::Allowed),
             default: DefaultValue::Text("30m"),
         },
         FieldShape {
             name: "output_limit",
-            doc: "How many bytes of one hook's output the agent gets.",
+            doc: "The maximum number of bytes of a hook's output that the agent gets.",
             ty: ValueType::Integer(256, 64 << 20),
             default: DefaultValue::Int(16384),
         },
@@ -111,43 +111,44 @@ pub static ROOT: MapShape = MapShape {
         },
         FieldShape {
             name: "gates",
-            doc: "Where a person is asked.",
+            doc: "When creel asks you.",
             ty: ValueType::Object(&GATES),
             default: DefaultValue::OfItsKeys,
         },
         FieldShape {
             name: "permissions",
-            doc: "What an agent may do without being asked about, or may not: the first rule that fits says, otherwise the gate.",
+            doc: "What the agent may do without asking you. The first rule that matches decides, otherwise the gate.",
             ty: ValueType::List(&ValueType::Object(&PERMISSION)),
             default: DefaultValue::Names(&[]),
         },
         FieldShape {
             name: "agent_may",
-            doc: "Commands that the session's own agent and hooks may use beside those that they always may: answering gates, for instance.",
+            doc: "More commands that the session's own agent and hooks may use, such as answering gates.",
             ty: ValueType::List(&USER_COMMAND),
             default: DefaultValue::Names(&[]),
         },
         FieldShape {
             name: "protect",
-            doc: "Patterns of paths that no turn may change, relative to the project. A turn that changed one is sent back.",
+            doc: "Patterns of paths that no turn may change, relative to the project. After a turn that changed one, \
+                  the agent must undo it.",
             ty: ValueType::List(&ValueType::SomeText),
             default: DefaultValue::Names(&[]),
         },
         FieldShape {
             name: "budget",
-            doc: "What the session may use before a person is asked.",
+            doc: "What the session may use before creel asks you.",
             ty: ValueType::Object(&BUDGET),
             default: DefaultValue::OfItsKeys,
         },
         FieldShape {
             name: "limits",
-            doc: "What follows when an agent reaches a usage limit.",
+            doc: "What happens when an agent reaches a usage limit.",
             ty: ValueType::Object(&LIMITS),
             default: DefaultValue::OfItsKeys,
         },
         FieldShape {
             name: "hooks",
-            doc: "What runs at each point of the lifecycle.",
+            doc: "Commands at each point of the lifecycle.",
             ty: ValueType::Object(&HOOKS),
             default: DefaultValue::OfItsKeys,
         },
@@ -159,7 +160,7 @@ pub static ROOT: MapShape = MapShape {
         },
         FieldShape {
             name: "automation",
-            doc: "What happens by itself when tasks change.",
+            doc: "What creel does when tasks change.",
             ty: ValueType::Object(&AUTOMATION),
             default: DefaultValue::OfItsKeys,
         },
@@ -171,31 +172,31 @@ pub static ROOT: MapShape = MapShape {
         },
         FieldShape {
             name: "task_types",
-            doc: "Hooks, agents and limits by the type of a task.",
+            doc: "Hooks, agents and limits for each type of task.",
             ty: ValueType::Map(&ValueType::Object(&TASK_TYPE)),
             default: DefaultValue::EmptyMap,
         },
         FieldShape {
             name: "submit",
-            doc: "How the work is submitted and merged; `true` submits it when a session is complete.",
+            doc: "How creel submits and merges the work. `true`: submit it when a session is complete.",
             ty: SUBMIT_KEY,
             default: DefaultValue::OfItsKeys,
         },
         FieldShape {
             name: "remediation_attempts",
-            doc: "How often the agent may repair what blocked a submit or a merge.",
+            doc: "How many times the agent can repair what blocked a submit or a merge.",
             ty: ValueType::Integer(0, 1_000),
             default: DefaultValue::Int(1),
         },
         FieldShape {
             name: "nats",
-            doc: "A NATS server, to watch and steer the session from other machines.",
+            doc: "A NATS server, to watch and control the session from other machines.",
             ty: ValueType::Object(&NATS),
             default: DefaultValue::Null,
         },
         FieldShape {
             name: "ui",
-            doc: "How the screen looks.",
+            doc: "Settings of the screen.",
             ty: ValueType::Object(&UI),
             default: DefaultValue::OfItsKeys,
         },
@@ -209,7 +210,7 @@ pub static RETRY: MapShape = MapShape {
     fields: &[
         FieldShape {
             name: "backoff",
-            doc: "`none`: at once; `exponential`: longer each time, also when one of the other keys is given.",
+            doc: "`none`: no wait; `exponential`: longer each time, also when you set one of the other keys.",
             ty: ValueType::OneOf(&["none", "exponential"]),
             default: DefaultValue::Text("none"),
         },
@@ -221,19 +222,19 @@ pub static RETRY: MapShape = MapShape {
         },
         FieldShape {
             name: "factor",
-            doc: "What each further wait is multiplied by.",
+            doc: "The factor between two waits.",
             ty: ValueType::Number(1.0, 1000.0),
             default: DefaultValue::Int(2),
         },
         FieldShape {
             name: "max",
-            doc: "No wait is longer.",
+            doc: "The longest wait.",
             ty: ValueType::Duration(ZeroDuration::Allowed),
             default: DefaultValue::Int(60),
         },
         FieldShape {
             name: "jitter",
-            doc: "The share of a wait that is left to chance.",
+            doc: "The random share of a wait.",
             ty: ValueType::Number(0.0, 1.0),
             default: DefaultValue::Float(0.2),
         },
@@ -247,25 +248,25 @@ pub static GATES: MapShape = MapShape {
     fields: &[
         FieldShape {
             name: "final_delivery",
-            doc: "What happens to held output after the last iteration; by default `ask`, or `auto` with nobody there.",
+            doc: "What happens to pending items after the last iteration. Default: `ask`, or `auto` when unattended.",
             ty: ValueType::OneOf(&["ask", "auto", "skip"]),
             default: DefaultValue::Absent,
         },
         FieldShape {
             name: "delivery",
-            doc: "What happens to held output before each iteration.",
+            doc: "What happens to pending items before each iteration.",
             ty: ValueType::OneOf(&["ask", "auto"]),
             default: DefaultValue::Text("auto"),
         },
         FieldShape {
             name: "permissions",
-            doc: "What happens when an agent asks to use a tool.",
+            doc: "What happens when an agent asks for permission.",
             ty: ValueType::OneOf(&["ask", "allow", "deny"]),
             default: DefaultValue::Text("ask"),
         },
         FieldShape {
             name: "timeout",
-            doc: "After how long the `auto` answer is taken; 0: wait for a person.",
+            doc: "How long creel waits for your answer before it takes the `auto` answer; 0: no limit.",
             ty: ValueType::Duration(ZeroDuration::Allowed),
             default: DefaultValue::Int(0),
         },
@@ -279,39 +280,41 @@ pub static STOP: MapShape = MapShape {
     fields: &[
         FieldShape {
             name: "hooks",
-            doc: "Asked in order after each iteration: `default`, `validation`, `promise`, a command, a fixed action, or a group.",
+            doc: "What decides after each iteration, in this order: `default`, `validation`, `promise`, a command, a \
+                  fixed action, or a group.",
             ty: ValueType::List(&STOP_HOOK),
             default: DefaultValue::Names(&["default"]),
         },
         FieldShape {
             name: "rules",
-            doc: "What must hold for the work to be complete.",
+            doc: "The rules that must pass before the work is complete.",
             ty: ValueType::List(&RULE),
             default: DefaultValue::Names(&[]),
         },
         FieldShape {
             name: "settled",
-            doc: "What follows when all checks pass and the agent changed nothing: the session is complete, you are asked, or \
-                  the loop continues. Default: `complete`, or `continue` with your own `hooks`.",
+            doc: "What happens when all checks pass and the agent changed nothing: `complete` ends the session, `ask` \
+                  asks you, `continue` starts the next iteration. Default: `complete`, or `continue` with your own \
+                  `hooks`.",
             ty: ValueType::OneOf(&["complete", "ask", "continue"]),
             default: DefaultValue::Absent,
         },
         FieldShape {
             name: "circuit_breaker",
-            doc: "How many iterations in a row with failed rules escalate; 0: never.",
+            doc: "Escalate after so many iterations in a row with failed rules; 0: never.",
             ty: ValueType::Integer(0, 1_000_000),
             default: DefaultValue::Int(3),
         },
         FieldShape {
             name: "thrashing",
-            doc: "How many iterations in a row escalate if a file keeps returning to earlier content, or is rewritten while \
-                  the same rule fails with the same message; 0: never.",
+            doc: "Escalate after so many iterations in a row in which a file returns to earlier content, or is \
+                  rewritten while the same rule fails with the same message; 0: never.",
             ty: ValueType::Integer(0, 1_000_000),
             default: DefaultValue::Int(5),
         },
         FieldShape {
             name: "no_progress",
-            doc: "How many iterations in a row with the same last message escalate; 0: never.",
+            doc: "Escalate after so many iterations in a row with the same last message; 0: never.",
             ty: ValueType::Integer(0, 1_000_000),
             default: DefaultValue::Int(5),
         },
@@ -331,13 +334,14 @@ pub static UI: MapShape = MapShape {
         },
         FieldShape {
             name: "mouse",
-            doc: "Whether the mouse does something.",
+            doc: "Whether the screen uses the mouse.",
             ty: ValueType::Bool,
             default: DefaultValue::Bool(true),
         },
         FieldShape {
             name: "notify",
-            doc: "Whether the screen rings the bell and asks the terminal for a notification when a gate opens while you look elsewhere.",
+            doc: "Whether the screen rings the bell and sends a terminal notification when a gate opens while you look \
+                  elsewhere.",
             ty: ValueType::Bool,
             default: DefaultValue::Bool(true),
         },

@@ -13,26 +13,26 @@ pub static RULE: ValueType = ValueType::Either(&[
 
 const RULE_NAME: FieldShape = FieldShape {
     name: "name",
-    doc: "What it is called, unique among the rules.",
+    doc: "The name, unique among the rules.",
     ty: ValueType::SomeText,
     default: DefaultValue::Required,
 };
 const RULE_TYPE: FieldShape = FieldShape {
     name: "type",
-    doc: "What kind of rule it is.",
+    doc: "The kind of rule.",
     ty: ValueType::OneOf(&["command", "content_pattern", "file_existence", "coverage"]),
     default: DefaultValue::Required,
 };
 
 const RULE_TIMEOUT: FieldShape = FieldShape {
     name: "timeout",
-    doc: "How long the check may take.",
+    doc: "The timeout of the check.",
     ty: ValueType::Duration(ZeroDuration::Refused),
     default: DefaultValue::Int(60),
 };
 const RULE_ENABLED: FieldShape = FieldShape {
     name: "enabled",
-    doc: "Whether it is checked at all.",
+    doc: "Whether creel checks it.",
     ty: ValueType::Bool,
     default: DefaultValue::Bool(true),
 };
@@ -49,7 +49,7 @@ pub static COMMAND_RULE: MapShape = MapShape {
         RULE_TYPE,
         FieldShape {
             name: "command",
-            doc: "What `sh -c` runs in the project's folder; `{{session}}` and `{{iteration}}` stand for values.",
+            doc: "A command for `sh -c` in the project folder. `{{session}}` and `{{iteration}}` stand for values.",
             ty: ValueType::SomeText,
             default: DefaultValue::Required,
         },
@@ -61,19 +61,19 @@ pub static COMMAND_RULE: MapShape = MapShape {
         },
         FieldShape {
             name: "expected_exit_code",
-            doc: "Another name of `expected_exit`.",
+            doc: "Another name for `expected_exit`.",
             ty: ValueType::Integer(0, 255),
             default: DefaultValue::Absent,
         },
         FieldShape {
             name: "folder",
-            doc: "Where it runs, relative to the project's folder.",
+            doc: "The working folder, relative to the project folder.",
             ty: ValueType::SomeText,
             default: DefaultValue::Absent,
         },
         FieldShape {
             name: "env",
-            doc: "What is set in its environment besides.",
+            doc: "More environment variables.",
             ty: ValueType::Map(&ValueType::Text),
             default: DefaultValue::EmptyMap,
         },
@@ -97,13 +97,13 @@ pub static PATTERN_RULE: MapShape = MapShape {
         },
         FieldShape {
             name: "file",
-            doc: "The file that is searched, relative to the project's folder; by default the agent's last message.",
+            doc: "The file to search, relative to the project folder. Default: the agent's last message.",
             ty: ValueType::SomeText,
             default: DefaultValue::Absent,
         },
         FieldShape {
             name: "must_match",
-            doc: "Whether finding it passes, or not finding it.",
+            doc: "Whether a match passes, or no match.",
             ty: ValueType::Bool,
             default: DefaultValue::Bool(true),
         },
@@ -121,13 +121,13 @@ pub static FILES_RULE: MapShape = MapShape {
         RULE_TYPE,
         FieldShape {
             name: "files",
-            doc: "The files that must be there.",
+            doc: "The files that must exist.",
             ty: ValueType::List(&ValueType::SomeText),
             default: DefaultValue::Required,
         },
         FieldShape {
             name: "mode",
-            doc: "Whether all of them must be there, or any.",
+            doc: "Whether all of them must exist, or any.",
             ty: ValueType::OneOf(&["all", "any"]),
             default: DefaultValue::Text("all"),
         },
@@ -151,19 +151,19 @@ pub static COVERAGE_RULE: MapShape = MapShape {
         },
         FieldShape {
             name: "report",
-            doc: "Another name of `file`.",
+            doc: "Another name for `file`.",
             ty: ValueType::SomeText,
             default: DefaultValue::Absent,
         },
         FieldShape {
             name: "format",
-            doc: "What the report looks like; by default as its name tells.",
+            doc: "The format of the report. Default: from its name.",
             ty: ValueType::OneOf(&["lcov", "cobertura", "json"]),
             default: DefaultValue::Absent,
         },
         FieldShape {
             name: "minimum",
-            doc: "The least coverage that passes, in percent.",
+            doc: "The lowest coverage that passes, in percent.",
             ty: ValueType::Number(0.0, 100.0),
             default: DefaultValue::Required,
         },

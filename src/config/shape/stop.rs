@@ -15,19 +15,19 @@ const PRESETS: &[&str] = &["default", "validation", "promise"];
 
 const NAME: FieldShape = FieldShape {
     name: "name",
-    doc: "What it is called; by default what it does.",
+    doc: "The name. Default: what it does.",
     ty: ValueType::SomeText,
     default: DefaultValue::Absent,
 };
 const WHEN: FieldShape = FieldShape {
     name: "when",
-    doc: "When it is asked: all that is said must hold; by default always.",
+    doc: "When creel asks it: all conditions must be true. Default: always.",
     ty: ValueType::Object(&STOP_WHEN),
     default: DefaultValue::OfItsKeys,
 };
 const ENABLED: FieldShape = FieldShape {
     name: "enabled",
-    doc: "Whether it is asked at all.",
+    doc: "Whether creel asks it.",
     ty: ValueType::Bool,
     default: DefaultValue::Bool(true),
 };
@@ -56,14 +56,14 @@ pub static STOP_COMMAND: MapShape = MapShape {
     fields: &[
         FieldShape {
             name: "command",
-            doc: "Reads the agent's context as JSON and answers with an action.",
+            doc: "A command that reads the agent's context as JSON and answers with an action.",
             ty: ValueType::SomeText,
             default: DefaultValue::Required,
         },
         NAME,
         FieldShape {
             name: "timeout",
-            doc: "How long it may take.",
+            doc: "The timeout.",
             ty: ValueType::Duration(ZeroDuration::Refused),
             default: DefaultValue::Int(60),
         },
@@ -79,25 +79,20 @@ pub static STOP_ACTION: MapShape = MapShape {
     fields: &[
         FieldShape {
             name: "action",
-            doc: "What is decided when the conditions hold.",
+            doc: "The decision when the conditions are true.",
             ty: ValueType::OneOf(&["complete", "continue", "escalate"]),
             default: DefaultValue::Required,
         },
-        FieldShape {
-            name: "reason",
-            doc: "Why it is decided.",
-            ty: ValueType::SomeText,
-            default: DefaultValue::Absent,
-        },
+        FieldShape { name: "reason", doc: "The reason.", ty: ValueType::SomeText, default: DefaultValue::Absent },
         FieldShape {
             name: "next_prompt",
-            doc: "What the agent is told with its next prompt.",
+            doc: "Text for the agent's next prompt.",
             ty: ValueType::SomeText,
             default: DefaultValue::Absent,
         },
         FieldShape {
             name: "checkpoint",
-            doc: "What is kept, whatever is decided.",
+            doc: "Data for a checkpoint, whatever the decision.",
             ty: ValueType::Anything,
             default: DefaultValue::Absent,
         },
@@ -114,7 +109,7 @@ pub static STOP_ALL: MapShape = MapShape {
     fields: &[
         FieldShape {
             name: "all",
-            doc: "Complete when all of these say so; escalate when one does.",
+            doc: "Complete when all of these complete; escalate when one escalates.",
             ty: ValueType::List(&STOP_HOOK),
             default: DefaultValue::Required,
         },
@@ -131,7 +126,7 @@ pub static STOP_ANY: MapShape = MapShape {
     fields: &[
         FieldShape {
             name: "any",
-            doc: "Complete when one of these says so; otherwise escalate when one does.",
+            doc: "Complete when one of these completes; otherwise escalate when one escalates.",
             ty: ValueType::List(&STOP_HOOK),
             default: DefaultValue::Required,
         },
@@ -150,7 +145,7 @@ pub static STOP_WHEN: MapShape = MapShape {
     fields: &[
         FieldShape {
             name: "iteration",
-            doc: "In which iterations: one (`5`), or from one to another (`3..5`, `3..`, `..5`), both included.",
+            doc: "The iterations: one (`5`), or a range (`3..5`, `3..`, `..5`), both ends included.",
             ty: ValueType::Either(&[
                 (AlternativeMatch::Number, ValueType::Integer(1, 1_000_000)),
                 (AlternativeMatch::Text, ValueType::SomeText),
@@ -159,19 +154,19 @@ pub static STOP_WHEN: MapShape = MapShape {
         },
         FieldShape {
             name: "files",
-            doc: "When a file was changed that fits one of these patterns.",
+            doc: "Patterns: the agent changed a file that matches one of them.",
             ty: TEXTS,
             default: DefaultValue::Names(&[]),
         },
         FieldShape {
             name: "rules",
-            doc: "What rules must have said, by name.",
+            doc: "The results of rules, by name.",
             ty: ValueType::Map(&ValueType::OneOf(&["passed", "failed"])),
             default: DefaultValue::EmptyMap,
         },
         FieldShape {
             name: "labels",
-            doc: "When the task has one of these labels.",
+            doc: "Labels: the task has one of them.",
             ty: TEXTS,
             default: DefaultValue::Names(&[]),
         },

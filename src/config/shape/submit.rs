@@ -20,31 +20,31 @@ pub static SUBMIT: MapShape = MapShape {
     fields: &[
         FieldShape {
             name: "on_complete",
-            doc: "Whether the work is submitted when a session is complete; otherwise by `creel submit`.",
+            doc: "Whether creel submits the work when a session is complete. Otherwise use `creel submit`.",
             ty: ValueType::Bool,
             default: DefaultValue::Bool(false),
         },
         FieldShape {
             name: "base_branch",
-            doc: "The branch that the work is merged into; by default the remote's HEAD, as the remote reports it.",
+            doc: "The branch that the work is merged into. Default: the remote's HEAD, as the remote reports it.",
             ty: ValueType::SomeText,
             default: DefaultValue::Absent,
         },
         FieldShape {
             name: "remote",
-            doc: "Where branches are pushed to; by default the one that the branch follows, or `origin`.",
+            doc: "The remote to push to. Default: the branch's upstream remote, or `origin`.",
             ty: ValueType::SomeText,
             default: DefaultValue::Absent,
         },
         FieldShape {
             name: "pr_command",
-            doc: "What opens a pull request instead of `gh`, for another forge.",
+            doc: "A command that opens a pull request instead of `gh`, for another forge.",
             ty: ValueType::SomeText,
             default: DefaultValue::Absent,
         },
         FieldShape {
             name: "test_command",
-            doc: "What `run_tests` runs; by default what fits the project's toolchain.",
+            doc: "The command of `run_tests`. Default: the tests of the project's toolchain.",
             ty: ValueType::SomeText,
             default: DefaultValue::Absent,
         },
@@ -64,7 +64,7 @@ pub static TASK_TYPE: MapShape = MapShape {
         },
         FieldShape {
             name: "agents",
-            doc: "Who may work on this type; by default everybody.",
+            doc: "The agents that may work on this type. Default: all.",
             ty: ValueType::Either(&[
                 (AlternativeMatch::List, NAMES),
                 (AlternativeMatch::Map, ValueType::Object(&TASK_AGENTS)),
@@ -79,25 +79,25 @@ pub static TASK_TYPE: MapShape = MapShape {
         },
         FieldShape {
             name: "max_iterations",
-            doc: "How many iterations there may be.",
+            doc: "The maximum number of iterations.",
             ty: ValueType::Integer(1, 1_000_000),
             default: DefaultValue::Absent,
         },
         FieldShape {
             name: "max_hook_retries",
-            doc: "How often a blocked stop is sent back to the agent.",
+            doc: "How many times creel sends the agent back after a blocked stop.",
             ty: ValueType::Integer(0, 1_000_000),
             default: DefaultValue::Absent,
         },
         FieldShape {
             name: "remediation_attempts",
-            doc: "How often the agent may repair what blocked a submit or a merge.",
+            doc: "How many times the agent can repair what blocked a submit or a merge.",
             ty: ValueType::Integer(0, 1_000),
             default: DefaultValue::Absent,
         },
         FieldShape {
             name: "turn_timeout",
-            doc: "How long one turn may take.",
+            doc: "The timeout of one turn.",
             ty: ValueType::Duration(ZeroDuration::Allowed),
             default: DefaultValue::Absent,
         },
@@ -109,8 +109,18 @@ static TASK_AGENTS: MapShape = MapShape {
     noun: "role",
     keys: KeyPolicy::Known,
     fields: &[
-        FieldShape { name: "implementer", doc: "Who does the work.", ty: NAMES, default: DefaultValue::Names(&[]) },
-        FieldShape { name: "gatekeeper", doc: "Who reviews it.", ty: NAMES, default: DefaultValue::Names(&[]) },
+        FieldShape {
+            name: "implementer",
+            doc: "The agents that do the work.",
+            ty: NAMES,
+            default: DefaultValue::Names(&[]),
+        },
+        FieldShape {
+            name: "gatekeeper",
+            doc: "The agents that review it.",
+            ty: NAMES,
+            default: DefaultValue::Names(&[]),
+        },
     ],
 };
 
@@ -121,13 +131,13 @@ pub static TYPE_STOP: MapShape = MapShape {
     fields: &[
         FieldShape {
             name: "hooks",
-            doc: "Asked in order after each iteration, instead of those of `stop`.",
+            doc: "What decides after each iteration, in this order, instead of the hooks of `stop`.",
             ty: ValueType::List(&STOP_HOOK),
             default: DefaultValue::Absent,
         },
         FieldShape {
             name: "rules",
-            doc: "What must hold for the work to be complete, instead of the rules of `stop`.",
+            doc: "The rules that must pass before the work is complete, instead of the rules of `stop`.",
             ty: ValueType::List(&RULE),
             default: DefaultValue::Absent,
         },

@@ -7,10 +7,15 @@ pub static WORKFLOW: MapShape = MapShape {
     noun: "key",
     keys: KeyPolicy::Known,
     fields: &[
-        FieldShape { name: "description", doc: "What it is for.", ty: ValueType::Text, default: DefaultValue::Absent },
+        FieldShape {
+            name: "description",
+            doc: "What the workflow is for.",
+            ty: ValueType::Text,
+            default: DefaultValue::Absent,
+        },
         FieldShape {
             name: "steps",
-            doc: "What it does, in order.",
+            doc: "The steps, in order.",
             ty: ValueType::List(&ValueType::Object(&STEP)),
             default: DefaultValue::Required,
         },
@@ -19,21 +24,21 @@ pub static WORKFLOW: MapShape = MapShape {
 
 const NAME: FieldShape = FieldShape {
     name: "name",
-    doc: "What it is called; later steps have what it said as `{{steps.NAME.stdout}}`, `stderr`, `exit` and `task`.",
+    doc: "The name. Later steps get its result as `{{steps.NAME.stdout}}`, `stderr`, `exit` and `task`.",
     ty: ValueType::SomeText,
     default: DefaultValue::Absent,
 };
 const ID: FieldShape =
-    FieldShape { name: "id", doc: "Another name of `name`.", ty: ValueType::SomeText, default: DefaultValue::Absent };
+    FieldShape { name: "id", doc: "Another name for `name`.", ty: ValueType::SomeText, default: DefaultValue::Absent };
 const COMMAND: FieldShape = FieldShape {
     name: "command",
-    doc: "What `sh -c` runs, in a step of type `command`.",
+    doc: "A command for `sh -c`, in a step of type `command`.",
     ty: ValueType::SomeText,
     default: DefaultValue::Absent,
 };
 const TIMEOUT: FieldShape = FieldShape {
     name: "timeout",
-    doc: "How long the command may take.",
+    doc: "The timeout of the command.",
     ty: ValueType::Duration(ZeroDuration::Refused),
     default: DefaultValue::Int(60),
 };
@@ -51,25 +56,25 @@ const TASK_ID: FieldShape = FieldShape {
 };
 const ACTION: FieldShape = FieldShape {
     name: "action",
-    doc: "What to do with it: `start`, `complete`, `block`, `update` and so on.",
+    doc: "The action: `start`, `complete`, `block`, `update` and so on.",
     ty: ValueType::SomeText,
     default: DefaultValue::Absent,
 };
 const PAYLOAD: FieldShape = FieldShape {
     name: "payload",
-    doc: "What the action needs.",
+    doc: "The action's arguments.",
     ty: ValueType::Map(&ValueType::Anything),
     default: DefaultValue::Absent,
 };
 const VALUE: FieldShape = FieldShape {
     name: "value",
-    doc: "What to look at, in a step of type `condition`.",
+    doc: "The value to check, in a step of type `condition`.",
     ty: ValueType::SomeText,
     default: DefaultValue::Absent,
 };
 const EQUALS: FieldShape = FieldShape {
     name: "equals",
-    doc: "What the value must be.",
+    doc: "The value must equal this.",
     ty: ValueType::Either(&[
         (AlternativeMatch::Text, ValueType::Text),
         (AlternativeMatch::Number, ValueType::Integer(i64::MIN, i64::MAX)),
@@ -78,7 +83,7 @@ const EQUALS: FieldShape = FieldShape {
 };
 const CONTAINS: FieldShape = FieldShape {
     name: "contains",
-    doc: "What the value must hold.",
+    doc: "The value must contain this.",
     ty: ValueType::SomeText,
     default: DefaultValue::Absent,
 };
@@ -92,7 +97,7 @@ pub static STEP: MapShape = MapShape {
         ID,
         FieldShape {
             name: "type",
-            doc: "What kind of step it is.",
+            doc: "The type of the step.",
             ty: ValueType::OneOf(&["command", "create_task", "update_task", "condition", "parallel", "noop"]),
             default: DefaultValue::Required,
         },
@@ -107,19 +112,19 @@ pub static STEP: MapShape = MapShape {
         CONTAINS,
         FieldShape {
             name: "steps",
-            doc: "The steps that run at once, in a step of type `parallel`.",
+            doc: "The steps to run in parallel, in a step of type `parallel`.",
             ty: ValueType::List(&ValueType::Object(&PART)),
             default: DefaultValue::Absent,
         },
         FieldShape {
             name: "on_success",
-            doc: "The step that follows when it went well, or `stop`; by default the next.",
+            doc: "The next step after success, or `stop`. Default: the next in the list.",
             ty: ValueType::SomeText,
             default: DefaultValue::Absent,
         },
         FieldShape {
             name: "on_failure",
-            doc: "The step that follows when it failed; by default `stop`.",
+            doc: "The next step after a failure. Default: `stop`.",
             ty: ValueType::SomeText,
             default: DefaultValue::Absent,
         },
@@ -136,7 +141,7 @@ pub static PART: MapShape = MapShape {
         ID,
         FieldShape {
             name: "type",
-            doc: "What kind of step it is.",
+            doc: "The type of the step.",
             ty: ValueType::OneOf(&["command", "create_task", "update_task", "condition", "noop"]),
             default: DefaultValue::Required,
         },

@@ -75,10 +75,10 @@ fn an_agent_is_run_by_acp_if_that_is_installed_then_plainly_and_otherwise_it_is_
     assert_eq!(format, OutputFormat::Codex);
     assert!(known.login.is_some_and(|login| login.contains("codex login")));
     expect_test::expect![[r#"
-        the agent `codex` is not installed: there is no `codex-acp` or `codex` on PATH
+        the agent `codex` is not installed: creel did not find `codex-acp` or `codex` on PATH
           install it: npm install -g @agentclientprotocol/codex-acp
           or: npm install -g @openai/codex
-          or describe one under `agents:`, take another with `--agent NAME`, or look around with `creel demo`"#]]
+          or describe an agent under `agents:`, choose another with `--agent NAME`, or try `creel demo`"#]]
     .assert_eq(&runs(&settings, "codex", OsStr::new("")));
 }
 
@@ -135,24 +135,24 @@ yours: { ways: [], titel: x }
 theirs: { ways: { acp: x } }
 ";
     expect_test::expect![[r#"
-        DIR/agents.yaml:1:1: the agent `clade` does not say how it is run
+        DIR/agents.yaml:1:1: the agent `clade` has no command
         1 | clade: { login: x }
-          | ^^^^^ did you mean `claude`? one of your own needs `ways`
-        DIR/agents.yaml:4:25: `format` goes with `command` only
+          | ^^^^^ did you mean `claude`? An agent of your own needs `ways`
+        DIR/agents.yaml:4:25: `format` is only for `command`
         4 |     - { acp: x, format: claude }
-          |                         ^^^^^^ remove it, or `acp`
-        DIR/agents.yaml:5:7: the agent `mine` does not say how it is run
+          |                         ^^^^^^ remove it, or remove `acp`
+        DIR/agents.yaml:5:7: the agent `mine` has no command
         5 |     - { program: y }
-          |       ^ give one of `acp` and `command`
-        DIR/agents.yaml:6:21: an agent offers no `{{promt}}`
+          |       ^ keep one of `acp` and `command`
+        DIR/agents.yaml:6:21: an agent has no `{{promt}}`
         6 |     - { command: 'x {{promt}}', error_pattern: '(' }
           |                     ^^^^^^^^^ did you mean `{{prompt}}`?
-        DIR/agents.yaml:6:48: `(` is no regular expression: unclosed group
+        DIR/agents.yaml:6:48: `(` is not a regular expression: unclosed group
         6 |     - { command: 'x {{promt}}', error_pattern: '(' }
           |                                                ^^^
-        DIR/agents.yaml:7:16: the agent `yours` does not say how it is run
+        DIR/agents.yaml:7:16: the agent `yours` has no command
         7 | yours: { ways: [], titel: x }
-          |                ^ give it `ways`, a list of `acp: …` and `command: …`
+          |                ^ add `ways`, a list of `acp: …` and `command: …`
         DIR/agents.yaml:7:20: unknown key `titel`
         7 | yours: { ways: [], titel: x }
           |                    ^^^^^ did you mean `title`?
@@ -161,7 +161,7 @@ theirs: { ways: { acp: x } }
           |                 ^ begin each item with `- `"#]]
     .assert_eq(&with_table(table).expect_err("mistakes").to_string());
     expect_test::expect![[r#"
-        DIR/agents.yaml:1:1: a table of agents is a map of their names, not a list
+        DIR/agents.yaml:1:1: a table of agents is a map from names to agents, not a list
         1 | - claude
           | ^ such as `my-agent: { ways: [{ command: my-agent }] }`"#]]
     .assert_eq(&with_table("- claude\n").expect_err("a mistake").to_string());
@@ -183,7 +183,7 @@ fn mistakes_in_the_config_and_in_the_table_are_told_at_once() {
     assert!(said.contains("agents.yaml:1:9: unknown key `wyas`") && said.contains("creel.yaml:2:1"), "{said}");
     assert!(!said.contains("there is no agent"), "{said}");
     let none = load(&dir.path().join("creel.yaml"), Some(&dir.path().join("missing.yaml"))).expect_err("mistakes");
-    assert!(none.to_string().contains("there is no agent `mine`"), "{none}");
+    assert!(none.to_string().contains("unknown agent `mine`"), "{none}");
 }
 
 #[test]
@@ -264,34 +264,34 @@ agents:
   d: { command: x, error_pattern: '[a-', format: cluade, tty: yes }
 ";
     expect_test::expect![[r#"
-        creel.yaml:2:24: `format` goes with `command` only
+        creel.yaml:2:24: `format` is only for `command`
         2 |   a: { acp: x, format: claude, tty: true, continue_command: y }
-          |                        ^^^^^^ remove it, or `acp`
-        creel.yaml:2:37: `tty` goes with `command` only
+          |                        ^^^^^^ remove it, or remove `acp`
+        creel.yaml:2:37: `tty` is only for `command`
         2 |   a: { acp: x, format: claude, tty: true, continue_command: y }
-          |                                     ^^^^ remove it, or `acp`
-        creel.yaml:2:61: `continue_command` goes with `command` only
+          |                                     ^^^^ remove it, or remove `acp`
+        creel.yaml:2:61: `continue_command` is only for `command`
         2 |   a: { acp: x, format: claude, tty: true, continue_command: y }
-          |                                                             ^ remove it, or `acp`
-        creel.yaml:3:26: `mode` goes with `acp` only
+          |                                                             ^ remove it, or remove `acp`
+        creel.yaml:3:26: `mode` is only for `acp`
         3 |   b: { command: x, mode: plan, files: serve, terminals: maybe }
-          |                          ^^^^ remove it, or `command`
-        creel.yaml:3:39: `files` goes with `acp` only
+          |                          ^^^^ remove it, or remove `command`
+        creel.yaml:3:39: `files` is only for `acp`
         3 |   b: { command: x, mode: plan, files: serve, terminals: maybe }
-          |                                       ^^^^^ remove it, or `command`
-        creel.yaml:3:57: `terminals` goes with `acp` only
+          |                                       ^^^^^ remove it, or remove `command`
+        creel.yaml:3:57: `terminals` is only for `acp`
         3 |   b: { command: x, mode: plan, files: serve, terminals: maybe }
-          |                                                         ^^^^^ remove it, or `command`
+          |                                                         ^^^^^ remove it, or remove `command`
         creel.yaml:3:57: `terminals` must be one of `serve`, `decline`, not `maybe`
         3 |   b: { command: x, mode: plan, files: serve, terminals: maybe }
           |                                                         ^^^^^
         creel.yaml:4:16: the script `play.yaml` cannot be read: No such file or directory (os error 2)
         4 |   c: { script: play.yaml, login: x }
           |                ^^^^^^^^^ paths are relative to the config's folder
-        creel.yaml:4:34: `login` goes with `acp` and `command` only
+        creel.yaml:4:34: `login` is only for `acp` and `command`
         4 |   c: { script: play.yaml, login: x }
-          |                                  ^ remove it, or `script`
-        creel.yaml:5:35: `[a-` is no regular expression: unclosed character class
+          |                                  ^ remove it, or remove `script`
+        creel.yaml:5:35: `[a-` is not a regular expression: unclosed character class
         5 |   d: { command: x, error_pattern: '[a-', format: cluade, tty: yes }
           |                                   ^^^^^
         creel.yaml:5:50: `format` must be one of `text`, `claude`, `codex`, `gemini`, `opencode`, not `cluade`

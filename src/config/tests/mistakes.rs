@@ -33,7 +33,7 @@ hooks:
     - comand: x
 ";
     expect_test::expect![[r#"
-        creel.yaml:1:10: this creel is too old for version 2 of the config: it knows version 1
+        creel.yaml:1:10: this creel is too old for version 2 of the config; it supports version 1
         1 | version: 2
           |          ^ update creel, or write `version: 1`
         creel.yaml:2:1: unknown key `max_iteration`
@@ -45,36 +45,36 @@ hooks:
         creel.yaml:4:15: `turn_timeout` must not be negative
         4 | turn_timeout: -5s
           |               ^^^
-        creel.yaml:5:8: there is no agent `cluade`
+        creel.yaml:5:8: unknown agent `cluade`
         5 | agent: cluade
           |        ^^^^^^ did you mean `claude`?
-        creel.yaml:6:10: `my feature` is no name for a session
+        creel.yaml:6:10: `my feature` is not a valid session name
         6 | session: my feature
           |          ^^^^^^^^^^ use letters, digits, `-` and `_`
         creel.yaml:8:3: unknown hook point `post_iterations`
         8 |   post_iterations:
           |   ^^^^^^^^^^^^^^^ did you mean `post_iteration`?
-        creel.yaml:11:28: `stop` offers no `{{iteratoin}}`
+        creel.yaml:11:28: `stop` has no `{{iteratoin}}`
         11 |     - command: 'cargo test {{iteratoin}}'
            |                            ^^^^^^^^^^^^^ did you mean `{{iteration}}`?
         creel.yaml:12:16: `timeout` must be longer than 0
         12 |       timeout: 0
-           |                ^ leave it out for the default
+           |                ^ remove it to use the default
         creel.yaml:13:16: `command` is empty
         13 |     - command: '  '
            |                ^^^^
-        creel.yaml:14:22: `stop` offers no `{{error}}`
+        creel.yaml:14:22: `stop` has no `{{error}}`
         14 |     - command: 'echo {{error}}'
-           |                      ^^^^^^^^^ `stop` offers `session`, `iteration`, `attempt`
+           |                      ^^^^^^^^^ `stop` has `session`, `iteration`, `attempt`
         creel.yaml:15:19: `pipeOutput` must be `true` or `false`, not text
         15 |       pipeOutput: yes
            |                   ^^^ did you mean `true`?
-        creel.yaml:16:7: `pipe_output` is given twice: it means the same as `pipeOutput`
+        creel.yaml:16:7: `pipe_output` appears twice: it means the same as `pipeOutput`
         16 |       pipe_output: true
            |       ^^^^^^^^^^^ keep one of them
-        creel.yaml:17:7: `run_tests` makes no sense at `stop`
+        creel.yaml:17:7: `run_tests` does not work at `stop`
         17 |     - run_tests
-           |       ^^^^^^^^^ it belongs to `before_submit`, `after_submit`, `before_merge` or `after_merge`
+           |       ^^^^^^^^^ use it at `before_submit`, `after_submit`, `before_merge` or `after_merge`
         creel.yaml:18:7: unknown key `comand`
         18 |     - comand: x
            |       ^^^^^^ did you mean `command`?"#]]
@@ -92,7 +92,7 @@ hooks:
     - { command: c }
 ";
     expect_test::expect![[r#"
-        creel.yaml:4:27: another hook at `stop` is called `tests`
+        creel.yaml:4:27: another hook at `stop` has the name `tests`
         4 |     - { command: b, name: tests }
           |                           ^^^^^ give one of them another `name`"#]]
     .assert_eq(&said(text));
@@ -113,14 +113,14 @@ hooks:
     expect_test::expect![[r#"
         creel.yaml:3:13: `exec` names no program
         3 |     - exec: []
-          |             ^ the program comes first, then its arguments: `exec: [cargo, test]`
+          |             ^ write the program first, then its arguments: `exec: [cargo, test]`
         creel.yaml:4:15: {{session}} cannot name the program: a value would choose what runs
         4 |     - exec: ['{{session}}', x]
           |               ^^^^^^^^^^^
-        creel.yaml:5:28: {{error}} cannot stand in what another program runs as code: give it to that program as an argument behind its code, or let the code read the environment variable CREEL_ERROR in its own way ("$CREEL_ERROR" in a shell)
+        creel.yaml:5:28: {{error}} cannot be in text that another program runs as code: pass it to that program as an argument after its code, or read the environment variable CREEL_ERROR in that code ("$CREEL_ERROR" in a shell)
         5 |     - exec: [sh, -c, 'echo {{error}}']
           |                            ^^^^^^^^^
-        creel.yaml:6:23: `on_error` offers no `{{erorr}}`
+        creel.yaml:6:23: `on_error` has no `{{erorr}}`
         6 |     - exec: [notify, '{{erorr}}']
           |                       ^^^^^^^^^ did you mean `{{error}}`?
         creel.yaml:7:25: unknown key `command`
@@ -142,13 +142,13 @@ hooks:
 task_types: { t: { agents: [codx, somebody-else] } }
 ";
     expect_test::expect![[r#"
-        creel.yaml:5:18: warning: `c` is there twice at `stop`, and runs once
+        creel.yaml:5:18: warning: `c` appears twice at `stop` and runs once
         5 |     - { command: c }
           |                  ^
-        creel.yaml:6:29: warning: `codx` is not described under `agents:`
+        creel.yaml:6:29: warning: `agents:` has no agent `codx`
         6 | task_types: { t: { agents: [codx, somebody-else] } }
           |                             ^^^^ did you mean `codex`?
-        creel.yaml:6:35: warning: `somebody-else` is not described under `agents:`
+        creel.yaml:6:35: warning: `agents:` has no agent `somebody-else`
         6 | task_types: { t: { agents: [codx, somebody-else] } }
           |                                   ^^^^^^^^^^^^^"#]]
     .assert_eq(&said(text));
@@ -211,13 +211,13 @@ stop:
            |                        ^^^^^^ did you mean `command`?
         creel.yaml:12:7: `command` is missing
         12 |     - { name: b, type: command }
-           |       ^ what `sh -c` runs in the project's folder
+           |       ^ a command for `sh -c` in the project folder. `{{session}}` and `{{iteration}}` stand for values
         creel.yaml:13:43: `minimum` must be a number from 0 to 100
         13 |     - { name: c, type: coverage, minimum: 120, file: x }
            |                                           ^^^
-        creel.yaml:13:54: the name `x` does not say what the report looks like
+        creel.yaml:13:54: creel cannot see the format of the report from the name `x`
         13 |     - { name: c, type: coverage, minimum: 120, file: x }
-           |                                                      ^ give its `format`: `lcov`, `cobertura`, `json`"#]]
+           |                                                      ^ set its `format`: `lcov`, `cobertura`, `json`"#]]
     .assert_eq(&said(text));
 }
 
@@ -230,18 +230,18 @@ hooks:
   session_end: [{ gatekeeper: [claude] }]
 ";
     expect_test::expect![[r#"
-        creel.yaml:2:19: there is no built-in hook `rebase_on_man`
+        creel.yaml:2:19: unknown built-in hook `rebase_on_man`
         2 |   before_submit: [rebase_on_man, cargo test]
           |                   ^^^^^^^^^^^^^ did you mean `rebase_on_main`?
-        creel.yaml:2:34: there is no built-in hook `cargo test`
+        creel.yaml:2:34: unknown built-in hook `cargo test`
         2 |   before_submit: [rebase_on_man, cargo test]
-          |                                  ^^^^^^^^^^ a command is written `command: …`; built-in hooks: `rebase_on_main`, `run_tests`, `create_pr`, `merge_pr`
-        creel.yaml:3:32: `gatekeeper` names nobody
+          |                                  ^^^^^^^^^^ write a command as `command: …`. Built-in hooks: `rebase_on_main`, `run_tests`, `create_pr`, `merge_pr`
+        creel.yaml:3:32: `gatekeeper` names no agent
         3 |   before_merge: [{ gatekeeper: [] }, { gatekeeper: [codx] }]
           |                                ^
-        creel.yaml:4:31: a gatekeeper makes no sense at `session_end`
+        creel.yaml:4:31: a gatekeeper does not work at `session_end`
         4 |   session_end: [{ gatekeeper: [claude] }]
-          |                               ^ it belongs to `before_submit`, `after_submit`, `before_merge` or `after_merge`"#]].assert_eq(&said(text));
+          |                               ^ use it at `before_submit`, `after_submit`, `before_merge` or `after_merge`"#]].assert_eq(&said(text));
 }
 
 #[test]
@@ -257,19 +257,19 @@ prompt: a
 prompt_file: b
 ";
     expect_test::expect![[r#"
-        creel.yaml:3:3: the agent `mine` is described in 2 ways: `acp`, `command`
+        creel.yaml:3:3: the agent `mine` has 2 ways to run: `acp`, `command`
         3 |   mine: { acp: x, command: y }
-          |   ^^^^ give one of `acp`, `command` and `script`
-        creel.yaml:4:3: the agent `empty` does not say how it is run
+          |   ^^^^ keep one of `acp`, `command` and `script`
+        creel.yaml:4:3: the agent `empty` has no command
         4 |   empty: {}
-          |   ^^^^^ give one of `acp`, `command` and `script`
+          |   ^^^^^ keep one of `acp`, `command` and `script`
         creel.yaml:5:19: the script `missing.yaml` cannot be read: No such file or directory (os error 2)
         5 |   play: { script: missing.yaml }
           |                   ^^^^^^^^^^^^ paths are relative to the config's folder
-        creel.yaml:6:37: `continue_command` goes with `command` only
+        creel.yaml:6:37: `continue_command` is only for `command`
         6 |   talk: { acp: x, continue_command: y }
-          |                                     ^ remove it, or `acp`
-        creel.yaml:8:14: both `prompt` and `prompt_file` are given
+          |                                     ^ remove it, or remove `acp`
+        creel.yaml:8:14: the config has both `prompt` and `prompt_file`
         8 | prompt_file: b
           |              ^ keep one of them"#]]
     .assert_eq(&said(text));
@@ -286,7 +286,7 @@ automation:
     - { name: check-dependency-satisfaction, command: x }
 ";
     expect_test::expect![[r#"
-        creel.yaml:3:15: there is no hook `auto-create-review-tasks`
+        creel.yaml:3:15: unknown hook `auto-create-review-tasks`
         3 |     - { name: auto-create-review-tasks }
           |               ^^^^^^^^^^^^^^^^^^^^^^^^ did you mean `auto-create-review-task`?
         creel.yaml:4:15: `event_types` is missing
@@ -295,9 +295,9 @@ automation:
         creel.yaml:5:47: `eventTypes` must be one of `task_created`, `task_started`, `task_completed`, `task_blocked`, `task_deleted`, `dependency_added`, `dependency_removed`, `dependency_satisfied`, not `task_complete`
         5 |     - { name: mine2, command: x, eventTypes: [task_complete] }
           |                                               ^^^^^^^^^^^^^ did you mean `task_completed`?
-        creel.yaml:6:15: `check-dependency-satisfaction` is built in, and runs no command
+        creel.yaml:6:15: `check-dependency-satisfaction` is a built-in hook and runs no command
         6 |     - { name: check-dependency-satisfaction, command: x }
-          |               ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^ give yours another name"#]].assert_eq(&said(text));
+          |               ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^ give your hook another name"#]].assert_eq(&said(text));
 }
 
 #[test]
@@ -311,19 +311,19 @@ hooks:
     expect_test::expect![[r#"
         creel.yaml:2:43: `retries` has no effect at `post_iteration`
         2 |   post_iteration: [{ command: a, retries: 1, feedback: x }]
-          |                                           ^ only a hook at `stop` sends the agent back to work; leave it out
+          |                                           ^ only hooks at `stop` send the agent back to work; remove this key
         creel.yaml:2:56: `feedback` has no effect at `post_iteration`
         2 |   post_iteration: [{ command: a, retries: 1, feedback: x }]
-          |                                                        ^ only a hook at `stop` sends the agent back to work; leave it out
+          |                                                        ^ only hooks at `stop` send the agent back to work; remove this key
         creel.yaml:4:30: `retries` must be a whole number from 0 to 1000000
         4 |     - { command: a, retries: -1, feedback: '{{hook}} {{ouput}} {{session}} {{.Go}}' }
           |                              ^^
-        creel.yaml:4:54: `feedback` offers no `{{ouput}}`
+        creel.yaml:4:54: `feedback` has no `{{ouput}}`
         4 |     - { command: a, retries: -1, feedback: '{{hook}} {{ouput}} {{session}} {{.Go}}' }
           |                                                      ^^^^^^^^^ did you mean `{{output}}`?
-        creel.yaml:4:64: `feedback` offers no `{{session}}`
+        creel.yaml:4:64: `feedback` has no `{{session}}`
         4 | …- { command: a, retries: -1, feedback: '{{hook}} {{ouput}} {{session}} {{.Go}}' }
-          |                                                             ^^^^^^^^^^^ `feedback` offers `hook`, `reason`, `output`, `attempt`, `limit`, `changed`"#]].assert_eq(&said(text));
+          |                                                             ^^^^^^^^^^^ `feedback` has `hook`, `reason`, `output`, `attempt`, `limit`, `changed`"#]].assert_eq(&said(text));
 }
 
 #[test]
@@ -339,30 +339,30 @@ hooks:
   before_merge: [{ builtin: merge_pr, priority: 1, on_failure: ignore }]
 ";
     expect_test::expect![[r#"
-        creel.yaml:3:18: there is no built-in hook `run_test`
+        creel.yaml:3:18: unknown built-in hook `run_test`
         3 |     - { builtin: run_test }
           |                  ^^^^^^^^ did you mean `run_tests`?
-        creel.yaml:4:37: `run_tests` takes no `remote`
+        creel.yaml:4:37: `run_tests` does not accept `remote`
         4 |     - { builtin: run_tests, remote: origin, timeout: 0 }
-          |                                     ^^^^^^ it runs the tests of the project's folder, whatever the branch
+          |                                     ^^^^^^ it runs the tests of the project folder, whatever the branch
         creel.yaml:4:54: `timeout` must be longer than 0
         4 |     - { builtin: run_tests, remote: origin, timeout: 0 }
-          |                                                      ^ leave it out for the default
-        creel.yaml:5:38: `create_pr` takes no `command`
+          |                                                      ^ remove it to use the default
+        creel.yaml:5:38: `create_pr` does not accept `command`
         5 |     - { builtin: create_pr, command: glab }
-          |                                      ^^^^ set `pr_command` under `submit`, which `merge_pr` reads, too
+          |                                      ^^^^ set `pr_command` under `submit`; `merge_pr` uses it too
         creel.yaml:6:34: unknown key `pipe_output`
         6 |     - { builtin: rebase_on_main, pipe_output: true }
           |                                  ^^^^^^^^^^^ known here: `builtin`, `command`, `base_branch`, `remote`, `name`, `timeout`, `priority`, `enabled`, `on_failure`
-        creel.yaml:7:21: `run_tests` makes no sense at `stop`
+        creel.yaml:7:21: `run_tests` does not work at `stop`
         7 |   stop: [{ builtin: run_tests }]
-          |                     ^^^^^^^^^ it belongs to `before_submit`, `after_submit`, `before_merge` or `after_merge`
-        creel.yaml:8:49: `merge_pr` takes no `priority`
+          |                     ^^^^^^^^^ use it at `before_submit`, `after_submit`, `before_merge` or `after_merge`
+        creel.yaml:8:49: `merge_pr` does not accept `priority`
         8 |   before_merge: [{ builtin: merge_pr, priority: 1, on_failure: ignore }]
-          |                                                 ^ it always runs last, so that nothing merges past a check
+          |                                                 ^ it always runs last, after all checks
         creel.yaml:8:64: `merge_pr` cannot ignore its own failure
         8 | …fore_merge: [{ builtin: merge_pr, priority: 1, on_failure: ignore }]
-          |                                                             ^^^^^^ a merge that failed is not done; leave `on_failure` out"#]].assert_eq(&said(text));
+          |                                                             ^^^^^^ a failed merge is never ignored; remove `on_failure`"#]].assert_eq(&said(text));
 }
 
 #[test]
@@ -381,34 +381,34 @@ workflows:
       - { name: two, type: noop, on_failure: one }
 ";
     expect_test::expect![[r#"
-        creel.yaml:4:54: a workflow offers no `{{steps.buld.stdout}}`
+        creel.yaml:4:54: a workflow has no `{{steps.buld.stdout}}`
         4 |       - { name: build, type: command, command: 'make {{steps.buld.stdout}}', on_success: publsh }
           |                                                      ^^^^^^^^^^^^^^^^^^^^^ did you mean `{{steps.build.stdout}}`?
-        creel.yaml:4:90: there is no step `publsh`
+        creel.yaml:4:90: unknown step `publsh`
         4 | …ommand, command: 'make {{steps.buld.stdout}}', on_success: publsh }
-          |                                                             ^^^^^^ there are, beside `stop`: `build`, `build`, `step_3`, `a b`
+          |                                                             ^^^^^^ choose from these, or `stop`: `build`, `build`, `step_3`, `a b`
         creel.yaml:5:9: a step of type `create_task` needs `task`
         5 |       - { name: build, type: create_task }
           |         ^
-        creel.yaml:5:17: another step is called `build`
+        creel.yaml:5:17: another step has the name `build`
         5 |       - { name: build, type: create_task }
           |                 ^^^^^ give one of them another `name`
-        creel.yaml:6:9: this condition asks nothing
+        creel.yaml:6:9: this condition checks nothing
         6 |       - { type: condition, value: '{{steps.nope.exit}}' }
-          |         ^ say `equals` or `contains`
-        creel.yaml:6:35: a workflow offers no `{{steps.nope.exit}}`
+          |         ^ add `equals` or `contains`
+        creel.yaml:6:35: a workflow has no `{{steps.nope.exit}}`
         6 |       - { type: condition, value: '{{steps.nope.exit}}' }
           |                                   ^^^^^^^^^^^^^^^^^^^^^ did you mean `steps.a b.exit`?
-        creel.yaml:7:17: `a b` is no name for a step
+        creel.yaml:7:17: `a b` is not a valid step name
         7 |       - { name: a b, type: parallel, steps: [{ type: noop, on_failure: stop }] }
           |                 ^^^ use letters, digits, `-` and `_`; `stop` ends the workflow
-        creel.yaml:7:46: `a b_1` is no name for a step
+        creel.yaml:7:46: `a b_1` is not a valid step name
         7 |       - { name: a b, type: parallel, steps: [{ type: noop, on_failure: stop }] }
           |                                              ^ use letters, digits, `-` and `_`; `stop` ends the workflow
         creel.yaml:7:60: unknown key `on_failure`
         7 |       - { name: a b, type: parallel, steps: [{ type: noop, on_failure: stop }] }
           |                                                            ^^^^^^^^^^ known here: `name`, `id`, `type`, `command`, `timeout`, `task`, `task_id`, `action`, `payload`, `value`, `equals`, `contains`
-        creel.yaml:10:9: these steps follow each other without end: `one`, `two`, `one`
+        creel.yaml:10:9: these steps form a loop: `one`, `two`, `one`
         10 |       - { name: one, type: noop }
            |         ^"#]].assert_eq(&said(text));
 }
@@ -417,9 +417,9 @@ workflows:
 fn a_step_that_is_several_at_once_is_at_least_one() {
     let text = "workflows: { release: { steps: [{ name: checks, type: parallel, steps: [] }] } }\n";
     expect_test::expect![[r#"
-        creel.yaml:1:72: `steps` has nothing to do
+        creel.yaml:1:72: `steps` is empty
         1 | … release: { steps: [{ name: checks, type: parallel, steps: [] }] } }
-          |                                                             ^ say `type: noop` for that"#]]
+          |                                                             ^ use `type: noop` for a step that does nothing"#]]
     .assert_eq(&said(text));
 }
 
@@ -432,7 +432,7 @@ hooks:
   stop: [{ matcher: Bash, hooks: [{ type: command, command: z }] }]
 ";
     expect_test::expect![[r#"
-        creel.yaml:4:21: warning: this matcher narrows nothing: the hooks of a point run every time
+        creel.yaml:4:21: warning: this matcher has no effect: the hooks of a point run every time
         4 |   stop: [{ matcher: Bash, hooks: [{ type: command, command: z }] }]
           |                     ^^^^"#]]
     .assert_eq(&said(text));
@@ -446,7 +446,7 @@ fn syntax_errors_have_a_place_too() {
         creel.yaml:1:4: unclosed bracket '['
         1 | a: [1, 2
           |    ^
-        creel.yaml:2:1: `session` is given twice
+        creel.yaml:2:1: `session` appears twice
         2 | session: b
           | ^^^^^^^ keep one of them
         creel.yaml:3:3: while parsing a block mapping, did not find expected key
@@ -454,17 +454,17 @@ fn syntax_errors_have_a_place_too() {
           |   ^
         creel.yaml:1:5: a key must be text
         1 | a: {{x}}
-          |     ^ text that begins with `{` or `[` needs quotes
+          |     ^ quote text that begins with `{` or `[`
         creel.yaml:3:1: a second document begins here
         3 | b: 2
-          | ^ a config is one document"#]]
+          | ^ keep one document"#]]
     .assert_eq(&all.map(said).join("\n"));
 }
 
 #[test]
 fn two_spellings_of_a_key_are_one_key() {
     expect_test::expect![[r#"
-        creel.yaml:2:1: `maxHookRetries` is given twice: it means the same as `max_hook_retries`
+        creel.yaml:2:1: `maxHookRetries` appears twice: it means the same as `max_hook_retries`
         2 | maxHookRetries: 2
           | ^^^^^^^^^^^^^^ keep one of them"#]]
     .assert_eq(&said("max_hook_retries: 1\nmaxHookRetries: 2\n"));
@@ -475,14 +475,14 @@ fn an_alias_bomb_is_refused() {
     let line = |i: i32| format!("a{i}: &a{i} [{}]\n", vec![format!("*a{}", i - 1); 10].join(", "));
     let bomb = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n".to_owned() + &(1..10).map(line).collect::<String>();
     expect_test::expect![[r#"
-        creel.yaml:5:10: aliases unfold to more than 20000 values
+        creel.yaml:5:10: aliases expand to more than 20000 values
         5 | a4: &a4 [*a3, *a3, *a3, *a3, *a3, *a3, *a3, *a3, *a3, *a3]
-          |          ^^^ write less with `*aliases`"#]]
+          |          ^^^ use fewer `*aliases`"#]]
     .assert_eq(&said(&bomb));
     expect_test::expect![[r#"
         creel.yaml:1:35: this is nested deeper than 32 levels
         1 | a: [[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]…
-          |                                   ^ is this the right file?"#]].assert_eq(&said(&("a: ".to_owned() + &"[".repeat(60) + &"]".repeat(60))));
+          |                                   ^ check that this is the right file"#]].assert_eq(&said(&("a: ".to_owned() + &"[".repeat(60) + &"]".repeat(60))));
     assert!(said(&"[".repeat(100_000)).contains("creel.yaml:1:"));
 }
 
@@ -512,8 +512,8 @@ fn files_that_cannot_be_read_say_why() {
     ];
     expect_test::expect![[r#"
         DIR/missing.yaml: cannot be read: No such file or directory (os error 2)
-        DIR/latin.yaml: is not UTF-8: byte 19, in line 2, is part of no character
-        DIR/large.yaml: is too large: 9.5 MiB, and at most 1 MiB is read
+        DIR/latin.yaml: is not UTF-8: byte 19, in line 2, is not part of a character
+        DIR/large.yaml: is too large: 9.5 MiB; the limit is 1 MiB
         DIR/: cannot be read: it is a folder"#]]
     .assert_eq(&said.join("\n"));
 }
@@ -652,7 +652,7 @@ fn the_name_of_a_config_is_the_path_that_was_given() {
 #[test]
 fn a_command_that_opens_pull_requests_names_what_it_is_told() {
     expect_test::expect![[r#"
-        creel.yaml:1:42: `pr_command` offers no `{{titel}}`
+        creel.yaml:1:42: `pr_command` has no `{{titel}}`
         1 | submit: { pr_command: 'forge new --title {{titel}} < {{body_file}}' }
           |                                          ^^^^^^^^^ did you mean `{{title}}`?"#]]
     .assert_eq(&said("submit: { pr_command: 'forge new --title {{titel}} < {{body_file}}' }\n"));
@@ -661,7 +661,7 @@ fn a_command_that_opens_pull_requests_names_what_it_is_told() {
 #[test]
 fn a_stop_hook_cannot_take_the_name_of_creels_own_check() {
     expect_test::expect![[r#"
-        creel.yaml:1:25: creel's own check of the paths under `protect:` is called `protect`
+        creel.yaml:1:25: creel uses the name `protect` for its own check of the paths under `protect:`
         1 | hooks: { stop: [{ name: protect, command: c }] }
           |                         ^^^^^^^ give this hook another `name`"#]]
     .assert_eq(&said("hooks: { stop: [{ name: protect, command: c }] }\n"));

@@ -43,7 +43,7 @@ fn a_secret_is_filled_in_late_and_never_shown() {
     let secret = Secret::new("${A}-${B}-c");
     assert_eq!(secret.reveal(|name| Some(name.to_lowercase())), Ok("a-b-c".to_owned()));
     let missing = secret.reveal(|_| None).map_err(|error| error.to_string());
-    assert_eq!(missing, Err("the environment has no variable `A`, which `nats:` needs to log in".to_owned()));
+    assert_eq!(missing, Err("the environment variable `A`, which `nats:` needs for the login, is not set".to_owned()));
 }
 
 #[test]
@@ -60,10 +60,10 @@ nats:
   replicas: 7
 ";
     expect_test::expect![[r#"
-        creel.yaml:2:8: the URL names no server; it looks like `nats://HOST:4222`
+        creel.yaml:2:8: the URL has no server; write it like `nats://HOST:4222`
         2 |   url: nats://**********@host:port
           |        ^^^^^^^^^^^^^^^^^^^^^^^^^^^
-        creel.yaml:3:9: both `url` and `user` say who logs in
+        creel.yaml:3:9: both `url` and `user` give a login
         3 |   user: me
           |         ^^ keep one of them
         creel.yaml:4:10: `token`: `${` is not closed
@@ -74,11 +74,11 @@ nats:
           |             ^^^^^ put it in quotes
         creel.yaml:6:16: `key` is missing
         6 |   tls: { cert: me.pem }
-          |                ^^^^^^ the file with the certificate's key
-        creel.yaml:7:11: `creel.*` is no prefix for subjects
+          |                ^^^^^^ add the file with the certificate's key
+        creel.yaml:7:11: `creel.*` is not a valid prefix for subjects
         7 |   prefix: creel.*
           |           ^^^^^^^ use letters, digits, `-` and `_`, with dots between words
-        creel.yaml:8:11: `A.B` is no name for a stream
+        creel.yaml:8:11: `A.B` is not a valid stream name
         8 |   stream: A.B
           |           ^^^ use letters, digits, `-` and `_`
         creel.yaml:9:13: `replicas` must be a whole number from 1 to 5
@@ -86,14 +86,14 @@ nats:
           |             ^"#]]
     .assert_eq(&said(text));
     expect_test::expect![[r#"
-        creel.yaml:1:14: `ws` is not spoken here; a URL begins with `nats://` or `tls://`
+        creel.yaml:1:14: creel does not support `ws`; begin the URL with `nats://` or `tls://`
         1 | nats: { url: 'ws://h', nkey: a, credentials: b, user: c }
           |              ^^^^^^^^
-        creel.yaml:1:30: both `user` and `nkey` say who logs in
+        creel.yaml:1:30: both `user` and `nkey` give a login
         1 | nats: { url: 'ws://h', nkey: a, credentials: b, user: c }
           |                              ^ keep one of them
         creel.yaml:1:55: `password` is missing
         1 | nats: { url: 'ws://h', nkey: a, credentials: b, user: c }
-          |                                                       ^ the password of `user`"#]]
+          |                                                       ^ add the password of `user`"#]]
     .assert_eq(&said("nats: { url: 'ws://h', nkey: a, credentials: b, user: c }"));
 }

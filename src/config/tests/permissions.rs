@@ -60,12 +60,12 @@ permissions:
         creel.yaml:3:13: `kind` must be one of `read`, `edit`, `delete`, `move`, `search`, `execute`, `think`, `fetch`, `switch_mode`, `other`, not `edti`
         3 |   - { kind: edti, action: allow }
           |             ^^^^ did you mean `edit`?
-        creel.yaml:4:13: `kind` is an empty list, which fits nothing
+        creel.yaml:4:13: `kind` is an empty list, so the rule matches nothing
         4 |   - { kind: [], path: [], action: deny }
-          |             ^ leave it out if the rule is about all of them
-        creel.yaml:4:23: `path` is an empty list, which fits nothing
+          |             ^ remove the key if the rule is for all of them
+        creel.yaml:4:23: `path` is an empty list, so the rule matches nothing
         4 |   - { kind: [], path: [], action: deny }
-          |                       ^ leave it out if the rule is about all of them
+          |                       ^ remove the key if the rule is for all of them
         creel.yaml:5:20: `kind` must be one of `read`, `edit`, `delete`, `move`, `search`, `execute`, `think`, `fetch`, `switch_mode`, `other`, not a number
         5 |   - { kind: [edit, 7], path: '', action: perhaps }
           |                    ^
@@ -77,28 +77,28 @@ permissions:
           |                                          ^^^^^^^
         creel.yaml:6:5: `action` is missing
         6 |   - { path: 'src/' }
-          |     ^ what is said: `allow`, `deny`, or `ask` a person
-        creel.yaml:6:13: the pattern `src/` fits no file
+          |     ^ the answer: `allow`, `deny`, or `ask` you
+        creel.yaml:6:13: the pattern `src/` matches no file
         6 |   - { path: 'src/' }
-          |             ^^^^^^ for all that is in the folder write `src/**`
-        creel.yaml:7:13: the pattern `./` fits no file
+          |             ^^^^^^ write `src/**` for everything in the folder
+        creel.yaml:7:13: the pattern `./` matches no file
         7 |   - { path: './', action: deny }
-          |             ^^^^ for every file in the project write `**`
-        creel.yaml:8:14: the pattern `../other/**` fits no file
+          |             ^^^^ write `**` for every file in the project
+        creel.yaml:8:14: the pattern `../other/**` matches no file
         8 |   - { path: [../other/**, ~/.ssh/**], action: deny }
-          |              ^^^^^^^^^^^ write the whole path of what is outside of the project
-        creel.yaml:8:27: the pattern `~/.ssh/**` fits no file
+          |              ^^^^^^^^^^^ write the whole path of a file outside the project
+        creel.yaml:8:27: the pattern `~/.ssh/**` matches no file
         8 |   - { path: [../other/**, ~/.ssh/**], action: deny }
-          |                           ^^^^^^^^^ write the whole path: `~` is a name like any other here
-        creel.yaml:9:20: `./src/[a-z` is no pattern: this `[` is never closed
+          |                           ^^^^^^^^^ write the whole path: creel does not expand `~` here
+        creel.yaml:9:20: `./src/[a-z` is not a valid pattern: this `[` is never closed
         9 |   - { path: './src/[a-z', action: deny }
-          |                    ^ a `[` that means itself is written `[[]`
-        creel.yaml:10:21: `src/*.{rs,toml` is no pattern: this `{` is never closed
+          |                    ^ write `[[]` for a literal `[`
+        creel.yaml:10:21: `src/*.{rs,toml` is not a valid pattern: this `{` is never closed
         10 |   - { path: ['src/*.{rs,toml', 'a\'], action: deny }
-           |                     ^ a `{` that means itself is written `[{]`
-        creel.yaml:10:34: `a\` is no pattern: there is nothing after this `\`
+           |                     ^ write `[{]` for a literal `{`
+        creel.yaml:10:34: `a\` is not a valid pattern: there is nothing after this `\`
         10 |   - { path: ['src/*.{rs,toml', 'a\'], action: deny }
-           |                                  ^ a `\` that means itself is written twice
+           |                                  ^ write `\\` for a literal `\`
         creel.yaml:11:7: unknown key `paht`
         11 |   - { paht: x, action: deny }
            |       ^^^^ did you mean `path`?
@@ -111,7 +111,7 @@ permissions:
 fn a_rule_below_one_that_fits_everything_is_a_warning() {
     let text = "permissions:\n  - { action: deny }\n  - { kind: read, action: allow }\n";
     expect_test::expect![[r#"
-        creel.yaml:3:5: warning: no request gets here: a rule above fits every one
+        creel.yaml:3:5: warning: this rule has no effect: a rule above matches every request
         3 |   - { kind: read, action: allow }
           |     ^"#]]
     .assert_eq(&said(text));
@@ -135,7 +135,7 @@ fn a_budget_is_of_tokens_money_and_time() {
           |                            ^^
         creel.yaml:1:38: `time` must be longer than 0
         1 | budget: { tokens: 0, cost: -1, time: 0, tokns: 5 }
-          |                                      ^ leave it out for the default
+          |                                      ^ remove it to use the default
         creel.yaml:1:41: unknown limit `tokns`
         1 | budget: { tokens: 0, cost: -1, time: 0, tokns: 5 }
           |                                         ^^^^^ did you mean `tokens`?"#]]

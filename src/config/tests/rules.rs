@@ -86,67 +86,67 @@ stop:
         creel.yaml:4:24: `type` must be one of `command`, `content_pattern`, `file_existence`, `coverage`, not `comand`
         4 |     - { name: a, type: comand, command: x }
           |                        ^^^^^^ did you mean `command`?
-        creel.yaml:5:15: another rule is called `a`
+        creel.yaml:5:15: another rule has the name `a`
         5 |     - { name: a, type: command, command: 'x {{task_id}}', expected_exit: 1, expectedExitCode: 2, folder: ../other }
           |               ^ give one of them another `name`
-        creel.yaml:5:45: a rule offers no `{{task_id}}`
+        creel.yaml:5:45: a rule has no `{{task_id}}`
         5 |     - { name: a, type: command, command: 'x {{task_id}}', expected_exit: 1, expectedExitCode: 2, folder: ../other }
-          |                                             ^^^^^^^^^^^ a rule offers `session`, `iteration`
-        creel.yaml:5:95: `expected_exit_code` is another name of `expected_exit`: keep one of them
+          |                                             ^^^^^^^^^^^ a rule has `session`, `iteration`
+        creel.yaml:5:95: `expected_exit_code` is another name for `expected_exit`: keep one of them
         5 | …mand: 'x {{task_id}}', expected_exit: 1, expectedExitCode: 2, folder: ../other }
           |                                                             ^
-        creel.yaml:5:106: `../other` is not in the project's folder
+        creel.yaml:5:106: `../other` is outside the project folder
         5 | …task_id}}', expected_exit: 1, expectedExitCode: 2, folder: ../other }
-          |                                                             ^^^^^^^^ a rule looks only at what is inside: leave out the `..`
+          |                                                             ^^^^^^^^ a rule reads only files in the project folder: remove the `..`
         creel.yaml:6:33: unknown key `comand`
         6 |     - { name: c, type: command, comand: x, env: { 'A-B': x, CREEL_X: y, N: 1 } }
           |                                 ^^^^^^ did you mean `command`?
-        creel.yaml:6:51: `A-B` is no name for a variable
+        creel.yaml:6:51: `A-B` is not a valid variable name
         6 |     - { name: c, type: command, comand: x, env: { 'A-B': x, CREEL_X: y, N: 1 } }
           |                                                   ^^^^^ use letters, digits and `_`
-        creel.yaml:6:61: `CREEL_X` is creel's own
+        creel.yaml:6:61: `CREEL_X` belongs to creel
         6 |     - { name: c, type: command, comand: x, env: { 'A-B': x, CREEL_X: y, N: 1 } }
-          |                                                             ^^^^^^^ names that begin with `CREEL_` tell a command of its session
+          |                                                             ^^^^^^^ creel sets the variables that begin with `CREEL_`
         creel.yaml:6:76: `N` must be text, not a number
         6 | … type: command, comand: x, env: { 'A-B': x, CREEL_X: y, N: 1 } }
           |                                                             ^ put it in quotes: "1"
-        creel.yaml:7:56: `done (now` is no regular expression: unclosed group
+        creel.yaml:7:56: `done (now` is not a regular expression: unclosed group
         7 |     - { name: d, type: content_pattern, pattern: 'done (now', file: /etc/passwd }
-          |                                                        ^ what is special and means itself is written with a `\`, such as `\(`
-        creel.yaml:7:69: `/etc/passwd` is not in the project's folder
+          |                                                        ^ write a `\` before a special character that you mean literally, such as `\(`
+        creel.yaml:7:69: `/etc/passwd` is outside the project folder
         7 | …ame: d, type: content_pattern, pattern: 'done (now', file: /etc/passwd }
-          |                                                             ^^^^^^^^^^^ write it relative to the project's folder
-        creel.yaml:8:52: `a(?=b)` is no regular expression: look-around, including look-ahead and look-behind, is not supported
+          |                                                             ^^^^^^^^^^^ write it relative to the project folder
+        creel.yaml:8:52: `a(?=b)` is not a regular expression: look-around, including look-ahead and look-behind, is not supported
         8 |     - { name: e, type: content_pattern, pattern: 'a(?=b)', mustMach: true }
-          |                                                    ^ what is special and means itself is written with a `\`, such as `\(`
+          |                                                    ^ write a `\` before a special character that you mean literally, such as `\(`
         creel.yaml:8:60: unknown key `mustMach`
         8 |     - { name: e, type: content_pattern, pattern: 'a(?=b)', mustMach: true }
           |                                                            ^^^^^^^^ did you mean `must_match`?
-        creel.yaml:9:47: `files` is an empty list, so there is nothing to look for
+        creel.yaml:9:47: `files` is an empty list, so the rule checks nothing
         9 |     - { name: f, type: file_existence, files: [] }
-          |                                               ^ switch a rule off with `enabled: false`
-        creel.yaml:10:48: `~/x` is not in the project's folder
+          |                                               ^ disable a rule with `enabled: false`
+        creel.yaml:10:48: `~/x` is outside the project folder
         10 |     - { name: g, type: file_existence, files: [~/x, src/../../y, ok], mode: some }
-           |                                                ^^^ `~` is a name like any other here; write it relative to the project's folder
-        creel.yaml:10:53: `src/../../y` is not in the project's folder
+           |                                                ^^^ creel does not expand `~` here; write the path relative to the project folder
+        creel.yaml:10:53: `src/../../y` is outside the project folder
         10 |     - { name: g, type: file_existence, files: [~/x, src/../../y, ok], mode: some }
-           |                                                     ^^^^^^^^^^^ a rule looks only at what is inside: leave out the `..`
+           |                                                     ^^^^^^^^^^^ a rule reads only files in the project folder: remove the `..`
         creel.yaml:10:77: `mode` must be one of `all`, `any`, not `some`
         10 | …type: file_existence, files: [~/x, src/../../y, ok], mode: some }
            |                                                             ^^^^
-        creel.yaml:11:40: the name `report` does not say what the report looks like
+        creel.yaml:11:40: creel cannot see the format of the report from the name `report`
         11 |     - { name: h, type: coverage, file: report, minimum: 101 }
-           |                                        ^^^^^^ give its `format`: `lcov`, `cobertura`, `json`
+           |                                        ^^^^^^ set its `format`: `lcov`, `cobertura`, `json`
         creel.yaml:11:57: `minimum` must be a number from 0 to 100
         11 |     - { name: h, type: coverage, file: report, minimum: 101 }
            |                                                         ^^^
         creel.yaml:12:7: `file` is missing
         12 |     - { name: i, type: coverage, minimum: 80 }
-           |       ^ the coverage report
+           |       ^ name the coverage report
         creel.yaml:13:7: `minimum` is missing
         13 |     - { name: j, type: coverage, file: a.xml, report: b.xml, format: clover }
-           |       ^ the least coverage that passes, in percent
-        creel.yaml:13:55: `report` is another name of `file`: keep one of them
+           |       ^ the lowest coverage that passes, in percent
+        creel.yaml:13:55: `report` is another name for `file`: keep one of them
         13 |     - { name: j, type: coverage, file: a.xml, report: b.xml, format: clover }
            |                                                       ^^^^^
         creel.yaml:13:70: `format` must be one of `lcov`, `cobertura`, `json`, not `clover`

@@ -73,7 +73,7 @@ fn task_types_load() {
     assert_eq!(product.agents.as_ref().expect("agents").gatekeeper, ["gatekeeper-qa"]);
     assert!(!settings.task_types["infrastructure"].hooks.hooks.contains_key(&HookPoint::BeforeMerge));
     let warnings = warnings(&settings);
-    assert!(warnings.contains(&"`implementer-1` is not described under `agents:`"), "{warnings:?}");
+    assert!(warnings.contains(&"`agents:` has no agent `implementer-1`"), "{warnings:?}");
 }
 
 #[test]

@@ -85,22 +85,22 @@ fn mistakes_in_stop_hooks_have_a_place_and_a_way_out() {
         creel.yaml:4:17: `preset` must be one of `default`, `validation`, `promise`, not `promises`
         4 |     - { preset: promises }
           |                 ^^^^^^^^ did you mean `promise`?
-        creel.yaml:5:45: `soon` is no range of iterations
+        creel.yaml:5:45: `soon` is not a range of iterations
         5 |     - { preset: promise, when: { iteration: soon } }
           |                                             ^^^^ write `5`, `3..5`, `3..` or `..5`
         creel.yaml:6:45: this range ends before it begins
         6 |     - { preset: promise, when: { iteration: 5..3 } }
           |                                             ^^^^
-        creel.yaml:7:43: there is no rule `test`
+        creel.yaml:7:43: unknown rule `test`
         7 |     - { preset: promise, when: { rules: { test: passed } } }
           |                                           ^^^^ did you mean `tests`?
-        creel.yaml:8:14: `all` has nobody to ask
+        creel.yaml:8:14: `all` is empty
         8 |     - { all: [] }
           |              ^
-        creel.yaml:9:24: a stop hook offers no `{{error}}`
+        creel.yaml:9:24: a stop hook has no `{{error}}`
         9 |     - { command: 'echo {{error}}', name: one }
-          |                        ^^^^^^^^^ a stop hook offers `session`, `iteration`
-        creel.yaml:10:27: another stop hook is called `one`
+          |                        ^^^^^^^^^ a stop hook has `session`, `iteration`
+        creel.yaml:10:27: another stop hook has the name `one`
         10 |     - { command: x, name: one }
            |                           ^^^ give one of them another `name`"#]]
     .assert_eq(&said(text));

@@ -70,9 +70,9 @@ fn the_merge_comes_after_every_check_whoever_wrote_the_list() {
     let text = "agents: { ada: { acp: ada } }\nhooks: { before_merge: [{ command: last, priority: 999 }] }";
     assert_eq!(names(&plan(&good(text), None, None).expect("a plan"), HookPoint::BeforeMerge), ["last", "merge_pr"]);
     expect_test::expect![[r#"
-        creel.yaml:1:25: `merge_pr` makes no sense at `after_submit`
+        creel.yaml:1:25: `merge_pr` does not work at `after_submit`
         1 | hooks: { after_submit: [merge_pr] }
-          |                         ^^^^^^^^ `creel merge` runs it when all of `before_merge` has passed"#]]
+          |                         ^^^^^^^^ `creel merge` runs it when all hooks at `before_merge` have passed"#]]
     .assert_eq(&said("hooks: { after_submit: [merge_pr] }"));
 }
 
@@ -93,15 +93,15 @@ fn a_type_has_limits_and_stop_hooks_of_its_own() {
 fn only_those_who_may_work_on_a_type_do() {
     let settings = good(CONFIG);
     expect_test::expect![[r#"
-        the agent `bob` may not work on tasks of type `product`; those who may: `ada`
-          take one of them with `--agent NAME`, or change `task_types:`"#]]
+        the agent `bob` may not work on tasks of type `product`. Agents for this type: `ada`
+          choose one of them with `--agent NAME`, or change `task_types:`"#]]
     .assert_eq(&plan(&settings, Some("bob"), Some("product")).expect_err("a refusal"));
     expect_test::expect![[r#"
-        there is no task type `produkt`
+        unknown task type `produkt`
           did you mean `product`?"#]]
     .assert_eq(&plan(&settings, None, Some("produkt")).expect_err("a refusal"));
     let bobs = plan(&settings, Some("bob"), None).expect("a plan");
-    assert!(bobs.refuses_type("product").is_some_and(|why| why.to_string().contains("those who may: `ada`")));
+    assert!(bobs.refuses_type("product").is_some_and(|why| why.to_string().contains("Agents for this type: `ada`")));
     assert_eq!((bobs.refuses_type("open"), bobs.refuses_type("unheard of")), (None, None));
     // If no agent is named, an allowed one is chosen.
     let unnamed = CONFIG.replace("agent: ada\n", "").replace("implementer: [ada]", "implementer: [bob]");

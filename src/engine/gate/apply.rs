@@ -64,7 +64,7 @@ fn gate_answered(session: &mut SessionState, at: UnixTime, choice: GateChoice, b
         GateResponse::Escalation(EscalationAnswer::Complete) => {
             set_turn_aside(session);
             hold_what_stop_hooks_piped(session);
-            session.phase = Phase::Exit(LoopEnd::offering(SessionOutcome::Complete, "accepted by a person"));
+            session.phase = Phase::Exit(LoopEnd::offering(SessionOutcome::Complete, "accepted by the user"));
         }
         GateResponse::Escalation(EscalationAnswer::Continue | EscalationAnswer::Message) => {
             if matches!(session.phase, Phase::Escalated(_)) {

@@ -230,12 +230,12 @@ pub(crate) fn needs_a_person(point: HookPoint, hook: &str, judgement: &RunJudgem
     if judgement.stops {
         return format!("the hook `{hook}` at {point} stopped the session: {why}");
     }
-    format!("the hook `{hook}` at {point} needs a person: {why}")
+    format!("the hook `{hook}` at {point} needs you: {why}")
 }
 
 /// Why the user has to decide about a broken hook.
 pub(crate) fn is_broken_again(point: HookPoint, hook: &str) -> String {
-    format!("the hook `{hook}` at {point} could not do its job twice in a row")
+    format!("the hook `{hook}` at {point} failed to run twice in a row")
 }
 
 /// The default feedback of these runs: the reasons of those that blocked, then the context of all.

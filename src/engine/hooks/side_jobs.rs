@@ -206,7 +206,7 @@ pub(crate) fn cut_off(task: &str, depth: u32) -> String {
     } else {
         format!("hooks completed {MOST_CHAINED} tasks since the last prompt")
     };
-    format!("on_task_complete stops here: {why}; the hooks for {task} do not run")
+    format!("creel stops on_task_complete here: {why}; it does not run the hooks for {task}")
 }
 
 impl SideJobs {

@@ -182,7 +182,7 @@ impl fmt::Display for TemplateError {
         let name = &self.placeholder.name;
         let variable = variable(name);
         let (place, way_out) = match self.place {
-            UnsafePosition::AfterBackslash => ("right after a backslash", "leave the backslash out, or use"),
+            UnsafePosition::AfterBackslash => ("right after a backslash", "remove the backslash, or use"),
             UnsafePosition::AfterDollar => ("right after a dollar sign", "write \\$ for a dollar sign, or use"),
             UnsafePosition::Backquotes => ("inside `…`", "write $(…) instead, or use"),
             UnsafePosition::Parameter => ("inside ${…}", "use"),
@@ -195,17 +195,17 @@ impl fmt::Display for TemplateError {
             UnsafePosition::OtherShell => {
                 return write!(
                     f,
-                    "{{{{{name}}}}} cannot stand in what another program runs as code: give it to that program as an argument \
-                     behind its code, or let the code read the environment variable {variable} in its own way \
+                    "{{{{{name}}}}} cannot be in text that another program runs as code: pass it to that program as an \
+                     argument after its code, or read the environment variable {variable} in that code \
                      (\"${variable}\" in a shell)"
                 );
             }
             UnsafePosition::Program => {
                 return write!(f, "{{{{{name}}}}} cannot name the program: a value would choose what runs");
             }
-            UnsafePosition::Unclear => ("here, after something that shells read in different ways", "use"),
+            UnsafePosition::Unclear => ("here, after syntax that shells read in different ways", "use"),
         };
-        write!(f, "{{{{{name}}}}} cannot stand {place}: {way_out} \"${variable}\"")
+        write!(f, "{{{{{name}}}}} cannot be {place}: {way_out} \"${variable}\"")
     }
 }
 
@@ -476,10 +476,7 @@ mod tests {
     #[test]
     fn an_error_says_the_way_out() {
         let said = expand("a `b {{task_content}}`").expect_err("refused").to_string();
-        assert_eq!(
-            said,
-            r#"{{task_content}} cannot stand inside `…`: write $(…) instead, or use "$CREEL_TASK_CONTENT""#
-        );
+        assert_eq!(said, r#"{{task_content}} cannot be inside `…`: write $(…) instead, or use "$CREEL_TASK_CONTENT""#);
         let said = expand("python3 -c 'print({{error}})'").expect_err("refused").to_string();
         assert!(said.contains("read the environment variable CREEL_ERROR"), "{said}");
     }

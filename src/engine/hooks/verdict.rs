@@ -12,7 +12,7 @@ use crate::engine::{
 };
 
 /// The warning for a reply that older journals recorded as unreadable without a reason.
-const UNREADABLE: &str = "its JSON reply cannot be read";
+const UNREADABLE: &str = "creel cannot read its JSON reply";
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

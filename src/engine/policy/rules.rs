@@ -70,9 +70,9 @@ impl RuleCheck {
                     FileRequirement::All => "all",
                     FileRequirement::Any => "one",
                 };
-                format!("{need} of {} there", files.join(", "))
+                format!("{need} of {} must exist", files.join(", "))
             }
-            Self::Coverage { file, minimum, .. } => format!("{file} tells at least {minimum} % of lines"),
+            Self::Coverage { file, minimum, .. } => format!("{file} reports at least {minimum} % of lines"),
         }
     }
 }

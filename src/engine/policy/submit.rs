@@ -169,7 +169,7 @@ impl SessionPlan {
 
 /// The message that an agent is not allowed to work on a type of task.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("the agent `{agent}` may not work on tasks of type `{kind}`; those who may: {}", quoted(allowed))]
+#[error("the agent `{agent}` may not work on tasks of type `{kind}`. Agents for this type: {}", quoted(allowed))]
 pub struct TypeNotAllowed {
     agent: String,
     kind: String,

@@ -120,7 +120,7 @@ fn active(ours: LocalTask<'_>, standing: &QueuedTaskState, news: HandoverTrigger
             block(reason)
         }
         (QueuedTaskState::Removed, HandoverTrigger::OfQueue | HandoverTrigger::AfterSilence) => {
-            block("it was taken out of the queue")
+            block("it was removed from the queue")
         }
         (QueuedTaskState::Completed { result, .. }, _) => completed(ours, result.as_ref()),
         // A worker that shut down returned the task: the next worker continues it.

@@ -111,7 +111,7 @@ impl TaskSpec {
     pub fn prompt(&self, before: &[QueuedTask]) -> String {
         let mut text = self.goal.trim().to_owned();
         if !self.deliverables.is_empty() {
-            text += "\n\nThis has to be there in the end:\n";
+            text += "\n\nDeliverables:\n";
             text += &self.deliverables.iter().map(|it| format!("- {it}\n")).collect::<String>();
         }
         for task in before {
@@ -137,7 +137,10 @@ mod tests {
     fn names_that_mean_something_elsewhere_are_refused() {
         assert_eq!(order("3").checked(), Ok(order("3")));
         for id in ["", "-", "a.b", "*", ">", "a b", "../x", "ä", &"x".repeat(65)] {
-            assert!(order(id).checked().is_err_and(|why| why.to_string().contains("is no name for a task")), "{id}");
+            assert!(
+                order(id).checked().is_err_and(|why| why.to_string().contains("is not a valid name for a task")),
+                "{id}"
+            );
         }
         let typed = |kind: &str| TaskSpec { kind: Some(kind.into()), ..order("3") }.checked();
         assert!(typed("bug").is_ok() && typed("b.ug").is_err() && typed("-").is_err());
@@ -185,7 +188,8 @@ mod tests {
         let before = QueuedTask { standing: done, ..QueuedTask::new(order("1"), UnixTime(0)) };
         let order = TaskSpec { deliverables: vec!["b.rs".into()], ..order("2") };
         let prompt = order.prompt(&[before]);
-        let expected = "Write it.\n\nThis has to be there in the end:\n- b.rs\n\n\n[Result of task 1: Write it.]\nIt is in a.rs.\n\nWork until";
+        let expected =
+            "Write it.\n\nDeliverables:\n- b.rs\n\n\n[Result of task 1: Write it.]\nIt is in a.rs.\n\nWork until";
         assert!(prompt.starts_with(expected), "{prompt}");
     }
 

@@ -139,7 +139,8 @@ impl EndRules<'_> {
         }
         let items = if approved.is_some() && items.is_empty() { unseen } else { items };
         if !items.is_empty() && items.iter().any(|id| approved.is_none_or(|approved| !approved.contains(id))) {
-            let reason = format!("the loop is over, and the agent has not seen {}", counted(items.len(), "held item"));
+            let reason =
+                format!("the loop has ended. Not sent to the agent yet: {}", counted(items.len(), "pending item"));
             return self.gates.open_gate(GateSubject::FinalDelivery { items }, reason);
         }
         self.retries.wait_over(now).unwrap_or_else(|| self.prompts.final_prompt(items))

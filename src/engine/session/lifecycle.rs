@@ -116,7 +116,7 @@ impl SessionState {
         let items = self.pending.waiting_ids();
         let ask = self.plan().gates.delivery == DeliveryPolicy::Ask && !items.is_empty();
         if ask && items.iter().any(|id| !dispatch.seen.contains(id)) {
-            let reason = format!("the next prompt carries {}", counted(items.len(), "held item"));
+            let reason = format!("the next prompt contains {}", counted(items.len(), "pending item"));
             return self.gates.open_gate(GateSubject::Delivery { items }, reason);
         }
         self.prompts().iteration_prompt(dispatch, items)

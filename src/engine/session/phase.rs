@@ -39,7 +39,7 @@ pub enum Phase {
     Ended(SessionOutcome),
 }
 
-pub(crate) const STOPPED: &str = "stopped by a person";
+pub(crate) const STOPPED: &str = "stopped by the user";
 
 #[derive(Debug, Clone, PartialEq)]
 pub struct LoopEnd {

@@ -75,7 +75,9 @@ impl SessionState {
             paused,
             decision: None,
         }));
-        let granted = self.ended_by_its_budget().map(|why| Event::warning(format!("{why}; as much again is granted")));
+        let granted = self
+            .ended_by_its_budget()
+            .map(|why| Event::warning(format!("{why}; you resumed it, so creel grants the same budget again")));
         granted.into_iter().chain(self.stop.offer_checkpoint(checkpoint)).fold(resumed, EngineOutput::and)
     }
 

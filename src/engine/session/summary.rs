@@ -46,7 +46,7 @@ impl SessionState {
 fn repairs(session: &SessionState) -> String {
     let Some(course) = &session.pipelines.course else { return "the agent works".into() };
     let limit = session.plan().submit.remediation_attempts;
-    format!("the agent repairs what held the {}, {} of {limit}", course.pipeline.name(), course.used)
+    format!("the agent repairs what blocked the {}, {} of {limit}", course.pipeline.name(), course.used)
 }
 
 fn doing_now(session: &SessionState) -> String {
@@ -75,7 +75,7 @@ fn doing_now(session: &SessionState) -> String {
         Phase::Judging(judging) => match (judging.checking.as_slice(), &judging.running) {
             (_, Some(running)) => format!("asks `{}` whether to continue", running.hook),
             ([one], None) => format!("checks the rule `{}`", one.hook),
-            ([], None) => "judges the iteration".into(),
+            ([], None) => "evaluates the iteration".into(),
             (some, None) => format!("checks {} rules", some.len()),
         },
         Phase::Due(_) if session.limits.hold.is_some() => {

@@ -39,7 +39,7 @@ use crate::engine::{
 };
 
 pub(crate) fn blocked_why(result: &StopResult) -> String {
-    if result.reason.trim().is_empty() { "a person has to look at it".into() } else { result.reason.clone() }
+    if result.reason.trim().is_empty() { "the user has to decide".into() } else { result.reason.clone() }
 }
 
 /// Parses a command's answer.
@@ -63,11 +63,11 @@ pub(crate) const ANSWER_SHAPE: &str = r#"{"action": "complete" | "continue" | "e
 pub(crate) enum StopAnswerError {
     #[error("{end}{}{said}", if said.is_empty() { "" } else { ": " })]
     HookFailed { end: String, said: String },
-    #[error("it printed more than an answer can be long")]
+    #[error("its answer is too long")]
     TooLong,
-    #[error("its answer is not JSON ({0}); it must be {ANSWER_SHAPE}")]
+    #[error("its answer is not JSON ({0}). It must be {ANSWER_SHAPE}")]
     NotJson(serde_json::Error),
-    #[error("its answer is wrong ({0}); it must be {ANSWER_SHAPE}")]
+    #[error("its answer is wrong ({0}). It must be {ANSWER_SHAPE}")]
     Malformed(serde_json::Error),
 }
 
@@ -307,8 +307,9 @@ impl<'a> StopRules<'a> {
         let made = self.promises_made(about, said, now);
         let [first, others @ ..] = made.as_slice() else { return None };
         let others = others.iter().map(|made| made.promise.word()).collect::<Vec<_>>().join(" and ");
-        (!others.is_empty())
-            .then(|| Event::warning(format!("the agent promised {} and {others} at once; {0} counts", first.promise)))
+        (!others.is_empty()).then(|| {
+            Event::warning(format!("the agent promised {} and {others} together; creel uses {0}", first.promise))
+        })
     }
 
     /// The tasks that an escalation blocks: its own task if that is open, else all tasks in progress. Tasks of the queue are

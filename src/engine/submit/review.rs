@@ -107,9 +107,7 @@ impl<'a> PipelineRules<'a> {
             (Some(Err(why)), _) => reviewed(unsaid(why.clone())),
             (None, Some(_)) if self.steering.paused => EngineOutput::default(),
             (None, Some(gatekeeper)) => self.ask_gatekeeper(name, gatekeeper, &review.change),
-            (None, None) => {
-                reviewed(unsaid(format!("there is no agent `{name}` that could be run: describe it under `agents:`")))
-            }
+            (None, None) => reviewed(unsaid(format!("unknown agent `{name}`: describe it under `agents:`"))),
         }
     }
 

@@ -70,9 +70,9 @@ pub(super) fn answered(result: &RunResult) -> Result<Vec<AutomationAction>, Acti
 pub(super) enum ActionAnswerError {
     #[error("{end}{}", said.as_ref().map(|said| format!(": {said}")).unwrap_or_default())]
     HookFailed { end: String, said: Option<String> },
-    #[error("its answer is longer than any answer may be")]
+    #[error("its answer is too long")]
     TooLong,
-    #[error("its answer is no JSON list of actions: [{{\"type\": …, \"payload\": …}}] or {{\"actions\": […]}}")]
+    #[error("its answer is not a JSON list of actions: [{{\"type\": …, \"payload\": …}}] or {{\"actions\": […]}}")]
     Malformed,
 }
 

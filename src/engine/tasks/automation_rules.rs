@@ -66,7 +66,8 @@ impl<'a> AutomationRules<'a> {
         let task = news.task.to_owned();
         if raised.depth > DEEPEST {
             let text = format!(
-                "automation stops here: {DEEPEST} events led to this one of {task}, each raised by a hook of the one before"
+                "creel stops automation here: {DEEPEST} events led to this one of {task}, each raised by a hook of the \
+                 one before"
             );
             return EngineOutput::record(Event::warning(text)).and(Event::Automation(AutomationEvent::Due {
                 event,
@@ -104,12 +105,10 @@ impl<'a> AutomationRules<'a> {
                         actions,
                     }))
                 }
-                None => {
-                    EngineOutput::record(hook_error(job, hook, format!("there is no built-in hook `{}`", call.name)))
-                }
+                None => EngineOutput::record(hook_error(job, hook, format!("unknown built-in hook `{}`", call.name))),
             },
             Some((_, HookAction::Gatekeeper(_))) | None => {
-                EngineOutput::record(hook_error(job, hook, "it cannot be run here".into()))
+                EngineOutput::record(hook_error(job, hook, "it cannot run here".into()))
             }
         }
     }

@@ -26,11 +26,11 @@ pub(crate) const LONGEST_KIND: usize = 100;
 /// Why an action changed nothing.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum ActionError {
-    #[error("there is no action `{0}`; there are: {known}", known = ActionType::ALL.map(ActionType::name).join(", "))]
+    #[error("unknown action `{0}`; use one of: {known}", known = ActionType::ALL.map(ActionType::name).join(", "))]
     UnknownAction(String),
     #[error(
-        "`update_task` has no action `{0}`; it has: transition_to_ready, start, complete, block, update, add_labels, \
-         remove_labels, add_dependency, remove_dependency, remove"
+        "`update_task` has no action `{0}`; use one of: transition_to_ready, start, complete, block, update, \
+         add_labels, remove_labels, add_dependency, remove_dependency, remove"
     )]
     UnknownUpdate(String),
     /// The payload does not fit; serde says where.
@@ -40,13 +40,13 @@ pub(crate) enum ActionError {
     Missing(&'static str),
     #[error("a workflow cannot start another")]
     WorkflowInWorkflow,
-    #[error("there is no workflow `{0}`")]
+    #[error("unknown workflow `{0}`")]
     NoSuchWorkflow(String),
     #[error("the session is stopping")]
     SessionStopping,
     #[error("the event has no type: name one in `type`")]
     NoEventType,
-    #[error("creel records `{0}` itself when it happens: change tasks with `update_task`")]
+    #[error("creel itself records `{0}`: change tasks with `update_task`")]
     OwnEventType(String),
     #[error("an event type has at most {LONGEST_KIND} bytes and no control characters")]
     BadEventType,

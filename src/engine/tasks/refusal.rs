@@ -12,54 +12,54 @@ use crate::engine::{
 pub enum TaskRefusal {
     #[error("there is no task {0}")]
     NoSuchTask(String),
-    #[error("there is no task {0}; a task of another program is completed with its content")]
+    #[error("there is no task {0}; to complete a task of another program, pass its content")]
     NoContent(String),
     #[error("{0} is completed")]
     Completed(String),
-    #[error("task {0} was completed before")]
+    #[error("task {0} is already completed")]
     CompletedBefore(String),
     #[error("a task {0} was completed before")]
     NameCompletedBefore(String),
-    #[error("there is a task {0} already")]
+    #[error("task {0} already exists")]
     Exists(String),
-    #[error("`{name}` is no name for {what}: letters, digits, `-` and `_`, at most 64")]
+    #[error("`{name}` is not a valid name for {what}: use letters, digits, `-` and `_`, at most 64")]
     BadName { name: String, what: &'static str },
     #[error("a task needs a goal")]
     NoGoal,
     #[error("a priority is a number from 0, the highest, to {LOWEST}, not {0}")]
     BadPriority(u8),
-    #[error("the names of the agents are longer than {0} letters; name fewer, or a type")]
+    #[error("the names of the agents are longer than {0} letters; name fewer, or use a type")]
     AgentNamesTooLong(usize),
-    #[error("the task is longer than {0} KiB; put it into a file, and name that in the goal")]
+    #[error("the task is longer than {0} KiB; write it to a file, and name the file in the goal")]
     TooLong(usize),
     #[error("a reason is needed to block {0}")]
     NoReason(String),
-    #[error("{id} is {} already", state.name())]
+    #[error("{id} is already {}", state.name())]
     AlreadyInState { id: String, state: TaskState },
-    #[error("{id} waits for {} not completed", if *open == 1 { "a task that is".into() } else { format!("{open} tasks that are") })]
+    #[error("{id} depends on {} not completed", if *open == 1 { "a task that is".into() } else { format!("{open} tasks that are") })]
     Waits { id: String, open: usize },
     #[error(
-        "{0} is for the queue: whoever takes it from there begins with it; `creel task start --queue SESSION/{0}` puts it \
-         there again"
+        "{0} is for the queue: the worker that gets it starts it. `creel task start --queue SESSION/{0}` puts it back \
+         into the queue"
     )]
     StartsFromQueue(String),
-    #[error("{0} is for the queue, and stays as it was added; remove it and add another")]
+    #[error("{0} is for the queue and cannot change; remove it and add another")]
     FixedInQueue(String),
-    #[error("{0} is for the queue, and others work on it")]
+    #[error("{0} is for the queue; workers work on it")]
     ActiveInQueue(String),
     #[error(transparent)]
     TypeNotAllowed(#[from] TypeNotAllowed),
     #[error("{0} cannot depend on itself")]
     DependsOnItself(String),
-    #[error("{id} depends on {on} already")]
+    #[error("{id} already depends on {on}")]
     DependsAlready { id: String, on: String },
     #[error("{id} does not depend on {on}")]
     DoesNotDepend { id: String, on: String },
     #[error("{id} cannot depend on {on}: that would be a cycle, {id} → {}", way.join(" → "))]
     DependencyCycle { id: String, on: String, way: Vec<String> },
-    #[error("{id} cannot come from {parent}, which comes from it")]
+    #[error("{id} cannot have the parent {parent}, which is below it")]
     ParentCycle { id: String, parent: String },
-    #[error("nothing about {0} is to be changed")]
+    #[error("you named no change to {0}")]
     NothingToChange(String),
 }
 

@@ -14,21 +14,21 @@ use crate::engine::{
 };
 
 /// Shown as the output of a tool call that ended with its turn.
-pub(in crate::engine) const CUT_OFF: &str = "cut off with the turn";
+pub(in crate::engine) const CUT_OFF: &str = "interrupted with the turn";
 
-pub(crate) const UNTOLD: &str = "the agent ended its turn without saying how this ended";
+pub(crate) const UNTOLD: &str = "the agent ended its turn without a result for this call";
 
 /// A warning for a turn that ended before the agent was done.
 pub(crate) fn cut_short(stop_reason: StopReason) -> Option<&'static str> {
     match stop_reason {
         StopReason::EndTurn | StopReason::Cancelled | StopReason::Refusal => None,
         StopReason::MaxTokens => Some(
-            "the agent ran into its token limit in the middle of its work; the turn is judged as it is: give it less to do \
-             at once, or raise the limit in its own settings",
+            "the agent reached its token limit in the middle of its work. creel evaluates the turn as it is. Give the \
+             agent smaller tasks, or raise the limit in its own settings",
         ),
         StopReason::MaxTurnRequests => Some(
-            "the agent used all the requests that it may make in a turn; the turn is judged as it is: give it less to do at \
-             once, or raise the limit in its own settings",
+            "the agent reached its limit of requests per turn. creel evaluates the turn as it is. Give the agent \
+             smaller tasks, or raise the limit in its own settings",
         ),
     }
 }

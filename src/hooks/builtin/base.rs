@@ -74,7 +74,7 @@ async fn configured(runner: &ProgramRunner, wanted: &str, remote: Option<&str>) 
     if is_branch_name(runner, name).await? {
         return Ok(name.to_owned());
     }
-    Err(BuiltinError::failed(format!("`base_branch` is {}, which no branch can be called", named(wanted))))
+    Err(BuiltinError::failed(format!("`base_branch` is {}, which is not a valid branch name", named(wanted))))
 }
 
 async fn is_branch_name(runner: &ProgramRunner, name: &str) -> Result<bool, BuiltinError> {

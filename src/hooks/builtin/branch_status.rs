@@ -98,17 +98,17 @@ impl BranchStatus {
         }
         if let Some(what) = git::in_progress(&git_dir) {
             return Err(BuiltinError::failed(format!(
-                "{what} is in progress in {}, and creel did not begin it: finish or abort it, then try again",
+                "{what} is in progress in {}, and creel did not start it: finish or abort it, then try again",
                 runner.cwd.display()
             )));
         }
         let Some(branch) = runner.branch().await? else {
             return Err(BuiltinError::failed(
-                "no branch is checked out, only a commit: make a branch with `git switch -c NAME`",
+                "no branch is checked out, only a commit: create a branch with `git switch -c NAME`",
             ));
         };
         let Some(head) = runner.commit("HEAD").await? else {
-            let message = format!("there is no commit on {} yet: commit the work first", named(&branch));
+            let message = format!("{} has no commits yet: commit the work first", named(&branch));
             return Err(BuiltinError::failed(message).repaired_by(commit_prompt(&branch, &runner.changes().await?)));
         };
         let remote = remote(runner, submission.remote.as_deref()).await?;
@@ -137,14 +137,13 @@ impl BranchStatus {
         }
         let new = quoted(&format!("creel/{session}"));
         let message = format!(
-            "the work is on {} itself, which it should go to: make a branch of its own with `git switch -c {new}`",
+            "the work is on {} itself, its target branch: create a branch for it with `git switch -c {new}`",
             named(&self.base)
         );
         Err(BuiltinError::failed(message).repaired_by(format!(
-            "The work is on the branch {base} itself and has to be submitted from a branch of its own.\n\
-             1. Make one: `git switch -c {new}` (or a better name). It takes the commits and the changes along.\n\
-             2. Commit what belongs to the task and is not committed yet.\n\
-             Do not push, and do not change {base} or any other branch.",
+            "The work is on the branch {base} itself and has to be submitted from a branch of its own.\n1. Create one: \
+             `git switch -c {new}` (or a better name). It keeps the commits and the changes.\n2. Commit what belongs \
+             to the task and is not committed yet.\nDo not push, and do not change {base} or any other branch.",
             base = named(&self.base)
         )))
     }
@@ -153,8 +152,9 @@ impl BranchStatus {
     pub(super) fn as_reviewed(&self, submission: &SubmissionFacts) -> Result<(), BuiltinError> {
         let Some(seen) = submission.reviewed.as_deref().filter(|seen| *seen != self.head) else { return Ok(()) };
         Err(BuiltinError::failed(format!(
-            "{} moved since it was reviewed, from {} to {}. A hook behind the review does that, like `rebase_on_main`: put it \
-             before the gatekeeper. Otherwise look at who did it (`git log {}..`). Then try again, so that it is reviewed as it is",
+            "{} moved since its review, from {} to {}. If a hook after the review moves it, like `rebase_on_main`, put \
+             that hook before the gatekeeper. Otherwise find out what moved it (`git log {}..`). Then try again, so \
+             that the new state is reviewed",
             named(&self.branch),
             short(seen),
             short(&self.head),
@@ -171,7 +171,8 @@ impl BranchStatus {
                 return Err(BuiltinError::failed(self.why_not_fetched(remote, &ran.stderr)));
             }
         }
-        let missing = || format!("there is no branch {}: set `base_branch` to one", named(&self.base_name()));
+        let missing =
+            || format!("the branch {} does not exist: set `base_branch` to one that does", named(&self.base_name()));
         worker.runner.commit(&self.base_ref()).await?.ok_or_else(|| BuiltinError::failed(missing()))
     }
 
@@ -179,13 +180,13 @@ impl BranchStatus {
         let (base, remote_name) = (named(&self.base), named(remote));
         if stderr.contains("couldn't find remote ref") {
             return format!(
-                "there is no branch {base} on {remote_name}: push it with `git push {} {}`, or set `base_branch`",
+                "{remote_name} has no branch {base}: push it with `git push {} {}`, or set `base_branch`",
                 quoted(remote),
                 quoted(&self.base)
             );
         }
         format!(
-            "{base} could not be fetched from {remote_name} ({}): see that `git fetch {}` works",
+            "creel could not fetch {base} from {remote_name} ({}): check that `git fetch {}` works",
             super::quoting::complaint(stderr),
             quoted(remote)
         )
@@ -213,7 +214,7 @@ impl UncommittedChanges {
     /// A sentence about uncommitted files, if any.
     pub(super) fn left_out(&self) -> String {
         let all: Vec<String> = self.tracked.iter().chain(&self.untracked).cloned().collect();
-        if all.is_empty() { String::new() } else { format!("; not committed and so not part of it: {}", some(&all)) }
+        if all.is_empty() { String::new() } else { format!("; not committed, so not included: {}", some(&all)) }
     }
 }
 
@@ -221,11 +222,10 @@ impl UncommittedChanges {
 pub(super) fn commit_prompt(branch: &str, changes: &UncommittedChanges) -> String {
     let all: Vec<String> = changes.tracked.iter().chain(&changes.untracked).cloned().collect();
     format!(
-        "The work on the branch {} cannot be submitted while it is not committed. These files have changes or are new:\n{}\
-         1. Look at them with `git status` and `git diff`.\n\
-         2. Commit what belongs to the task: `git add -- FILE…`, then `git commit`.\n\
-         3. What does not belong to the task, put aside with `git stash push -- FILE…`; do not throw anything away.\n\
-         Do not push.",
+        "The work on the branch {} cannot be submitted while it is not committed. These files have changes or are \
+         new:\n{}1. Look at them with `git status` and `git diff`.\n2. Commit what belongs to the task: `git add -- \
+         FILE…`, then `git commit`.\n3. Stash what does not belong to the task with `git stash push -- FILE…`; do not \
+         delete anything.\nDo not push.",
         named(branch),
         files(&all)
     )
@@ -254,12 +254,12 @@ async fn remote(runner: &ProgramRunner, wanted: Option<&str>) -> Result<Option<S
     match (wanted, all.as_slice()) {
         (Some(wanted), _) if all.contains(&wanted) && !wanted.starts_with('-') => Ok(Some(wanted.to_owned())),
         (Some(wanted), []) => Err(BuiltinError::failed(format!(
-            "there is no remote {}: add it with `git remote add {} URL`",
+            "the remote {} does not exist: add it with `git remote add {} URL`",
             named(wanted),
             quoted(wanted)
         ))),
         (Some(wanted), _) => {
-            Err(BuiltinError::failed(format!("there is no remote {}; there are: {}", named(wanted), names())))
+            Err(BuiltinError::failed(format!("the remote {} does not exist; use one of: {}", named(wanted), names())))
         }
         (None, []) => Ok(None),
         (None, [only]) if !only.starts_with('-') => Ok(Some((*only).to_owned())),

@@ -183,8 +183,9 @@ pub(super) fn trouble(what: &str, ran: &ProgramResult) -> BuiltinError {
 }
 
 fn read<T: for<'a> Deserialize<'a>>(text: &str, what: &str) -> Result<T, BuiltinError> {
-    serde_json::from_str(text)
-        .map_err(|error| BuiltinError::failed(format!("`{what}` answers in an unknown way ({error}): update `gh`")))
+    serde_json::from_str(text).map_err(|error| {
+        BuiltinError::failed(format!("creel does not understand the answer of `{what}` ({error}): update `gh`"))
+    })
 }
 
 /// The last URL in a text.

@@ -64,7 +64,8 @@ impl ProgramRunner {
                 self.cwd.display()
             ))),
             Some(_) | None => Err(BuiltinError::failed(format!(
-                "{} is not usable as a git repository ({}): `git init` makes one, or take this hook out of the config",
+                "{} is not usable as a git repository ({}): create one with `git init`, or remove this hook from the \
+                 config",
                 self.cwd.display(),
                 ran.complaint()
             ))),
@@ -91,7 +92,8 @@ impl ProgramRunner {
     /// How many commits `commit` has that `of` does not.
     pub(super) async fn ahead(&self, of: &str, commit: &str) -> Result<usize, BuiltinError> {
         let said = self.git_says(&["rev-list", "--count", commit, &format!("^{of}"), "--"]).await?;
-        said.parse().map_err(|_| BuiltinError::failed(format!("git counts commits in an unknown way: {said}")))
+        said.parse()
+            .map_err(|_| BuiltinError::failed(format!("creel does not understand git's count of commits: {said}")))
     }
 
     pub(super) async fn changes(&self) -> Result<UncommittedChanges, BuiltinError> {

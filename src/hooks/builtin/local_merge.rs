@@ -21,7 +21,7 @@ pub(super) async fn run(worker: &mut BuiltinRun<'_>, standing: &BranchStatus) ->
     let base = standing.fetch_base(worker).await?;
     let (branch, base_name) = (named(&standing.branch), named(&standing.base_name()));
     if worker.runner.contains(&base, &standing.head).await? {
-        return Ok(BuiltinSuccess::skip(format!("nothing to merge: all of {branch} is in {base_name}")));
+        return Ok(BuiltinSuccess::skip(format!("nothing to merge: {base_name} already has all of {branch}")));
     }
     let tree = merged_tree(&worker.runner, standing, &base).await?;
     let commit = commit(&worker.runner, standing, (&base, &tree), &worker.submission.title).await?;
@@ -47,7 +47,7 @@ async fn merged_tree(runner: &ProgramRunner, standing: &BranchStatus, base: &str
             Err(BuiltinError::failed(message).repaired_by(prompt(standing, &conflicts)))
         }
         (129, _) => {
-            Err(BuiltinError::failed("this git cannot merge without a work tree: version 2.38 or newer is needed"))
+            Err(BuiltinError::failed("this git cannot merge without a work tree: install version 2.38 or newer"))
         }
         (_, _) => Err(git::failed(&args, &ran)),
     }
@@ -108,7 +108,7 @@ async fn push_base(
     }
     let why = push::rejection(&ran.stdout).unwrap_or_else(|| ran.complaint());
     Err(BuiltinError::failed(format!(
-        "the merge could not be pushed to {}: {why}; nothing was changed, and if {} moved meanwhile it can be tried again",
+        "creel could not push the merge to {}: {why}. It changed nothing. If {} moved meanwhile, try again",
         named(remote),
         named(&standing.base_name())
     )))
@@ -131,7 +131,7 @@ async fn move_base(
     let dirty = there.changes().await?.tracked;
     if !dirty.is_empty() || git::in_progress(&there.git_dir().await?).is_some() {
         return Err(BuiltinError::failed(format!(
-            "{} is checked out in {} and somebody works there: commit or stash that, then try again",
+            "{} is checked out in {} and has uncommitted changes: commit or stash them there, then try again",
             named(&standing.base),
             folder.display()
         )));

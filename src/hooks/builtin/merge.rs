@@ -33,16 +33,16 @@ pub(super) async fn run(worker: &mut BuiltinRun<'_>) -> Result<BuiltinSuccess, B
     standing.refuse_changes(&worker.runner.changes().await?, "it is not merged")?;
     if worker.submission.pr_command.as_ref().is_some_and(|line| !line.trim().is_empty()) {
         return Err(BuiltinError::failed(
-            "creel cannot see the checks of the forge behind `pr_command`: in place of `merge_pr`, use a `command:` hook \
-             with that forge's own command, which merges once its checks have passed",
+            "creel cannot see the checks of the forge behind `pr_command`. Instead of `merge_pr`, use a `command:` \
+             hook that merges with that forge's own command after its checks have passed",
         ));
     }
     match on_forge(&worker.runner, &standing).await? {
         ForgeState::PullRequest(pull) => by_forge(worker, &standing, *pull).await,
         ForgeState::NoForge => local_merge::run(worker, &standing).await,
         ForgeState::Unsubmitted => Err(BuiltinError::failed(format!(
-            "{} has no pull request, and on a forge creel merges only by pull request: submit first with `creel submit`, then \
-             run `creel merge` again",
+            "{} has no pull request, and on a forge creel merges only by pull request: submit first with `creel \
+            submit`, then run `creel merge` again",
             named(&standing.branch)
         ))),
     }
@@ -57,13 +57,14 @@ async fn on_forge(runner: &ProgramRunner, standing: &BranchStatus) -> Result<For
         match FORGES.into_iter().find(|forge| url.contains(forge) && !is_a_folder(&url)) {
             Some(GITHUB) => Err(BuiltinError::failed(format!("{remote} is on GitHub, and {why}"))),
             Some(forge) => Err(BuiltinError::failed(format!(
-                "{remote} is on a forge ({forge}) whose requests creel cannot see: submit first, then merge the request there"
+                "{remote} is on a forge ({forge}) whose requests creel cannot see: submit first, then merge the \
+                request there"
             ))),
             None => Ok(ForgeState::NoForge),
         }
     };
     if !runner.finds("gh") {
-        return unseen("there is no `gh` on the PATH to see its checks: install it");
+        return unseen("`gh`, which shows its checks, is not on PATH: install it");
     }
     match runner.pull_request(standing).await? {
         ForgeLookup::Known(Some(pull)) => Ok(ForgeState::PullRequest(pull)),
@@ -72,7 +73,7 @@ async fn on_forge(runner: &ProgramRunner, standing: &BranchStatus) -> Result<For
             Ok(ForgeState::NoForge)
         }
         ForgeLookup::Known(None) => Ok(ForgeState::Unsubmitted),
-        ForgeLookup::NoForge => unseen("`gh` does not know that host, and sees no checks: log in with `gh auth login`"),
+        ForgeLookup::NoForge => unseen("`gh` does not know that host and sees no checks: log in with `gh auth login`"),
         ForgeLookup::Failed(_) if is_a_folder(&url) => Ok(ForgeState::NoForge),
         ForgeLookup::Failed(ran) => Err(forge::trouble("gh pr list", &ran)),
     }
@@ -101,7 +102,7 @@ async fn by_forge(
     pull: PullRequest,
 ) -> Result<BuiltinSuccess, BuiltinError> {
     if pull.state == PullRequestState::Merged {
-        return Ok(merged(&pull, BuiltinSuccess::skip(format!("{} is merged already", pull.url))));
+        return Ok(merged(&pull, BuiltinSuccess::skip(format!("{} is already merged", pull.url))));
     }
     if pull.state == PullRequestState::Closed {
         return Err(BuiltinError::failed(format!(
@@ -144,7 +145,7 @@ fn refuse(standing: &BranchStatus, pull: &PullRequest) -> Result<(), BuiltinErro
         )));
     }
     if pull.review_decision.as_deref() == Some("CHANGES_REQUESTED") {
-        return Err(BuiltinError::failed(format!("a reviewer of {url} wants changes: see there")));
+        return Err(BuiltinError::failed(format!("a reviewer of {url} requests changes: see there")));
     }
     if pull.mergeable == "CONFLICTING" {
         let base = standing.base_name();

@@ -202,7 +202,9 @@ impl ProgramRunner {
             return Ok(false);
         }
         tokio::select! {
-            () = self.cancel.cancelled() => Err(BuiltinError { end: RunEnd::Cut, ..BuiltinError::failed("creel was told to stop waiting") }),
+            () = self.cancel.cancelled() => Err(BuiltinError { end: RunEnd::Cut, ..BuiltinError::failed("creel was \
+                                                                                                         asked to stop \
+                                                                                                         waiting") }),
             () = tokio::time::sleep(pause) => Ok(true),
         }
     }
@@ -248,7 +250,7 @@ impl<'a> ProgramObserver<'a> {
             ProcessEnd::Exit(code) => code,
             // Like a shell.
             ProcessEnd::Signal(signal) => 128 + signal,
-            ProcessEnd::TimedOut => return halt(RunEnd::TimedOut, format!("`{name}` did not end in time")),
+            ProcessEnd::TimedOut => return halt(RunEnd::TimedOut, format!("`{name}` timed out")),
             ProcessEnd::Cancelled => return halt(RunEnd::Cut, format!("`{name}` was cancelled")),
             ProcessEnd::SpawnFailed(why) => return halt(RunEnd::SpawnFailed(why.clone()), why),
         };

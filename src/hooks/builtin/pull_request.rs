@@ -31,7 +31,8 @@ pub(super) async fn run(worker: &mut BuiltinRun<'_>) -> Result<BuiltinSuccess, B
     let standing = BranchStatus::of(worker).await?;
     let Some(remote) = standing.remote.clone() else {
         return Err(BuiltinError::failed(
-            "there is no remote to push to: add one with `git remote add origin URL`, or take `create_pr` out of the config",
+            "the repository has no remote to push to: add one with `git remote add origin URL`, or remove `create_pr` \
+             from the config",
         ));
     };
     let base = standing.fetch_base(worker).await?;
@@ -45,8 +46,7 @@ pub(super) async fn run(worker: &mut BuiltinRun<'_>) -> Result<BuiltinSuccess, B
     standing.on_its_own_branch(&worker.errand.job.facts.session)?;
     standing.as_reviewed(worker.submission)?;
     if commits == 0 {
-        let halt =
-            BuiltinError::failed(format!("{nothing}, but there are changes that are not committed: commit them"));
+        let halt = BuiltinError::failed(format!("{nothing}, but there are uncommitted changes: commit them"));
         return Err(halt.repaired_by(commit_prompt(&standing.branch, &changes)));
     }
     let text = PullRequestText::of(&worker.runner, worker.submission, &standing, &base).await?;
@@ -66,14 +66,14 @@ async fn by_gh(
 ) -> Result<BuiltinSuccess, BuiltinError> {
     if !worker.runner.finds("gh") {
         return Err(BuiltinError::failed(
-            "there is no `gh` on the PATH: install the GitHub CLI and log in with `gh auth login`, or set `pr_command` to \
-             the command of another forge",
+            "`gh` is not on PATH: install the GitHub CLI and log in with `gh auth login`, or set `pr_command` to the \
+             command of another forge",
         ));
     }
     // Check before anything is pushed, so that a missing login is reported first.
     let there = existing(&worker.runner, standing, remote).await?;
     if let Some(pull) = there.as_ref().filter(|pull| pull.state == PullRequestState::Merged) {
-        let done = BuiltinSuccess::skip(format!("{} is merged already", pull.url));
+        let done = BuiltinSuccess::skip(format!("{} is already merged", pull.url));
         return Ok(BuiltinSuccess { pull_request: Some(pull.url.clone()), ..done });
     }
     let pushed = push::push(worker, standing, remote).await?;
@@ -86,7 +86,7 @@ async fn by_gh(
     let ran = worker.show(&forge::call(&["pr", "create", &title, &file, &to, &from])).await?;
     if ran.ok() {
         let url = forge::address(&ran.stdout);
-        let shown = url.as_deref().unwrap_or("a pull request, but `gh` did not say where");
+        let shown = url.as_deref().unwrap_or("a pull request, but `gh` did not report its address");
         return Ok(BuiltinSuccess {
             pull_request: url.clone(),
             ..BuiltinSuccess::success(format!("{pushed}; opened {shown}"))
@@ -108,8 +108,8 @@ async fn existing(
         ForgeLookup::Known(pull) => Ok(pull),
         ForgeLookup::Failed(ran) => Err(forge::trouble("gh pr list", &ran)),
         ForgeLookup::NoForge => Err(BuiltinError::failed(format!(
-            "{} is in no forge that `gh` knows: set `pr_command` to the command of its forge, or take `create_pr` out of the \
-             config",
+            "{} is not on a forge that `gh` knows: set `pr_command` to the command of its forge, or remove `create_pr` \
+             from the config",
             named(remote)
         ))),
     }
@@ -207,14 +207,14 @@ fn write(worker: &BuiltinRun<'_>, body: &str) -> Result<PathBuf, BuiltinError> {
     let (job, place) = (worker.errand.job, worker.errand.place);
     let path = place.session_dir.join(format!("outputs/run-{}.pull-request.md", job.run));
     let written = create(&path).and_then(|mut file| file.write_all(body.as_bytes()));
-    written.map_err(|error| BuiltinError::failed(format!("{} cannot be written: {error}", path.display())))?;
+    written.map_err(|error| BuiltinError::failed(format!("cannot write {}: {error}", path.display())))?;
     Ok(path)
 }
 
 fn limited(mut body: String) -> String {
     if body.len() > BODY {
         body.truncate(body.floor_char_boundary(BODY));
-        body.push_str("\n\n[… the rest is left out: it is too long for a pull request …]");
+        body.push_str("\n\n[… the rest is omitted: it is too long for a pull request …]");
     }
     body
 }

@@ -27,7 +27,7 @@ pub(super) async fn push(
     let (target, branch) = (format!("refs/heads/{}", standing.branch), named(&standing.branch));
     let tip = tip(&worker.runner, remote, &target).await?;
     let lease = match &tip {
-        Some(tip) if *tip == standing.head => return Ok(format!("{branch} was on {} already", named(remote))),
+        Some(tip) if *tip == standing.head => return Ok(format!("{branch} was already on {}", named(remote))),
         Some(tip) if !worker.runner.contains(&standing.head, tip).await? => {
             if !rebased_since(&worker.runner, &target, tip).await? {
                 return Err(diverged(standing, remote, tip));
@@ -44,8 +44,8 @@ pub(super) async fn push(
     if !ran.ok() {
         return Err(refused(standing, remote, &ran));
     }
-    let over = if lease.is_empty() { "" } else { ", over what it was before the rebase" };
-    Ok(format!("{branch} was pushed to {}{over}", named(remote)))
+    let over = if lease.is_empty() { "" } else { ", replacing its state before the rebase" };
+    Ok(format!("pushed {branch} to {}{over}", named(remote)))
 }
 
 /// The remote's commit for a branch.
@@ -53,7 +53,7 @@ async fn tip(runner: &ProgramRunner, remote: &str, target: &str) -> Result<Optio
     let ran = runner.git(&["ls-remote", "--", remote, target]).await?;
     if !ran.ok() {
         return Err(BuiltinError::failed(format!(
-            "{} cannot be reached ({}): see that `git ls-remote {}` works",
+            "{} cannot be reached ({}): check that `git ls-remote {}` works",
             named(remote),
             ran.complaint(),
             quoted(remote)
@@ -94,8 +94,8 @@ fn diverged(standing: &BranchStatus, remote: &str, tip: &str) -> BuiltinError {
     let branch = named(&standing.branch);
     let (at, on) = (short(tip), named(remote));
     let message = format!(
-        "{branch} on {on} is at {at}, which is not part of the work here, and nothing is overwritten: take it over with \
-         `git pull --rebase {} {}`",
+        "{branch} on {on} is at {at}, which is not part of the work here. creel does not overwrite it: add it to your \
+         work with `git pull --rebase {} {}`",
         quoted(remote),
         quoted(&standing.branch)
     );
@@ -117,9 +117,9 @@ fn diverged(standing: &BranchStatus, remote: &str, tip: &str) -> BuiltinError {
 fn refused(standing: &BranchStatus, remote: &str, ran: &ProgramResult) -> BuiltinError {
     let (branch, on) = (named(&standing.branch), named(remote));
     let why = rejection(&ran.stdout).unwrap_or_else(|| ran.complaint());
-    let halt = BuiltinError::failed(format!("{branch} could not be pushed to {on}: {why}"));
+    let halt = BuiltinError::failed(format!("creel could not push {branch} to {on}: {why}"));
     if ran.code != 1 {
-        return halt.and(&format!("see that `git push {}` works; nothing was changed", quoted(remote)));
+        return halt.and(&format!("check that `git push {}` works; creel changed nothing", quoted(remote)));
     }
     halt.repaired_by(format!(
         "The push of the branch {branch} to {on} was refused: {why}. What was printed:\n\n{}\n\n\

@@ -58,7 +58,7 @@ pub(super) fn complaint(text: &str) -> String {
     let says_why = |line: &&str| !line.is_empty() && !line.starts_with("hint:");
     let lines: Vec<&str> = text.lines().map(str::trim).filter(says_why).collect();
     let last = &lines[lines.len().saturating_sub(3)..];
-    if last.is_empty() { "it did not say why".into() } else { visible(&last.join(" · ")) }
+    if last.is_empty() { "it gave no reason".into() } else { visible(&last.join(" · ")) }
 }
 
 fn visible(text: &str) -> String {

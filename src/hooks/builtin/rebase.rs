@@ -30,7 +30,7 @@ pub(super) async fn run(worker: &mut BuiltinRun<'_>) -> Result<BuiltinSuccess, B
     standing.refuse_changes(&changes, "it is not rebased")?;
     if !worker.runner.git(&["merge-base", &base, &standing.head]).await?.ok() {
         return Err(BuiltinError::failed(format!(
-            "{} and {} have no commit in common: is `base_branch` right?",
+            "{} and {} have no commit in common: check `base_branch`",
             named(&standing.branch),
             named(&standing.base_name())
         )));
@@ -73,7 +73,7 @@ async fn rebase(
         RebaseNote::remove(&standing.git_dir);
         let commits = worker.runner.ahead(base, "HEAD").await?;
         return Ok(BuiltinSuccess::success(format!(
-            "{} of {} put on top of {} ({}); before, the branch was at {}",
+            "rebased {} of {} onto {} ({}); before, the branch was at {}",
             counted(commits, "commit"),
             named(&standing.branch),
             named(&standing.base_name()),
@@ -107,7 +107,7 @@ fn conflict(standing: &BranchStatus, conflicts: &[String]) -> BuiltinError {
         "For each file with conflicts: open it, keep what both sides meant, remove the conflict markers, then `git add -- \
          FILE`."
             .to_owned(),
-        "Go on: `GIT_EDITOR=true git rebase --continue`. Repeat from step 3 until git says that the rebase is done."
+        "Continue: `GIT_EDITOR=true git rebase --continue`. Repeat from step 3 until git says that the rebase is done."
             .to_owned(),
         "Build and test, and commit what this needs.".to_owned(),
         "See with `git status` that no rebase is in progress and that nothing is uncommitted.".to_owned(),
@@ -115,10 +115,10 @@ fn conflict(standing: &BranchStatus, conflicts: &[String]) -> BuiltinError {
     let steps: String = steps.iter().filter(|step| !step.is_empty()).enumerate().map(numbered).collect();
     let steps = if standing.remote.is_some() { steps } else { steps.replace("from step 3", "from step 2") };
     BuiltinError::failed(message).repaired_by(format!(
-        "The branch {branch} could not be rebased onto {base} by itself. These files have conflicts:\n{}\
-         The rebase was aborted and the branch is as you left it. Rebase it yourself, in this folder:\n{steps}\
-         Do not push, do not merge, do not drop commits, and do not use `git rebase --skip`. If you cannot resolve it, \
-         leave with `git rebase --abort` and say why.",
+        "creel could not rebase the branch {branch} onto {base}. These files have conflicts:\n{}creel aborted the \
+         rebase, and the branch is as you left it. Rebase it yourself, in this folder:\n{steps}Do not push, do not \
+         merge, do not drop commits, and do not use `git rebase --skip`. If you cannot resolve it, leave with `git \
+         rebase --abort` and say why.",
         files(conflicts)
     ))
 }

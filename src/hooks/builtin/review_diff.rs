@@ -23,7 +23,7 @@ pub(super) async fn run(worker: &mut BuiltinRun<'_>) -> Result<BuiltinSuccess, B
         Some(base) => base,
         None => worker.runner.commit(&local).await?.ok_or_else(|| {
             BuiltinError::failed(format!(
-                "there is no branch {} to compare with: set `base_branch`",
+                "the branch {} to compare with does not exist: set `base_branch`",
                 named(&standing.base)
             ))
         })?,
@@ -37,7 +37,7 @@ pub(super) async fn run(worker: &mut BuiltinRun<'_>) -> Result<BuiltinSuccess, B
     let left_out = if changes.tracked.is_empty() {
         String::new()
     } else {
-        format!("Not committed, and so not part of it: {}\n\n", some(&changes.tracked))
+        format!("Not committed, so not included: {}\n\n", some(&changes.tracked))
     };
     let (branch, goes_to) = (named(&standing.branch), named(&standing.base_name()));
     worker.print(&format!("Commits on {branch}, which goes to {goes_to}:\n{commits}\n\n{left_out}"));
@@ -46,7 +46,7 @@ pub(super) async fn run(worker: &mut BuiltinRun<'_>) -> Result<BuiltinSuccess, B
     show(worker, &["--stat", "--patch", &range, "--"]).await?;
     let hidden = hidden(&worker.runner, &range, &standing.head).await?;
     if !hidden.is_empty() {
-        worker.print("\nThe repository calls these binary, but they are text:\n");
+        worker.print("\nThe repository marks these files as binary, but they are text:\n");
         let names = hidden.iter().map(|name| format!(":(top,literal){name}")).collect::<Vec<_>>();
         let names = names.iter().map(String::as_str);
         show(worker, &["--text", "--patch", &range, "--"].into_iter().chain(names).collect::<Vec<_>>()).await?;

@@ -73,7 +73,7 @@ pub async fn recover(folder: &Path) -> Option<String> {
     match undo(&runner, &git_dir).await {
         Ok(RebaseUndo::Nothing) => None,
         Ok(RebaseUndo::PutBack(note)) => Some(format!(
-            "a rebase of {} was cut off; it is undone, and the branch is at {} as before",
+            "a rebase of {} was interrupted. creel undid it, and the branch is at {} as before",
             named(&note.branch),
             short(&note.commit)
         )),
@@ -122,7 +122,7 @@ pub(super) async fn put_back(
     };
     if !note.is_of(&state) || begun_by_another(runner).await? {
         RebaseNote::remove(git_dir);
-        return Ok(RebaseUndo::Left(format!("a rebase that creel did not begin is in progress: {}", way_out())));
+        return Ok(RebaseUndo::Left(format!("a rebase that creel did not start is in progress: {}", way_out())));
     }
     let aborted = runner.git(&["rebase", "--abort"]).await?;
     if !aborted.ok() {
@@ -132,7 +132,7 @@ pub(super) async fn put_back(
     let commit = runner.commit(&note.reference()).await?;
     if branch.as_deref() != Some(&note.branch) || commit.as_deref() != Some(&note.commit) || state.exists() {
         return Ok(RebaseUndo::Left(format!(
-            "a rebase of {} was cut off and could not be undone ({}): {}; the work is at commit {}",
+            "a rebase of {} was interrupted, and creel could not undo it ({}): {}; the work is at commit {}",
             named(&note.branch),
             aborted.complaint(),
             way_out(),
@@ -178,7 +178,7 @@ async fn begun_by_another(runner: &ProgramRunner) -> Result<bool, BuiltinError> 
 }
 
 fn way_out() -> &'static str {
-    "`git rebase --abort` leaves it"
+    "leave it with `git rebase --abort`"
 }
 
 /// Does the work of `git rebase --abort` for a rebase that was interrupted before git had written all that it needs.
@@ -188,10 +188,7 @@ async fn leave_by_hand(runner: &ProgramRunner, state: &Path, note: &RebaseNote) 
     runner.git_says(&["update-ref", "-m", "creel: undo a rebase", &note.reference(), &note.commit]).await?;
     runner.git_says(&["reset", "--hard", "--quiet", &note.commit]).await?;
     fs::remove_dir_all(state).map_err(|error| {
-        BuiltinError::failed(format!(
-            "{} cannot be removed ({error}): remove it by hand",
-            quoted(&state.to_string_lossy())
-        ))
+        BuiltinError::failed(format!("cannot remove {} ({error}): remove it by hand", quoted(&state.to_string_lossy())))
     })
 }
 
@@ -231,7 +228,7 @@ impl RebaseNote {
         let note = Self { branch, commit, onto, pid: own.pid, started: own.start };
         let written = note.try_write(git_dir);
         written.map_err(|error| {
-            BuiltinError::failed(format!("git's folder {} cannot be written ({error})", git_dir.display()))
+            BuiltinError::failed(format!("cannot write in git's folder {} ({error})", git_dir.display()))
         })?;
         Ok(note)
     }

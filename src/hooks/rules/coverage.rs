@@ -29,7 +29,7 @@ pub(super) fn judge(file: &str, format: CoverageFormat, minimum: f64, premises: 
     };
     let file = shown(file);
     let percent = read.map_err(|why| {
-        format!("{file} is no {name} coverage report: {why}; run the tests again, or correct the rule's `format`")
+        format!("{file} is not a {name} coverage report: {why}; run the tests again, or correct the rule's `format`")
     })?;
     let share = written(percent);
     if percent + NOISE >= minimum {
@@ -64,11 +64,11 @@ fn sound(percent: f64) -> Result<f64, CoverageError> {
 /// Why a file is no coverage report.
 #[derive(Debug, thiserror::Error)]
 enum CoverageError {
-    #[error("it tells of no lines")]
+    #[error("it reports no lines")]
     NoLines,
-    #[error("it tells {0} %")]
+    #[error("it reports {0} %")]
     BadPercent(f64),
-    #[error("it holds no `coverage` element")]
+    #[error("it contains no `coverage` element")]
     NoCoverageElement,
     #[error("it begins with `{0}`, not with `coverage`")]
     OtherRoot(String),
@@ -83,13 +83,13 @@ enum CoverageError {
     CutTag,
     #[error("it ends in the middle of a record")]
     CutRecord,
-    #[error("`{key}:{value}` holds no number")]
+    #[error("`{key}:{value}` contains no number")]
     NotANumber { key: String, value: String },
     #[error(transparent)]
     Json(#[from] serde_json::Error),
-    #[error("it holds neither `total.lines` nor `data[0].totals.lines` nor `totals.percent_covered`")]
+    #[error("it contains neither `total.lines` nor `data[0].totals.lines` nor `totals.percent_covered`")]
     NoTotals,
-    #[error("its totals tell no share of lines")]
+    #[error("its totals report no share of lines")]
     NoShare,
 }
 
@@ -124,14 +124,14 @@ mod tests {
         );
         assert_eq!(
             judged("a.info", CoverageFormat::Cobertura, 80.0),
-            Err("a.info is no cobertura coverage report: it holds no `coverage` element; run the tests again, or \
+            Err("a.info is not a cobertura coverage report: it contains no `coverage` element; run the tests again, or \
                  correct the rule's `format`"
                 .into())
         );
         assert!(
             judged("a.info", CoverageFormat::Json, 80.0)
                 .expect_err("no JSON")
-                .starts_with("a.info is no JSON coverage report: expected")
+                .starts_with("a.info is not a JSON coverage report: expected")
         );
     }
 }

@@ -15,14 +15,12 @@ const NAMED: usize = 20;
 pub(super) fn judge(files: &[String], need: FileRequirement, premises: &ProjectDir) -> RuleFinding {
     let missing: Vec<String> = files.iter().filter_map(|file| absence(file, premises)).collect();
     let there = files.len() - missing.len();
-    let all = format!("{there} of {} there", files.len());
+    let all = format!("{there} of {} exist", files.len());
     match need {
         FileRequirement::All if missing.is_empty() => Ok(all),
         FileRequirement::All => Err(format!("missing: {} ({all})", some_names(&missing, NAMED))),
         FileRequirement::Any if there > 0 => Ok(all),
-        FileRequirement::Any => {
-            Err(format!("one of these must be there, and none is: {}", some_names(&missing, NAMED)))
-        }
+        FileRequirement::Any => Err(format!("one of these files must exist: {}", some_names(&missing, NAMED))),
     }
 }
 
@@ -32,7 +30,7 @@ fn absence(file: &str, premises: &ProjectDir) -> Option<String> {
     match premises.inside(Path::new(file)) {
         Ok(place) if place.exists() => None,
         Ok(_) | Err(OpenError::Missing) => Some(name),
-        Err(OpenError::Outside) => Some(format!("{name} (leads out of the project's folder)")),
+        Err(OpenError::Outside) => Some(format!("{name} (leads out of the project folder)")),
         Err(OpenError::Io(error)) => Some(format!("{name} ({error})")),
         Err(OpenError::NotAFile | OpenError::TooLarge(_)) => None,
     }

@@ -35,7 +35,7 @@ pub(super) fn text<'a>(
 /// Whether the text contains the pattern if `must_match`, or does not contain it otherwise.
 pub(super) fn judge(pattern: &str, text: &str, target: &PatternTarget, must_match: bool) -> RuleFinding {
     let regex =
-        Regex::new(pattern).map_err(|_| format!("{} is no regular expression: correct the rule", shown(pattern)))?;
+        Regex::new(pattern).map_err(|_| format!("{} is not a regular expression: correct the rule", shown(pattern)))?;
     let place = match target {
         PatternTarget::AgentOutput => "the last message".to_owned(),
         PatternTarget::File(file) => shown(file),
@@ -44,10 +44,10 @@ pub(super) fn judge(pattern: &str, text: &str, target: &PatternTarget, must_matc
     match (regex.find(text), must_match) {
         (Some(found), true) => Ok(format!("{place}, line {}: matches {wanted}", line_of(text, found.start()))),
         (None, true) => Err(format!("{place}: nothing matches {wanted}")),
-        (None, false) => Ok(format!("{place}: nothing matches {wanted}, as it must be")),
+        (None, false) => Ok(format!("{place}: nothing matches {wanted}, as required")),
         (Some(found), false) => {
             let (line, what) = (line_of(text, found.start()), around(text, found.start()));
-            Err(format!("{place}, line {line}: matches {wanted}, which must not be there: {what}"))
+            Err(format!("{place}, line {line}: matches {wanted}, which must not match: {what}"))
         }
     }
 }

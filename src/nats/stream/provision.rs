@@ -64,8 +64,9 @@ pub async fn ensured_replicas(jetstream: &Context, wanted: Config) -> Result<Nat
         let updated = jetstream.update_stream(&Config { num_replicas: replicas, ..found }).await;
         updated.err().map(|error| error.to_string())
     };
-    let difference =
-        why.map(|why| format!("{name} has {has} of {replicas} replicas, and the server does not add any: {why}"));
+    let difference = why.map(|why| {
+        format!("{name} should have {replicas} copies but has {has}, and the server does not add any: {why}")
+    });
     Ok(NatsStream { differences: difference.into_iter().collect(), ..store })
 }
 
@@ -154,14 +155,14 @@ fn is_off(error: &jetstream::Error) -> bool {
 }
 
 fn no_jetstream() -> NatsError {
-    let why = "JetStream is not enabled on this server, and creel keeps its records there. Start the server with \
+    let why = "JetStream is not enabled on this server, but creel keeps its records there. Start the server with \
                `nats-server -js`, or add `jetstream {}` to its config (and to the account, if it has accounts)";
     NatsError(why.to_owned())
 }
 
 fn no_stream(name: &str, error: &impl std::error::Error) -> NatsError {
     let cause = error.source().map(|cause| format!(": {cause}")).unwrap_or_default();
-    NatsError(format!("no stream {name}: {error}{cause}"))
+    NatsError(format!("cannot open the stream {name}: {error}{cause}"))
 }
 
 fn wanted(nats: &NatsConfig) -> Config {

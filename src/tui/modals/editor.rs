@@ -65,7 +65,7 @@ impl EditorPurpose {
     fn titles(&self) -> Vec<String> {
         let words: &[&str] = match self {
             Self::Message => &["Message to the agent, sent when the turn ends", "Message, sent when the turn ends"],
-            Self::MessageNow => &["Message to the agent; the turn is cancelled for it", "Message; cancels the turn"],
+            Self::MessageNow => &["Message to the agent; cancels the turn", "Message; cancels the turn"],
             Self::Answer(_) => &["Your own message to the agent", "Your message"],
             Self::Item(id) => return vec![format!("Item {id}")],
             Self::NewTask => &[
@@ -75,11 +75,11 @@ impl EditorPurpose {
             ],
             Self::ChangeTask { id, .. } => {
                 let id = plain(id);
-                return vec![format!("{id}: its goal, then its priority, its labels and the like"), id];
+                return vec![format!("{id}: its goal, then lines for priority, labels and so on"), id];
             }
             Self::Done(task) => {
                 let task = plain(task);
-                return vec![format!("{task} is done. What came of it? (may be empty)"), format!("Result of {task}")];
+                return vec![format!("{task} is done. What is the result? (optional)"), format!("Result of {task}")];
             }
             Self::Block(task) => return vec![format!("Why is {} blocked?", plain(task))],
         };
@@ -174,11 +174,11 @@ impl EditorModal {
             self.area.render(text, buffer);
         }
         let keys: &[&str] = if self.asked_to_leave {
-            &["esc once more throws the change away", "ctrl-s keeps it"]
+            &["esc again discards the change", "ctrl-s keeps it"]
         } else if self.in_doubt {
-            &["it may have arrived: ctrl-s sends it once more", "ctrl-d what changed", "ctrl-o $EDITOR", "esc leave"]
+            &["the session may have it: ctrl-s sends it again", "ctrl-d changes", "ctrl-o $EDITOR", "esc leave"]
         } else {
-            &["ctrl-s done", "ctrl-d what changed", "ctrl-o $EDITOR", "esc leave"]
+            &["ctrl-s done", "ctrl-d changes", "ctrl-o $EDITOR", "esc leave"]
         };
         let keys: Vec<String> = keys.iter().map(|key| (*key).to_owned()).collect();
         let line = keys_that_fit(&keys, usize::from(hints.width));

@@ -303,16 +303,18 @@ impl GateModal {
             GateKind::FinalDelivery => "Final delivery".into(),
             GateKind::Delivery => "Delivery".into(),
             GateKind::RetryLimit => "Retry limit reached".into(),
-            GateKind::Escalation => "A person has to look".into(),
+            GateKind::Escalation => "Needs you".into(),
             GateKind::Errors => "Too many errors".into(),
             GateKind::BrokenHook => "Broken hook".into(),
-            GateKind::Permission if waiting > 1 => format!("The agent asks · {} more after this", waiting - 1),
-            GateKind::Permission => "The agent asks".into(),
+            GateKind::Permission if waiting > 1 => {
+                format!("The agent asks for permission · {} more after this", waiting - 1)
+            }
+            GateKind::Permission => "The agent asks for permission".into(),
             GateKind::Budget => "Budget used up".into(),
             GateKind::UsageLimit => "Usage limit reached".into(),
             GateKind::Tampered => "Forbidden changes".into(),
-            GateKind::Submit => "The submit is held".into(),
-            GateKind::Merge => "The merge is held".into(),
+            GateKind::Submit => "Submit blocked".into(),
+            GateKind::Merge => "Merge blocked".into(),
         }
     }
 
@@ -336,14 +338,14 @@ impl GateModal {
         let key = |action| model.keymap.key(action);
         if self.standing == GateAvailability::Past {
             let close = format!("{} close", key(KeyAction::Aside));
-            return keys_that_fit(&["a gate of the past: it takes no answer".into(), close], width);
+            return keys_that_fit(&["a past gate: you cannot answer it any more".into(), close], width);
         }
         if !self.is_armed(model.now) {
-            let words = ["a moment: keys that were meant for something else do nothing here", "a moment …"];
+            let words = ["one moment: creel ignores keys that you meant for something else", "one moment …"];
             return first_that_fits(&words, width);
         }
         if self.sure {
-            return fit(&format!("{} once more gives the session up", key(KeyAction::Answer)), width);
+            return fit(&format!("{} again aborts the session", key(KeyAction::Answer)), width);
         }
         let mut hints =
             vec![format!("{} answer", key(KeyAction::Answer)), format!("{} choose", key(KeyAction::NextChoice))];
@@ -353,9 +355,9 @@ impl GateModal {
             hints.extend(items.map(|(action, about)| format!("{} {about}", key(action))));
         }
         if self.layout.rows > self.layout.rows_shown {
-            hints.push(format!("{} read on", key(KeyAction::TextDown)));
+            hints.push(format!("{} scroll", key(KeyAction::TextDown)));
         }
-        hints.push(format!("{} aside", key(KeyAction::Aside)));
+        hints.push(format!("{} look around", key(KeyAction::Aside)));
         keys_that_fit(&hints, width)
     }
 

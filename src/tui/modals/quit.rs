@@ -32,15 +32,15 @@ impl QuitModal {
             wrap(&pieces, usize::from(inside.width), 7)
         };
         let question =
-            vec![Line::styled("The session is still going on.", theme.style(ThemeRole::Text)), Line::default()];
+            vec![Line::styled("The session is still running.", theme.style(ThemeRole::Text)), Line::default()];
         let leave =
-            (self.tie == CloseBehavior::Loose).then(|| key("d", "leave it running; `creel attach` shows it again"));
+            (self.tie == CloseBehavior::Loose).then(|| key("d", "leave it running; show it again with `creel attach`"));
         let answers = [
-            key("y", "stop it now: cancel the turn, run session_end, leave"),
-            key("w", "let this iteration end, then stop"),
+            key("y", "stop now: cancel the turn, run session_end, leave"),
+            key("w", "stop after this iteration"),
             key("esc", "stay"),
         ];
-        let at_once = self.again.as_ref().map(|again| key(again, "leave at once"));
+        let at_once = self.again.as_ref().map(|again| key(again, "leave immediately"));
         let answers = leave.into_iter().chain(answers).chain(at_once).flatten();
         Paragraph::new(question.into_iter().chain(answers).collect::<Vec<_>>()).render(inside, buffer);
     }

@@ -42,12 +42,12 @@ impl RemoveModal {
             wrap(&pieces, width, 5)
         };
         let awaited = match self.awaited_by {
-            0 => "No task waits for it.".to_owned(),
-            1 => "1 task waits for it, and will no longer.".to_owned(),
-            n => format!("{n} tasks wait for it, and will no longer."),
+            0 => "No task depends on it.".to_owned(),
+            1 => "1 task depends on it, and will no longer.".to_owned(),
+            n => format!("{n} tasks depend on it, and will no longer."),
         };
         let question = [text(&self.goal), text(&awaited), Line::default()];
-        let answers = [key("y", "remove it: there never was such a thing to do"), key("esc", "keep it")];
+        let answers = [key("y", "remove it"), key("esc", "keep it")];
         let lines = question.into_iter().chain(answers.into_iter().flatten());
         Paragraph::new(lines.collect::<Vec<_>>()).render(inside, buffer);
     }

@@ -57,7 +57,7 @@ fn first_row(model: &ScreenModel, height: usize) -> usize {
 fn draw_list(model: &ScreenModel, theme: &ScreenTheme, area: Rect, buffer: &mut Buffer) {
     let rows = model.hook_rows();
     if rows.is_empty() {
-        Line::styled("There are no hooks.", theme.style(ThemeRole::Faint)).render(area, buffer);
+        Line::styled("No hooks.", theme.style(ThemeRole::Faint)).render(area, buffer);
         return;
     }
     let height = usize::from(area.height);
@@ -73,7 +73,7 @@ fn draw_list(model: &ScreenModel, theme: &ScreenTheme, area: Rect, buffer: &mut 
                 }
                 HookRow::Decides(hook) => (decides(model, hook), ThemeRole::Faint),
                 HookRow::Rule(rule) => {
-                    let off = if rule.enabled { "" } else { " · switched off" };
+                    let off = if rule.enabled { "" } else { " · disabled" };
                     (format!("☐ rule {}{off}", row.name()), ThemeRole::Faint)
                 }
             };
@@ -102,7 +102,7 @@ fn switched_off(model: &ScreenModel, row: HookRow<'_>) -> &'static str {
     let decides = state
         .and_then(|state| state.agent_loops().stop_hook(&hook.hook).map(|hook| !state.hooks.stop_hook_is_on(hook)));
     let off = off || (hook.point == HookPoint::StopDecision && decides == Some(true));
-    if off { " · switched off" } else { "" }
+    if off { " · disabled" } else { "" }
 }
 
 /// A stop decision hook, with how often it decided what.

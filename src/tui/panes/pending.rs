@@ -20,7 +20,7 @@ use crate::{
 pub fn draw(model: &ScreenModel, theme: &ScreenTheme, area: Rect, buffer: &mut Buffer) {
     let items = model.session.as_ref().map_or(&[][..], |state| state.pending.items());
     if items.is_empty() {
-        Line::styled("Nothing is held.", theme.style(ThemeRole::Faint)).render(area, buffer);
+        Line::styled("No pending items.", theme.style(ThemeRole::Faint)).render(area, buffer);
         return;
     }
     let height = usize::from(area.height);
@@ -48,7 +48,7 @@ fn first_row(model: &ScreenModel, count: usize, height: usize) -> usize {
 
 fn row(item: &PendingItem) -> (String, ThemeRole) {
     let (state, role) = match item.state {
-        ItemState::Pending => ("● held", ThemeRole::Warning),
+        ItemState::Pending => ("● pending", ThemeRole::Warning),
         ItemState::InFlight => ("→ with the agent", ThemeRole::Accent),
         ItemState::Skipped => ("○ skipped", ThemeRole::Faint),
         ItemState::Delivered => ("✓ delivered", ThemeRole::Good),

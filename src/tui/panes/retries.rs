@@ -71,5 +71,5 @@ pub fn waits(state: &SessionState, model: &ScreenModel) -> Option<String> {
     if let Some(hold) = &state.limits.hold {
         return Some(usage_limits::waiting(hold, model.moment()));
     }
-    (left.0 > 0).then(|| format!("next try in {} s", left.0.div_ceil(1_000)))
+    (left.0 > 0).then(|| format!("next retry in {} s", left.0.div_ceil(1_000)))
 }

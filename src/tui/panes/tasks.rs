@@ -91,14 +91,14 @@ impl TaskColumns<'_> {
 /// Why a task is not ready, or where it is worked on.
 fn note(graph: Option<&TaskGraph>, task: &Task) -> String {
     match task.state {
-        TaskState::Created if task.open_dependencies() == 0 => " · can be started".into(),
+        TaskState::Created if task.open_dependencies() == 0 => " · ready to start".into(),
         TaskState::Created => {
             let is_open = |id: &&String| graph.and_then(|graph| graph.get(id)).is_some_and(Task::is_open);
             let open: Vec<String> = task.dependencies.iter().filter(is_open).map(|id| plain(id)).collect();
             format!(" · after {}", open.join(", "))
         }
         TaskState::Blocked => {
-            format!(" · {}", plain_line(task.reason.as_deref().unwrap_or("no reason was given"), LINE))
+            format!(" · {}", plain_line(task.reason.as_deref().unwrap_or("no reason"), LINE))
         }
         TaskState::Ready if task.queue.is_some() => " · for the queue".into(),
         TaskState::Active if task.queue.is_some() => " · elsewhere".into(),
@@ -110,12 +110,12 @@ fn note(graph: Option<&TaskGraph>, task: &Task) -> String {
 fn draw_none(model: &ScreenModel, theme: &ScreenTheme, area: Rect, buffer: &mut Buffer) {
     let key = |action| model.keymap.key(action);
     let mut said = if model.graph().is_some_and(|graph| !graph.is_empty()) {
-        vec![format!("No task is {}; {} shows others.", model.board.filter().name(), key(KeyAction::FilterTasks))]
+        vec![format!("No task is {}. {} shows others.", model.board.filter().name(), key(KeyAction::FilterTasks))]
     } else if model.is_steered() {
-        let how = format!("No tasks yet: {} adds one, or `creel task add`.", key(KeyAction::AddTask));
-        vec![how, "Agents and hooks can add tasks, too.".to_owned()]
+        let how = format!("No tasks yet. Add one with {} or `creel task add`.", key(KeyAction::AddTask));
+        vec![how, "Agents and hooks can add tasks too.".to_owned()]
     } else {
-        vec!["There are no tasks.".to_owned()]
+        vec!["No tasks.".to_owned()]
     };
     said.extend(elsewhere(model));
     let style = theme.style(ThemeRole::Faint);
@@ -129,8 +129,8 @@ fn elsewhere(model: &ScreenModel) -> Option<String> {
     let foreign = state.side.completed.iter().filter(|id| state.tasks.graph.get(id).is_none()).count();
     match foreign {
         0 => None,
-        1 => Some("1 task that was not listed here is completed.".into()),
-        n => Some(format!("{n} tasks that were not listed here are completed.")),
+        1 => Some("1 completed task was not listed here.".into()),
+        n => Some(format!("{n} completed tasks were not listed here.")),
     }
 }
 

@@ -30,14 +30,14 @@ pub fn text(graph: &TaskGraph, task: &Task, now: UnixTime) -> String {
     let about = [
         ("state", vec![format!("{} {}", sign(task.state), task.state.name())]),
         ("reason", task.reason.iter().cloned().collect()),
-        ("to be known", task.required_knowledge.clone()),
+        ("needed knowledge", task.required_knowledge.clone()),
         ("priority", vec![format!("{} (0 is the highest, 4 the lowest)", task.priority)]),
         ("type", task.kind.iter().cloned().collect()),
         ("labels", joined(&task.labels)),
         ("queue", task.queue.iter().map(for_whom).collect()),
         ("deliverables", task.deliverables.clone()),
-        ("waits for", named(dependencies)),
-        ("awaited by", named(graph.dependents(&task.id))),
+        ("depends on", named(dependencies)),
+        ("needed by", named(graph.dependents(&task.id))),
         ("came from", named(parent)),
         ("led to", named(graph.children(&task.id))),
         ("result", task.result.iter().cloned().collect()),
@@ -53,7 +53,7 @@ pub fn text(graph: &TaskGraph, task: &Task, now: UnixTime) -> String {
 /// Which agents can work on a queued task.
 fn for_whom(agents: &BTreeSet<String>) -> String {
     if agents.is_empty() {
-        return "for everybody".to_owned();
+        return "for all agents".to_owned();
     }
     let names: Vec<&str> = agents.iter().map(String::as_str).collect();
     format!("for {}", names.join(", "))

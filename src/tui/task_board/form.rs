@@ -14,15 +14,15 @@ const KEYS: &str = "id, type, priority, labels, parent, depends, deliverable";
 pub enum TaskFormError {
     #[error("a task needs a goal")]
     NoGoal,
-    #[error("`{0}` has no key: there are {KEYS}")]
+    #[error("`{0}` has no key: use {KEYS}")]
     NoKey(String),
-    #[error("`{0}` is no key: there are {KEYS}")]
+    #[error("`{0}` is not a key: use {KEYS}")]
     UnknownKey(String),
-    #[error("`{0}` is no priority: 0, the highest, to 4")]
+    #[error("`{0}` is not a priority: use 0, the highest, to 4")]
     BadPriority(String),
-    #[error("`{0}` cannot be changed here: type, priority, labels, parent and deliverable can")]
+    #[error("`{0}` cannot change here: use type, priority, labels, parent and deliverable")]
     FixedKey(&'static str),
-    #[error("nothing is changed; esc leaves it as it is")]
+    #[error("you changed nothing; press esc to leave")]
     NothingChanged,
 }
 
@@ -153,15 +153,15 @@ mod tests {
         };
         assert_eq!(changes(before, after), Ok(changed));
         let why = changes(before, "Parse\nid: x").expect_err("it cannot be changed").to_string();
-        assert_eq!(why, "`id` cannot be changed here: type, priority, labels, parent and deliverable can");
+        assert_eq!(why, "`id` cannot change here: use type, priority, labels, parent and deliverable");
     }
 
     #[test]
     fn what_is_not_understood_is_told() {
         let why = |text| read(text).expect_err("it cannot be understood").to_string();
         assert_eq!(why(" \n"), "a task needs a goal");
-        assert_eq!(why("a\nlabls: x"), format!("`labls` is no key: there are {KEYS}"));
-        assert_eq!(why("a\nand b"), format!("`and b` has no key: there are {KEYS}"));
-        assert_eq!(why("a\npriority: high"), "`high` is no priority: 0, the highest, to 4");
+        assert_eq!(why("a\nlabls: x"), format!("`labls` is not a key: use {KEYS}"));
+        assert_eq!(why("a\nand b"), format!("`and b` has no key: use {KEYS}"));
+        assert_eq!(why("a\npriority: high"), "`high` is not a priority: use 0, the highest, to 4");
     }
 }

@@ -88,7 +88,7 @@ pub(super) fn on_gate(model: &mut ScreenModel, asked: GateKeyResult) -> Vec<Scre
                 model.aside = Some(gate);
             }
             let key = model.keymap.key(KeyAction::ShowGate);
-            model.say(ThemeRole::Gate, format!("the gate still waits; {key} shows it"));
+            model.say(ThemeRole::Gate, format!("the gate is still open; {key} shows it"));
             Vec::new()
         }
     }
@@ -139,7 +139,7 @@ pub(super) fn edited_outside(
     text: &str,
 ) -> Vec<ScreenRequest> {
     if text == before.trim_end_matches('\n') {
-        model.say(ThemeRole::Faint, "nothing was changed");
+        model.say(ThemeRole::Faint, "you changed nothing");
         return Vec::new();
     }
     model.modals.pop_if(|modal| matches!(modal, Modal::Editor(editor) if editor.purpose == purpose));

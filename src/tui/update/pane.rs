@@ -47,7 +47,7 @@ pub(super) fn focus_by(model: &mut ScreenModel, by: usize) -> Vec<ScreenRequest>
 pub(super) fn is_live(model: &mut ScreenModel) -> bool {
     let live = matches!(model.mode, ScreenMode::Live);
     if !live {
-        model.say(ThemeRole::Faint, "this is a replay: it can be watched, but not steered");
+        model.say(ThemeRole::Faint, "this is a replay: you cannot control it");
     }
     live
 }
@@ -67,7 +67,7 @@ pub(super) fn leave(model: &mut ScreenModel) -> Vec<ScreenRequest> {
         CloseBehavior::Close | CloseBehavior::Loose if is_past(model) => vec![ScreenRequest::Leave],
         CloseBehavior::Loose => vec![ScreenRequest::LeaveRunning],
         CloseBehavior::Close => {
-            model.say(ThemeRole::Warning, "this session ends with its screen: it cannot be left running");
+            model.say(ThemeRole::Warning, "this session ends with its screen: you cannot leave it running");
             Vec::new()
         }
     }
@@ -155,7 +155,7 @@ pub(super) fn moved(at: usize, by: isize, count: usize) -> usize {
 
 pub(super) fn search(model: &mut ScreenModel, forward: bool, reload: RecordLoader<'_>) -> Vec<ScreenRequest> {
     if model.query.is_empty() {
-        model.say(ThemeRole::Faint, "nothing was searched for yet");
+        model.say(ThemeRole::Faint, "you have not searched for anything yet");
         return Vec::new();
     }
     let query = model.query.clone();
@@ -249,7 +249,7 @@ fn jump(
     fits: &dyn Fn(&StreamBlock) -> bool,
 ) -> Vec<ScreenRequest> {
     if !model.stream.jump(forward, model.stream_size, &model.theme, reload, fits) {
-        model.say(ThemeRole::Faint, "there is none further");
+        model.say(ThemeRole::Faint, "there are no more");
     }
     Vec::new()
 }
@@ -274,18 +274,18 @@ pub(super) fn open_hook(model: &mut ScreenModel) -> Vec<ScreenRequest> {
             vec![ScreenRequest::ReadOutput { title, file, otherwise: view::run_text(run) }]
         }
         Some(row @ HookRow::Waits(point, spec)) => {
-            let piped = if spec.pipe_output { "; what it prints goes to the agent" } else { "" };
+            let piped = if spec.pipe_output { "; the agent gets its output" } else { "" };
             let about = format!("it would run for at most {}{piped}", spec.timeout);
             let viewer = ViewerModal::new(format!("{point} · {}", row.name()), &spec.action.describe(), about);
             lay_over(model, Modal::Viewer(viewer))
         }
         Some(row @ HookRow::Decides(hook)) => {
             let title = format!("{} · {}", HookPoint::StopDecision, row.name());
-            let about = "it is asked after each iteration whether that was the last";
+            let about = "creel asks it after each iteration whether the session is complete";
             lay_over(model, Modal::Viewer(ViewerModal::new(title, &stop_decisions::judge(hook), about)))
         }
         Some(row @ HookRow::Rule(rule)) => {
-            let about = format!("it is checked after each iteration, for at most {}", rule.timeout);
+            let about = format!("creel checks it after each iteration, for at most {}", rule.timeout);
             let viewer = ViewerModal::new(format!("rule · {}", row.name()), &rule.check.describe(), about);
             lay_over(model, Modal::Viewer(viewer))
         }
@@ -335,7 +335,7 @@ pub(super) fn cancel_hook(model: &mut ScreenModel) -> Vec<ScreenRequest> {
         Some(run) if is_live(model) => vec![ScreenRequest::Command(SessionCommand::CancelHook { run })],
         Some(_) => Vec::new(),
         None => {
-            model.say(ThemeRole::Faint, "no hook runs");
+            model.say(ThemeRole::Faint, "no hook is running");
             Vec::new()
         }
     }
@@ -347,8 +347,8 @@ pub(super) fn show_stats(model: &mut ScreenModel) -> Vec<ScreenRequest> {
         return Vec::new();
     }
     let table = hook_stats::table(&model.tallies.stats());
-    let about = "half of the runs took up to p50, 95 of 100 up to p95; piped: bytes";
-    lay_over(model, Modal::Viewer(ViewerModal::new("how the hooks did", &table, about)))
+    let about = "half of the runs took at most p50, 95 of 100 at most p95; piped: bytes";
+    lay_over(model, Modal::Viewer(ViewerModal::new("statistics of the hooks", &table, about)))
 }
 
 pub(super) fn chosen_item(model: &ScreenModel) -> Option<(ItemId, String)> {
@@ -367,7 +367,7 @@ pub(super) fn text_on_disk(model: &ScreenModel, id: ItemId, reload: RecordLoader
 
 pub(super) fn preview(model: &mut ScreenModel) -> Vec<ScreenRequest> {
     let text = model.session.as_ref().map(|session| session.prompts().preview()).unwrap_or_default();
-    let about = format!("{} bytes, as it would be sent now; hooks of pre_iteration may add to it", text.len());
+    let about = format!("{} B, as creel would send it now; hooks at pre_iteration can add to it", text.len());
     lay_over(model, Modal::Viewer(ViewerModal::new("the next prompt", &text, about)))
 }
 
@@ -399,7 +399,7 @@ pub(super) fn skip_item(model: &mut ScreenModel) -> Vec<ScreenRequest> {
 fn item_to_use(model: &mut ScreenModel) -> Option<(ItemId, String)> {
     let chosen = chosen_item(model);
     if chosen.is_none() {
-        model.say(ThemeRole::Faint, "nothing is held");
+        model.say(ThemeRole::Faint, "no pending items");
     }
     chosen
 }

@@ -138,7 +138,7 @@ pub(super) fn depend(model: &mut ScreenModel) -> Vec<ScreenRequest> {
     let Some(task) = task_to_change(model) else { return Vec::new() };
     let Some(on) = model.marked_task().map(|task| task.id.clone()) else {
         let mark = model.keymap.key(KeyAction::MarkTask);
-        model.say(ThemeRole::Faint, format!("{mark} marks the task that it is to wait for"));
+        model.say(ThemeRole::Faint, format!("first mark the task that it should depend on, with {mark}"));
         return Vec::new();
     };
     let (waits, id) = (task.dependencies.contains(&on), task.id);

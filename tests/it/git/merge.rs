@@ -92,7 +92,7 @@ async fn reviews_of_the_pull_request_are_respected() {
     let cases = [
         (serde_json::json!({ "state": "CLOSED" }), "was closed without merging"),
         (serde_json::json!({ "isDraft": true }), "is a draft"),
-        (serde_json::json!({ "reviewDecision": "CHANGES_REQUESTED" }), "wants changes"),
+        (serde_json::json!({ "reviewDecision": "CHANGES_REQUESTED" }), "requests changes"),
         (serde_json::json!({ "mergeable": "CONFLICTING" }), "conflicts with `origin/main`"),
         (serde_json::json!({ "headRefOid": "feedbeef" }), "submit again"),
         (serde_json::json!({ "baseRefName": "next" }), "goes to `next` and the work to `main`"),
@@ -168,7 +168,7 @@ async fn unreviewed_and_unrequested_commits_are_not_pushed() {
 #[tokio::test]
 async fn a_merged_pull_request_is_not_merged_again() {
     let repo = with_pull_request(&serde_json::json!({ "state": "MERGED" }), GREEN);
-    assert_eq!(skipped(&repo.run("merge_pr").await), format!("{URL} is merged already"));
+    assert_eq!(skipped(&repo.run("merge_pr").await), format!("{URL} is already merged"));
     nothing_merged(&repo);
 }
 
@@ -208,7 +208,7 @@ async fn without_gh_a_remote_on_github_is_not_pushed_to() {
     repo.commit("b.txt", "b\n", "add b");
     repo.git(&["remote", "set-url", "origin", "git@github.com:a/b.git"]);
     let result = repo.run("merge_pr").await;
-    assert!(failure(&result).0.contains("to see its checks: install it"), "{result:?}");
+    assert!(failure(&result).0.contains("which shows its checks, is not on PATH: install it"), "{result:?}");
 }
 
 #[tokio::test]
@@ -334,7 +334,7 @@ async fn a_push_that_is_refused_merges_nothing() {
     hook_of(&repo.remote(), "update", "#!/bin/sh\nexit 1\n");
     let before = repo.before();
     let result = repo.run("merge_pr").await;
-    assert!(failure(&result).0.starts_with("the merge could not be pushed to `origin`"), "{result:?}");
+    assert!(failure(&result).0.starts_with("creel could not push the merge to `origin`"), "{result:?}");
     nothing_merged(&repo);
     repo.is_as(&before);
 }
@@ -372,7 +372,7 @@ async fn a_checkout_of_the_base_branch_is_updated_only_if_it_has_no_changes() {
     fs::write(other.join("a.txt"), "half done\n").expect("a file");
     let old = repo.here("main");
     let result = repo.run("merge_pr").await;
-    assert!(failure(&result).0.contains("somebody works there"), "{result:?}");
+    assert!(failure(&result).0.contains("has uncommitted changes"), "{result:?}");
     assert_eq!(fs::read_to_string(other.join("a.txt")).expect("the file"), "half done\n");
     assert_eq!(repo.here("main"), old);
     repo.git_in(&other, &["checkout", "--quiet", "--", "a.txt"]);

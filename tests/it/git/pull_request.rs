@@ -36,7 +36,7 @@ async fn the_branch_is_pushed_and_a_pull_request_opened() {
     let result = repo.run_with("create_pr", submission).await;
     let outcome = success(&result);
     assert_eq!(outcome.pull_request.as_deref(), Some("https://forge.example/pull/7"));
-    assert_eq!(outcome.message, "`work` was pushed to `origin`; opened https://forge.example/pull/7; 1 commit");
+    assert_eq!(outcome.message, "pushed `work` to `origin`; opened https://forge.example/pull/7; 1 commit");
     let file = format!("--body-file={}", repo.at("session/outputs/run-3.pull-request.md").display());
     let expected = ["pr", "create", "--title=Add the file b", &file, "--base=main", "--head=work"];
     assert_eq!(repo.gh_called(["pr", "create"]), [expected]);
@@ -74,7 +74,7 @@ async fn an_existing_pull_request_is_updated_and_not_duplicated() {
     assert_eq!(body, "Read this first.\n\n<!-- creel: begin -->\nnew\n<!-- creel: end -->\n");
     open(&repo, &body);
     let again = repo.run_with("create_pr", submission).await;
-    assert!(success(&again).message.contains("was on `origin` already"), "{again:?}");
+    assert!(success(&again).message.contains("was already on `origin`"), "{again:?}");
     assert_eq!(repo.gh_called(["pr", "edit"]).len(), 1, "nothing is new");
 }
 
@@ -144,13 +144,13 @@ async fn uncommitted_changes_are_reported() {
     assert_eq!(work_to_submit(&repo.work, &SubmissionFacts::default()).await, work(0));
     let result = repo.run("create_pr").await;
     let (message, remediation) = failure(&result);
-    assert!(message.ends_with("there are changes that are not committed: commit them"), "{message}");
+    assert!(message.ends_with("there are uncommitted changes: commit them"), "{message}");
     assert!(remediation.is_some_and(|prompt| prompt.contains("- `new.txt`\n")));
     repo.commit("b.txt", "b\n", "add b");
     assert_eq!(work_to_submit(&repo.work, &SubmissionFacts::default()).await, work(1));
     let result = repo.run("create_pr").await;
     let message = &success(&result).message;
-    assert!(message.ends_with("1 commit; not committed and so not part of it: `new.txt`"), "{message}");
+    assert!(message.ends_with("1 commit; not committed, so not included: `new.txt`"), "{message}");
 }
 
 #[tokio::test]
@@ -163,7 +163,7 @@ async fn after_a_rebase_the_old_state_on_the_remote_is_replaced() {
     success(&repo.run("rebase_on_main").await);
     let old = repo.on_remote("work").expect("pushed");
     let result = repo.run("create_pr").await;
-    assert!(success(&result).message.contains("over what it was before the rebase"), "{result:?}");
+    assert!(success(&result).message.contains("replacing its state before the rebase"), "{result:?}");
     assert!(result.stdout.contains(&format!("--force-with-lease=refs/heads/work:{old} ")), "{}", result.stdout);
     assert_eq!(repo.on_remote("work"), Some(repo.here("work")));
     repo.lost_nothing_since(&before);
@@ -180,7 +180,7 @@ async fn commits_that_others_pushed_are_never_overwritten() {
     let before = repo.before();
     let result = repo.run("create_pr").await;
     let (message, remediation) = failure(&result);
-    assert!(message.contains("nothing is overwritten"), "{message}");
+    assert!(message.contains("creel does not overwrite it"), "{message}");
     assert!(remediation.is_some_and(|prompt| prompt.contains("git fetch origin work")));
     assert_eq!(repo.on_remote("work"), Some(theirs));
     repo.is_as(&before);
@@ -195,7 +195,7 @@ async fn commits_discarded_here_are_not_discarded_on_the_remote() {
     repo.elsewhere("main", "d.txt", "d\n");
     repo.git(&["reset", "--quiet", "--hard", "HEAD~1"]);
     success(&repo.run("rebase_on_main").await);
-    assert!(failure(&repo.run("create_pr").await).0.contains("nothing is overwritten"));
+    assert!(failure(&repo.run("create_pr").await).0.contains("creel does not overwrite it"));
     assert_eq!(repo.on_remote("work"), Some(pushed));
 }
 
@@ -208,13 +208,13 @@ async fn a_commit_message_about_a_rebase_is_not_a_rebase() {
     repo.git(&["switch", "--quiet", "-C", "work", "main"]);
     repo.commit("d.txt", "d\n", "after pull --rebase (finish): add d");
     let before = repo.before();
-    assert!(failure(&repo.run("create_pr").await).0.contains("nothing is overwritten"));
+    assert!(failure(&repo.run("create_pr").await).0.contains("creel does not overwrite it"));
     assert_eq!(repo.on_remote("work"), Some(pushed.clone()));
     repo.is_as(&before);
     // A later rebase does not make up for the discarded commits.
     repo.elsewhere("main", "e.txt", "e\n");
     success(&repo.run("rebase_on_main").await);
-    assert!(failure(&repo.run("create_pr").await).0.contains("nothing is overwritten"));
+    assert!(failure(&repo.run("create_pr").await).0.contains("creel does not overwrite it"));
     assert_eq!(repo.on_remote("work"), Some(pushed));
 }
 
@@ -227,7 +227,7 @@ async fn a_rebase_by_pull_counts_as_a_rebase() {
     repo.git(&["pull", "--quiet", "--rebase", "origin", "main"]);
     repo.commit("d.txt", "d\n", "add d");
     let result = repo.run("create_pr").await;
-    assert!(success(&result).message.contains("over what it was before the rebase"), "{result:?}");
+    assert!(success(&result).message.contains("replacing its state before the rebase"), "{result:?}");
 }
 
 #[tokio::test]
@@ -240,8 +240,8 @@ async fn unreviewed_commits_are_not_pushed() {
     for hook in ["create_pr", "merge_pr"] {
         let result = repo.run_with(hook, reviewed()).await;
         let message = failure(&result).0;
-        assert!(message.contains("moved since it was reviewed"), "{message}");
-        assert!(message.contains("like `rebase_on_main`: put it before the gatekeeper"), "{message}");
+        assert!(message.contains("moved since its review"), "{message}");
+        assert!(message.contains("like `rebase_on_main`, put that hook before the gatekeeper"), "{message}");
     }
     assert_eq!((repo.on_remote("work"), repo.on_remote("main")), (None, Some(repo.here("main"))));
     repo.git(&["reset", "--quiet", "--hard", "HEAD~1"]);
@@ -256,7 +256,7 @@ async fn a_push_that_the_remote_refuses_is_reported() {
     let before = repo.before();
     let result = repo.run("create_pr").await;
     let (message, remediation) = failure(&result);
-    assert!(message.starts_with("`work` could not be pushed to `origin`: [remote rejected]"), "{message}");
+    assert!(message.starts_with("creel could not push `work` to `origin`: [remote rejected]"), "{message}");
     assert!(remediation.is_some_and(|prompt| prompt.contains("the message needs a number")), "{remediation:?}");
     assert_eq!(repo.gh_called(["pr", "create"]).len(), 0);
     repo.is_as(&before);
@@ -282,7 +282,7 @@ async fn without_gh_nothing_is_pushed() {
     let before = repo.before();
     let result = repo.run("create_pr").await;
     let (message, remediation) = failure(&result);
-    assert!(message.starts_with("there is no `gh` on the PATH") && message.contains("`pr_command`"), "{message}");
+    assert!(message.starts_with("`gh` is not on PATH") && message.contains("`pr_command`"), "{message}");
     assert_eq!((remediation, repo.on_remote("work")), (None, None));
     repo.is_as(&before);
 }
@@ -302,13 +302,10 @@ async fn a_failing_gh_is_reported_with_advice() {
     repo.gh_answers("pr-create", "echo 'the server is on fire' >&2; exit 1");
     let result = repo.run("create_pr").await;
     let (message, remediation) = failure(&result);
-    assert!(
-        message.contains("the server is on fire") && message.ends_with("`work` was pushed to `origin`"),
-        "{message}"
-    );
+    assert!(message.contains("the server is on fire") && message.ends_with("pushed `work` to `origin`"), "{message}");
     assert_eq!(remediation, None);
     repo.gh_answers("pr-list", "echo 'something else'");
-    assert!(failure(&repo.run("create_pr").await).0.contains("answers in an unknown way"));
+    assert!(failure(&repo.run("create_pr").await).0.contains("does not understand the answer"));
     repo.is_as(&before);
 }
 
@@ -327,7 +324,7 @@ async fn a_merged_pull_request_is_left_alone() {
     let url = "https://forge.example/pull/5";
     let list = format!(r#"[{{"number":5,"url":"{url}","state":"MERGED","headRefOid":"{head}"}}]"#);
     repo.gh_answers("pr-list", &format!("echo '{list}'"));
-    assert_eq!(skipped(&repo.run("create_pr").await), format!("{url} is merged already"));
+    assert_eq!(skipped(&repo.run("create_pr").await), format!("{url} is already merged"));
     assert_eq!(repo.on_remote("work"), None);
 }
 
@@ -386,7 +383,7 @@ async fn a_gatekeeper_reads_the_commits_and_what_they_change() {
     let short = repo.git(&["rev-parse", "--short", &head]);
     let begin = format!(
         "Commits on `work`, which goes to `origin/main`:\n{short} add b\n\n\
-         Not committed, and so not part of it: `a.txt`\n\n"
+         Not committed, so not included: `a.txt`\n\n"
     );
     let change = result.stdout.strip_prefix(&begin).unwrap_or_else(|| panic!("{}", result.stdout));
     assert!(change.contains("+++ b/b.txt\n@@ -0,0 +1 @@\n+b\n"), "{change}");

@@ -22,7 +22,7 @@ async fn a_branch_that_is_behind_is_rebased() {
     let before = repo.before();
     let result = repo.run("rebase_on_main").await;
     let message = &success(&result).message;
-    assert!(message.starts_with("1 commit of `work` put on top of `origin/main`"), "{message}");
+    assert!(message.starts_with("rebased 1 commit of `work` onto `origin/main`"), "{message}");
     assert_eq!(repo.git(&["rev-parse", "HEAD~1"]), newest);
     assert!(result.stdout.contains("$ git fetch --no-tags -- origin "), "{}", result.stdout);
     assert!(!result.stderr.contains("hint:"), "{}", result.stderr);
@@ -58,13 +58,13 @@ async fn a_conflict_is_undone_and_the_agent_gets_instructions() {
     let (message, remediation) = failure(&result);
     assert!(message.starts_with("`work` conflicts with `origin/main` in `a.txt`; the branch is at "), "{message}");
     expect![[r#"
-        The branch `work` could not be rebased onto `origin/main` by itself. These files have conflicts:
+        creel could not rebase the branch `work` onto `origin/main`. These files have conflicts:
         - `a.txt`
-        The rebase was aborted and the branch is as you left it. Rebase it yourself, in this folder:
+        creel aborted the rebase, and the branch is as you left it. Rebase it yourself, in this folder:
         1. Get the newest state: `git fetch origin main`.
         2. Begin: `git rebase origin/main`.
         3. For each file with conflicts: open it, keep what both sides meant, remove the conflict markers, then `git add -- FILE`.
-        4. Go on: `GIT_EDITOR=true git rebase --continue`. Repeat from step 3 until git says that the rebase is done.
+        4. Continue: `GIT_EDITOR=true git rebase --continue`. Repeat from step 3 until git says that the rebase is done.
         5. Build and test, and commit what this needs.
         6. See with `git status` that no rebase is in progress and that nothing is uncommitted.
         Do not push, do not merge, do not drop commits, and do not use `git rebase --skip`. If you cannot resolve it, leave with `git rebase --abort` and say why."#]]
@@ -130,7 +130,7 @@ async fn a_rebase_or_merge_of_the_user_is_not_touched() {
         for hook in ["rebase_on_main", "create_pr", "merge_pr"] {
             let result = repo.run(hook).await;
             let (message, remediation) = failure(&result);
-            assert!(message.contains("is in progress in") && message.contains("creel did not begin it"), "{message}");
+            assert!(message.contains("is in progress in") && message.contains("creel did not start it"), "{message}");
             assert_eq!(remediation, None, "it is a person's affair");
         }
         assert_eq!(repo.git(&["status"]), status);
@@ -147,7 +147,7 @@ async fn the_base_branch_itself_is_refused() {
     for hook in ["rebase_on_main", "create_pr", "merge_pr"] {
         let result = repo.run(hook).await;
         let (message, remediation) = failure(&result);
-        assert!(message.contains("make a branch of its own with `git switch -c creel/s`"), "{message}");
+        assert!(message.contains("create a branch for it with `git switch -c creel/s`"), "{message}");
         assert!(remediation.is_some_and(|prompt| prompt.contains("git switch -c creel/s")));
     }
     repo.is_as(&before);
@@ -183,7 +183,7 @@ async fn a_remote_that_is_gone_changes_nothing() {
     for hook in ["rebase_on_main", "create_pr"] {
         let result = repo.run(hook).await;
         let (message, remediation) = failure(&result);
-        assert!(message.starts_with("`main` could not be fetched from `origin`"), "{message}");
+        assert!(message.starts_with("creel could not fetch `main` from `origin`"), "{message}");
         assert_eq!(remediation, None);
     }
     repo.is_as(&before);
@@ -209,10 +209,10 @@ async fn the_base_branch_is_configured_or_found() {
     repo.commit("b.txt", "b\n", "more");
     let newest = repo.elsewhere("develop", "d.txt", "d\n");
     let missing = repo.run_with("rebase_on_main", with_base("release")).await;
-    assert!(failure(&missing).0.starts_with("there is no branch `release` on `origin`"), "{missing:?}");
+    assert!(failure(&missing).0.starts_with("`origin` has no branch `release`"), "{missing:?}");
     for wrong in ["--upload-pack=touch pwned", "a..b"] {
         let result = repo.run_with("rebase_on_main", with_base(wrong)).await;
-        assert!(failure(&result).0.contains("which no branch can be called"), "{result:?}");
+        assert!(failure(&result).0.contains("which is not a valid branch name"), "{result:?}");
     }
     success(&repo.run_with("rebase_on_main", with_base("origin/develop")).await);
     assert_eq!(repo.git(&["rev-parse", "HEAD~1"]), newest);
@@ -289,7 +289,7 @@ async fn a_missing_remote_is_reported() {
     let repo = Repo::new();
     let submission = SubmissionFacts { remote: Some("--upload-pack=touch".into()), ..SubmissionFacts::default() };
     let result = repo.run_with("rebase_on_main", submission).await;
-    assert_eq!(failure(&result).0, "there is no remote `--upload-pack=touch`; there are: `origin`");
+    assert_eq!(failure(&result).0, "the remote `--upload-pack=touch` does not exist; use one of: `origin`");
 }
 
 #[tokio::test]

@@ -40,7 +40,7 @@ async fn a_rebase_that_takes_too_long_is_undone() {
     let result = repo.run_job(&job, &mut Memory::default(), &CancellationToken::new()).await;
     assert_eq!(result.end, RunEnd::TimedOut);
     let message = result.outcome.expect("an outcome").message;
-    assert!(message.starts_with("`git rebase` did not end in time; the branch is at "), "{message}");
+    assert!(message.starts_with("`git rebase` timed out; the branch is at "), "{message}");
     repo.is_as(&before);
     repo.is_unchanged();
 }
@@ -155,7 +155,7 @@ async fn a_killed_creel_leaves_a_rebase_that_the_next_one_undoes() {
         eventually("git is gone", || sweep::alive_with_mark(&repo.mark).is_empty()).await;
         assert!(repo.work.join(".git/rebase-merge").exists(), "it is in the middle");
         let said = recover(&repo.work).await.expect("something was done");
-        assert!(said.starts_with("a rebase of `work` was cut off; it is undone"), "{said}");
+        assert!(said.starts_with("a rebase of `work` was interrupted. creel undid it"), "{said}");
         repo.is_as(&before);
         repo.is_unchanged();
         assert_eq!(recover(&repo.work).await, None, "once is enough");
@@ -184,7 +184,7 @@ async fn a_later_rebase_of_the_user_is_left_alone() {
     assert!(!repo.try_git(&repo.work, &["rebase", "origin/main"]).0, "a conflict");
     let status = repo.git(&["status"]);
     let said = recover(&repo.work).await.expect("it is said");
-    assert!(said.contains("creel did not begin"), "{said}");
+    assert!(said.contains("creel did not start"), "{said}");
     assert_eq!(repo.git(&["status"]), status);
 }
 

@@ -256,7 +256,7 @@ fn key(name: &str) -> KeyEvent {
         "page-down" => KeyCode::PageDown,
         "backspace" => KeyCode::Backspace,
         one if one.chars().count() == 1 => KeyCode::Char(one.chars().next().expect("one character")),
-        other => panic!("`{other}` is no key"),
+        other => panic!("`{other}` is not a key"),
     };
     KeyEvent::new(code, modifiers)
 }

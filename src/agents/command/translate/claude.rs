@@ -48,7 +48,10 @@ impl ClaudeTranslator {
         let number = |key: &str| number(line, &format!("{count}{key}"));
         let why = text(line, "/error").map(|error| format!(" ({error})")).unwrap_or_default();
         let wait = TimeSpan(number(wait));
-        told.note("retry", &format!("attempt {} of {} failed{why}; the next in {wait}", number(attempt), number(most)));
+        told.note(
+            "retry",
+            &format!("attempt {} of {} failed{why}. Next attempt in {wait}", number(attempt), number(most)),
+        );
     }
 
     fn assistant(&mut self, line: &Value, told: &mut TranslatedOutput) -> Option<()> {
@@ -270,7 +273,8 @@ fn warn_of_denials(line: &Value, told: &mut TranslatedOutput) {
     tools.dedup();
     if !tools.is_empty() {
         told.warn(&format!(
-            "the agent was not allowed to use {}: allow it in the agent's own settings, or by an option of its command",
+            "the agent has no permission to use {}. Allow it in the agent's own settings, or with an option of its \
+             command",
             tools.join(", ")
         ));
     }

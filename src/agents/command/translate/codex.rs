@@ -51,7 +51,7 @@ impl StreamTranslator for CodexTranslator {
                 self.end.verdict = StreamOutcome::Ended(StopReason::EndTurn);
             }
             "turn.failed" => {
-                let words = text(line, "/error/message").unwrap_or("it did not say why");
+                let words = text(line, "/error/message").unwrap_or("it gave no reason");
                 self.end.verdict = StreamOutcome::Failed(words.to_owned());
             }
             "error" => self.error(text(line, "/message")?, told),

@@ -27,7 +27,7 @@ impl GeminiTranslator {
     }
 
     fn error(&mut self, line: &Value, told: &mut TranslatedOutput) {
-        let words = text(line, "/message").unwrap_or("it did not say why");
+        let words = text(line, "/message").unwrap_or("it gave no reason");
         match text(line, "/severity") {
             Some("error") => self.end.complaint = Some(words.to_owned()),
             _ => told.quote(words),
@@ -37,7 +37,7 @@ impl GeminiTranslator {
     fn result(&mut self, line: &Value) {
         let failed = text(line, "/status") == Some("error");
         self.end.verdict = if failed {
-            let words = text(line, "/error/message").or(self.end.complaint.as_deref()).unwrap_or("it did not say why");
+            let words = text(line, "/error/message").or(self.end.complaint.as_deref()).unwrap_or("it gave no reason");
             StreamOutcome::Failed(words.to_owned())
         } else {
             StreamOutcome::Ended(StopReason::EndTurn)

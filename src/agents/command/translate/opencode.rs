@@ -37,9 +37,7 @@ impl OpencodeTranslator {
         };
         self.empty = if tokens == 0 { self.empty + 1 } else { 0 };
         if self.empty >= EMPTY_STEPS {
-            told.give_up(
-                "the agent's server sends empty answers, and the agent asks it again and again: check the address and the model",
-            );
+            told.give_up("the agent's server keeps sending empty answers. Check the server address and the model");
         }
     }
 

@@ -55,12 +55,12 @@ impl WorkerLoop<'_> {
             WorkerTaskEnd::Ended(ChildSessionEnd::NeverBegan) => {
                 self.give_back(task, lot).await;
                 let why = format!(
-                    "the session of task {id} did not begin, so this worker is of no use; the task is back in the queue"
+                    "the session of task {id} did not start, so this worker stops; the task is back in the queue"
                 );
                 Err(WorkerError::Failure(CliError::failed(why)))
             }
             WorkerTaskEnd::Ended(ChildSessionEnd::Died) => {
-                say(&format!("creel: the session of task {id} died; somebody will go on with it"));
+                say(&format!("creel: the session of task {id} crashed; another worker will continue it"));
                 let seen = self.queue.queue.board.get(&QueueTaskKey::of(&task.order)).await?;
                 // A worker must not return a task that another one has.
                 if self.is_ours(seen.as_ref()) {
@@ -72,7 +72,9 @@ impl WorkerLoop<'_> {
                 let leaves = self.settle(task, lot, &upshot).await?;
                 self.failures = self.failures.after(outcome);
                 if self.failures.is_too_long() {
-                    let why = format!("{FAILURES} sessions in a row failed; is the agent of this machine in order?");
+                    let why = format!(
+                        "{FAILURES} sessions in a row failed, so this worker stops; check the agent of this machine"
+                    );
                     return Err(WorkerError::Failure(CliError::failed(why)));
                 }
                 Ok(leaves)
@@ -106,7 +108,10 @@ impl WorkerLoop<'_> {
                 Err(trouble) => trouble,
             };
             if !std::mem::replace(&mut said, true) {
-                say(&format!("creel: NATS: {why}; what came of task {} is told when the server is back", key.id()));
+                say(&format!(
+                    "creel: NATS: {why}; this worker reports the result of task {} when the server is back",
+                    key.id()
+                ));
             }
             let _ = tokio::time::timeout(AGAIN, lot.keep()).await;
             // A server that lost its data has no bucket either, until a client creates one.
@@ -134,7 +139,7 @@ impl WorkerLoop<'_> {
         let seen = self.queue.queue.board.get(&QueueTaskKey::of(&task.order)).await?;
         let (id, session) = (&task.order.id, task.standing.by().map_or("", |by| by.session.as_str()));
         let Some(seen) = seen else {
-            say(&format!("creel: the queue does not know task {id} any more; what was done is in session {session}"));
+            say(&format!("creel: the queue does not have task {id} any more; its work is in session {session}"));
             return Ok(());
         };
         let is_settled = seen.task.is_settled();
@@ -142,7 +147,7 @@ impl WorkerLoop<'_> {
             // The user decided, or the server stored this worker's report although the answer was lost.
             self.tell(seen)?;
         } else {
-            say(&format!("creel: task {id} is in other hands now; what was done here does not count"));
+            say(&format!("creel: another worker has task {id} now; the work of this worker does not count"));
         }
         if is_settled {
             lot.done().await?;

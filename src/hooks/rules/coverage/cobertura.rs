@@ -150,11 +150,11 @@ mod tests {
         assert_eq!(root("branch-rate='0' line-rate = '0.5'"), Ok(50.0));
         assert_eq!(
             root(r#"lines-valid="0" lines-covered="0" line-rate="1.0""#),
-            Err("it tells of no lines".into()),
+            Err("it reports no lines".into()),
             "an empty report has not passed"
         );
-        assert_eq!(root("line-rate='7'"), Err("it tells 700 %".into()));
-        assert_eq!(root("line-rate='NaN'"), Err("it tells NaN %".into()));
+        assert_eq!(root("line-rate='7'"), Err("it reports 700 %".into()));
+        assert_eq!(root("line-rate='NaN'"), Err("it reports NaN %".into()));
     }
 
     #[test]
@@ -169,22 +169,19 @@ mod tests {
             <!ENTITY a "<coverage line-rate='1'/>"> <!ENTITY b "&a;&a;&a;&a;"> <!ENTITY r "1.0"> <!-- ' > -->
             <!ENTITY file SYSTEM "file:///etc/passwd"> ]>"#;
         assert_eq!(read(&format!("{bomb}{LINES}")), Ok(50.0));
-        assert_eq!(
-            read(&format!("{bomb}<coverage line-rate='&r;'>&b;</coverage>")),
-            Err("it tells of no lines".into())
-        );
+        assert_eq!(read(&format!("{bomb}<coverage line-rate='&r;'>&b;</coverage>")), Err("it reports no lines".into()));
     }
 
     #[test]
     fn what_is_no_whole_report_is_told() {
         let why = |text: &str| read(text).expect_err("no report");
-        assert_eq!(why(""), "it holds no `coverage` element");
+        assert_eq!(why(""), "it contains no `coverage` element");
         assert_eq!(why("<report name='jacoco'></report>"), "it begins with `report`, not with `coverage`");
         assert_eq!(why("<!DOCTYPE coverage ["), "it ends in the middle of a tag");
         assert_eq!(why("<coverage line-rate='0.9"), "it ends in the middle of a tag");
         assert_eq!(why("<coverage line-rate='0.9'><packages>"), "it ends before `</coverage>`");
         assert_eq!(why("<coverage></coverage><!-- "), "it ends in the middle of a tag");
-        assert_eq!(why("<coverage></coverage>"), "it tells of no lines");
+        assert_eq!(why("<coverage></coverage>"), "it reports no lines");
         assert_eq!(
             why("<coverage line-rate='0.9'><packages></coverage>"),
             "ill-formed document: expected `</packages>`, but `</coverage>` was found"

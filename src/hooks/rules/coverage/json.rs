@@ -93,7 +93,7 @@ mod tests {
             "/src/a.ts": {"lines":{"total":120,"covered":90,"skipped":0,"pct":75}}}"#;
         assert_eq!(percent(text.as_bytes()), Ok(75.0));
         let none = r#"{"total":{"lines":{"total":0,"covered":0,"skipped":0,"pct":"Unknown"}}}"#;
-        assert_eq!(percent(none.as_bytes()), Err("it tells of no lines".into()));
+        assert_eq!(percent(none.as_bytes()), Err("it reports no lines".into()));
     }
 
     #[test]
@@ -110,7 +110,7 @@ mod tests {
             "totals":{"covered_lines":43,"num_statements":50,"percent_covered":86.0,"percent_covered_display":"86"}}"#;
         assert_eq!(percent(text.as_bytes()), Ok(86.0));
         let empty = r#"{"totals":{"covered_lines":0,"num_statements":0,"percent_covered":100.0}}"#;
-        assert_eq!(percent(empty.as_bytes()), Err("it tells of no lines".into()));
+        assert_eq!(percent(empty.as_bytes()), Err("it reports no lines".into()));
     }
 
     #[test]
@@ -118,10 +118,10 @@ mod tests {
         let why = |text: &str| percent(text.as_bytes()).expect_err("no report");
         assert_eq!(
             why(r#"{"/src/a.ts":{"path":"/src/a.ts","s":{"0":1}}}"#),
-            "it holds neither `total.lines` nor `data[0].totals.lines` nor `totals.percent_covered`"
+            "it contains neither `total.lines` nor `data[0].totals.lines` nor `totals.percent_covered`"
         );
-        assert_eq!(why(r#"{"totals":{"percent_covered":120.5}}"#), "it tells 120.5 %");
-        assert_eq!(why(r#"{"totals":{}}"#), "its totals tell no share of lines");
+        assert_eq!(why(r#"{"totals":{"percent_covered":120.5}}"#), "it reports 120.5 %");
+        assert_eq!(why(r#"{"totals":{}}"#), "its totals report no share of lines");
         assert!(why(r#"{"total":{"lines":{"pct":7"#).starts_with("EOF while parsing"));
     }
 }

@@ -105,10 +105,10 @@ end_of_record
     #[test]
     fn what_is_no_whole_report_is_told() {
         let why = |text: &str| percent(text.as_bytes()).expect_err("no report");
-        assert_eq!(why(""), "it tells of no lines");
-        assert_eq!(why("{\"total\": 1}"), "it tells of no lines");
-        assert_eq!(why("SF:a\nLF:0\nLH:0\nend_of_record\n"), "it tells of no lines");
+        assert_eq!(why(""), "it reports no lines");
+        assert_eq!(why("{\"total\": 1}"), "it reports no lines");
+        assert_eq!(why("SF:a\nLF:0\nLH:0\nend_of_record\n"), "it reports no lines");
         assert_eq!(why("SF:a\nLF:10\nLH:1"), "it ends in the middle of a record");
-        assert_eq!(why("SF:a\nLF:ten\nend_of_record"), "`LF:ten` holds no number");
+        assert_eq!(why("SF:a\nLF:ten\nend_of_record"), "`LF:ten` contains no number");
     }
 }

@@ -62,7 +62,7 @@ fn request(ask: &AgentPermissionRequest, project: &str, theme: &ScreenTheme, wid
     let arguments = plain_lines(&arguments, theme.style(ThemeRole::Text), width);
     if change.is_empty() && arguments.is_empty() {
         lines.push(Line::default());
-        lines.extend(plain_lines("The agent says no more about it.", theme.style(ThemeRole::Faint), width));
+        lines.extend(plain_lines("The agent gives no more details.", theme.style(ThemeRole::Faint), width));
     }
     // The change first: the arguments often repeat it in a form that is hard to read.
     for (title, part) in [("changes", change), ("arguments", arguments)] {
@@ -92,8 +92,8 @@ fn held(gate: &Gate, state: &SessionState, model: &ScreenModel, width: usize) ->
 /// The files that changed during the agent's turn, and why that matters.
 fn tampered(state: &SessionState, theme: &ScreenTheme, width: usize) -> Vec<Line<'static>> {
     let mut lines = plain_lines(
-        "These files changed during the agent's turn. They decide what creel and git do, so the session waits for you. Look at \
-         each of them before you continue.",
+        "These files changed during the agent's turn. They decide what creel and git do, so the session waits for \
+        you. Look at each of them before you continue.",
         theme.style(ThemeRole::Text),
         width,
     );
@@ -112,7 +112,7 @@ fn tampered(state: &SessionState, theme: &ScreenTheme, width: usize) -> Vec<Line
 fn budget(state: &SessionState, theme: &ScreenTheme, width: usize) -> Vec<Line<'static>> {
     let (account, budget) = (&state.account, &state.plan().budget);
     let times = u64::from(account.granted) + 1;
-    #[expect(clippy::cast_precision_loss, reason = "nobody grants 2^53 budgets")]
+    #[expect(clippy::cast_precision_loss, reason = "a user does not grant 2^53 budgets")]
     let cost = budget.cost.map(|cost| cost * times as f64);
     let tokens = budget.tokens.map(|tokens| tokens.saturating_mul(times));
     let time = budget.time.map(|time| TimeSpan(time.0.saturating_mul(times)));
@@ -120,7 +120,7 @@ fn budget(state: &SessionState, theme: &ScreenTheme, width: usize) -> Vec<Line<'
         let (limit, role) = match limit {
             Some((limit, true)) => (format!(" of {limit}: used up"), ThemeRole::Bad),
             Some((limit, false)) => (format!(" of {limit}"), ThemeRole::Text),
-            None => (", without a limit".into(), ThemeRole::Text),
+            None => (", no limit".into(), ThemeRole::Text),
         };
         Line::styled(fit(&format!("{name:11}{used}{limit}"), width), theme.style(role))
     };

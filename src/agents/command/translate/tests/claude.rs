@@ -64,7 +64,7 @@ fn claude_thinks_uses_tools_and_answers() {
             said "Done. <promise>COMPLETE</promise>"
             said "\n"
             used 100 of 200000
-            warned the agent was not allowed to use Bash, Write: allow it in the agent's own settings, or by an option of its command
+            warned the agent has no permission to use Bash, Write. Allow it in the agent's own settings, or with an option of its command
             Ended(EndTurn) Some(500) Some(0.5)
         "#]],
     );
@@ -158,7 +158,7 @@ fn an_error_of_claudes_server_is_a_failed_turn_although_it_is_called_a_success()
         OutputFormat::Claude,
         &lines,
         &expect![[r#"
-        noted retry: attempt 2 of 10 failed (rate_limit); the next in 1.0 s
+        noted retry: attempt 2 of 10 failed (rate_limit). Next attempt in 1.0 s
         opened 5f-1
         Failed("API Error: slow down (status 429)") None None
         complaint: API Error: slow down
@@ -188,12 +188,12 @@ fn qwen_is_read_like_claude() {
         OutputFormat::Claude,
         &lines,
         &expect![[r#"
-        opened 9a
-        noted retry: attempt 1 of 10 failed; the next in 1 min
-        opened 5f-1
-        Failed("[API Error: 401 wrong key]") Some(390) None
-        complaint: [API Error: 401 wrong key]
-    "#]],
+            opened 9a
+            noted retry: attempt 1 of 10 failed. Next attempt in 1 min
+            opened 5f-1
+            Failed("[API Error: 401 wrong key]") Some(390) None
+            complaint: [API Error: 401 wrong key]
+        "#]],
     );
     let quoted =
         [words("[API Error: as I was asked to say]"), json!({ "type": "result", "is_error": false, "result": "x" })];

@@ -1,0 +1,78 @@
+//! Which words messages must not have: they hide the actor, or say in a roundabout way what an ordinary term says.
+
+use std::{collections::BTreeSet, sync::LazyLock};
+
+use regex::Regex;
+
+/// What not to write, and what to write instead.
+const BANNED: [(&str, &str); 17] = [
+    (r"\b(who|whom|whoever|whomever)\b", "name the user, the agent, the worker or the hook"),
+    (r"\b(some|any|every|no)(body|one)\b", "name the user, the agent, the worker or the hook"),
+    (r"\ba person\b", "`you` or `the user`"),
+    (r"\b(go|goes|going|gone|went) on\b", "continue, resume or run"),
+    (r"\b(held|holds)\b", "pending, contains, keeps or blocked"),
+    (r"\b(give|gives|given|gave|giving) (\w+ ){0,2}up\b", "abort or stop"),
+    (r"\baside\b", "name the place"),
+    (r"\b(is|are|was|were|be) (not )?let\b|\blets\b", "allow, or name the actor"),
+    (r"\bas usual\b", "default"),
+    (r"\b(tells|told)\b", "report, say or send"),
+    (r"\b(take|takes|taken|taking) (\w+ )?up\b", "continue or resume"),
+    (r"\bas (many|much)( \w+)? again\b|\bin other hands\b", "give the number or the owner"),
+    (r"\bwhat (is|was|were) (said|told|held)\b", "name the thing"),
+    (r"\bit may\b", "name the actor and what it is allowed to do"),
+    (
+        r"\bis none\b|\bis no (name|key|number|colour|command|range|priority|promise|pattern|regular|verb|time|work)\b",
+        "`is not a …`",
+    ),
+    (r"\bsay(s)? (who|so that)\b|\bin the way\b", "say what to do"),
+    (r"\bto be (known|reached|gone)\b", "name the actor, or use an imperative"),
+];
+
+/// A number that can be 1 before a noun that is always plural.
+static COUNT: LazyLock<Regex> = LazyLock::new(|| {
+    let nouns = "byte|character|checkpoint|commit|error|file|hook|item|iteration|line|message|process|record|rule|second|\
+                 session|task|turn|worker|client|replica";
+    Regex::new(&format!(r"(^|[^\w.])(1|\{{[a-z_0-9.:]*\}}) ({nouns})(e?s)\b")).expect("a regular expression")
+});
+
+static RULES: LazyLock<Vec<(Regex, &str)>> = LazyLock::new(|| {
+    let rule = |(pattern, instead): &(&str, &'static str)| {
+        (Regex::new(&format!("(?i){pattern}")).expect("a regular expression"), *instead)
+    };
+    BANNED.iter().map(rule).collect()
+});
+
+/// Names in braces are code: `{whose}`.
+static HOLES: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"\{[a-z_]+(:[^{}]*)?\}").expect("a regular expression"));
+
+/// What is wrong with the words of one text.
+pub fn mistakes(text: &str) -> Vec<String> {
+    let words = HOLES.replace_all(text, "{}");
+    let mut found: Vec<String> = RULES
+        .iter()
+        .filter_map(|(rule, instead)| Some(format!("`{}`: {instead}", rule.find(&words)?.as_str())))
+        .collect();
+    let parts: Vec<&str> = text.split(": ").map(str::trim).collect();
+    let repeats = |pair: &[&str]| pair[0] == pair[1] || pair[0].ends_with(&format!(" {}", pair[1]));
+    if parts.windows(2).any(|pair| !["", "{}"].contains(&pair[1]) && repeats(pair)) {
+        found.push("it prints a cause twice".to_owned());
+    }
+    found
+}
+
+/// Counts in the texts of one file that are wrong for 1. A file that also has the text for 1 is right.
+pub fn wrong_plurals(texts: &[(usize, String)]) -> Vec<(usize, String)> {
+    let singular: BTreeSet<&str> = texts.iter().flat_map(|(_, text)| text.split("1 ").skip(1)).collect();
+    let has_singular = |noun: &str| {
+        singular.iter().any(|rest| rest.strip_prefix(noun).is_some_and(|rest| !rest.starts_with(char::is_alphanumeric)))
+    };
+    let mut found = Vec::new();
+    for (line, text) in texts {
+        for count in COUNT.captures_iter(text) {
+            if &count[2] == "1" || !has_singular(&count[3]) {
+                found.push((*line, format!("`{}` is wrong for 1: use `counted`", count[0].trim())));
+            }
+        }
+    }
+    found
+}
