@@ -267,7 +267,9 @@ impl RunningProcess {
         }
         marked(&mut command, &spec.cwd, &spec.env, &spec.mark);
         command.stdin(input_for(&spec.stdin)).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let missing = |e: &io::Error| e.kind() == io::ErrorKind::NotFound && spec.cwd.is_dir();
+        // With a folder in PATH that the user cannot read, the system reports a missing program as a denied one.
+        let hidden = |e: &io::Error| e.kind() == io::ErrorKind::PermissionDenied && !is_on_path(&spec.program);
+        let missing = |e: &io::Error| (e.kind() == io::ErrorKind::NotFound || hidden(e)) && spec.cwd.is_dir();
         let started = children::start(&spec.mark, || command.spawn()).map_err(|e| match missing(&e) {
             true if spec.program.contains('/') => StartError::NoProgramFile(spec.program.clone()),
             true => StartError::NoProgram(spec.program.clone()),
@@ -389,6 +391,12 @@ pub(super) fn describe(ended: io::Result<ExitStatus>) -> ProcessEnd {
         },
         Err(e) => ProcessEnd::SpawnFailed(format!("the system does not report how it ended: {e}")),
     }
+}
+
+/// Whether a program that is named by its file alone can be found. A path always counts as found.
+fn is_on_path(program: &str) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    program.contains('/') || std::env::split_paths(&path).any(|folder| folder.join(program).exists())
 }
 
 /// Distinguishes the reasons that the user can fix in different ways.
