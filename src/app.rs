@@ -27,13 +27,13 @@ use crate::{
 };
 
 pub fn main() -> ExitCode {
-    let cli = Cli::try_parse().unwrap_or_else(|error| refuse(&error));
     // If no second process can be started, this one runs the session itself, as without a screen.
-    if process_pair::is_wanted(&cli)
+    if process_pair::is_wanted(std::env::args_os().skip(1))
         && let Ok(code) = process_pair::hold()
     {
         return ExitCode::from(code);
     }
+    let cli = Cli::try_parse().unwrap_or_else(|error| refuse(&error));
     match follow(cli) {
         Ok(code) => ExitCode::from(code),
         Err(failure) => {

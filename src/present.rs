@@ -4,6 +4,7 @@
 
 pub mod describe;
 pub mod hook_stats;
+pub mod local_time;
 pub mod permission_requests;
 pub mod policies;
 pub mod queue_table;

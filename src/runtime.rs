@@ -14,6 +14,7 @@ mod perform;
 pub mod session_processes;
 mod turn_watch;
 pub mod worktree;
+mod worktree_watcher;
 
 use std::{collections::BTreeMap, io, path::PathBuf, sync::Arc};
 

@@ -14,21 +14,45 @@
 mod child;
 mod parent;
 
-use crate::cli::{
-    Cli, CliCommand,
-    arguments::{DetachArgs, OutputArgs},
-    launch::surface::is_on_screen,
+use std::{
+    ffi::{OsStr, OsString},
+    io::{IsTerminal as _, stdin, stdout},
 };
+
 pub(super) use child::ParentProcess;
 pub(super) use parent::hold;
 
-/// Whether the command is a session on a screen, and this process is not yet the child.
-pub(super) fn is_wanted(cli: &Cli) -> bool {
-    let (output, detach) = match &cli.command {
-        None => (OutputArgs::default(), DetachArgs::default()),
-        Some(CliCommand::Run(args)) => (args.output, args.detach),
-        Some(CliCommand::Resume(args)) => (args.output, args.detach),
-        Some(_) => return false,
-    };
-    !cli.held && is_on_screen(output, detach)
+/// The verbs that open a screen on a session of this process.
+const ON_SCREEN: [&str; 2] = ["run", "resume"];
+/// Options with which they do not, or with which this process is the child already.
+const ELSEWHERE: [&str; 5] = ["--headless", "--json", "--detach", "--background", "--held"];
+
+/// Whether to start a child. Looks at the words only: the parent stays as small as possible, so it does not parse the
+/// command line. If the command is wrong or opens no screen after all, the child does what this process would have
+/// done.
+pub(super) fn is_wanted(args: impl Iterator<Item = OsString>) -> bool {
+    stdin().is_terminal() && stdout().is_terminal() && asks_for_screen(args)
+}
+
+fn asks_for_screen(args: impl Iterator<Item = OsString>) -> bool {
+    let mut words = args.take_while(|word| word != "--").peekable();
+    let is_one_of = |word: &OsStr, list: &[&str]| list.iter().any(|one| word == *one);
+    words.peek().is_none_or(|verb| is_one_of(verb, &ON_SCREEN)) && !words.any(|word| is_one_of(&word, &ELSEWHERE))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_session_on_a_screen_has_a_parent_and_a_child() {
+        let asks = |line: &str| asks_for_screen(line.split_whitespace().map(OsString::from));
+        for line in ["", "run", "run -n 3 prompt", "resume", "resume name --max-iterations 3", "run -- --headless"] {
+            assert!(asks(line), "{line}");
+        }
+        let elsewhere = ["run --headless", "run x --json", "run --detach", "--held run", "attach", "demo", "--help"];
+        for line in elsewhere {
+            assert!(!asks(line), "{line}");
+        }
+    }
 }

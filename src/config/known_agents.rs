@@ -204,7 +204,7 @@ fn agent(
 ) -> KnownAgent {
     let before = known.named(&key.name);
     let fields = ConfigFields::of(&KNOWN_AGENT, Some(node));
-    let said = agents::facts(report, &fields);
+    let said = agents::facts(report, &fields, origin);
     let facts = said.clone().or(before.map(|agent| agent.facts.clone()).unwrap_or_default());
     let ways = match (fields.given("ways"), before) {
         (None, Some(before)) => before.ways.iter().map(|way| way.retold(&said)).collect(),
@@ -212,7 +212,9 @@ fn agent(
         (Some(list), _) if matches!(&list.kind, NodeKind::List(items) if items.is_empty()) => {
             no_way(report, &key.name, list.at, known)
         }
-        (Some(list), _) => list.items().iter().filter_map(|node| way(report, &key.name, node, &facts)).collect(),
+        (Some(list), _) => {
+            list.items().iter().filter_map(|node| way(report, (origin, &key.name), node, &facts)).collect()
+        }
     };
     let title = fields.some_text("title").or_else(|| before.map(|agent| agent.title.clone()));
     KnownAgent { title: title.unwrap_or_else(|| key.name.clone()), name: key.name.clone(), origin, facts, ways }
@@ -227,12 +229,17 @@ fn no_way(report: &mut DiagnosticReport, name: &str, at: SourceSpan, known: &Kno
     Vec::new()
 }
 
-fn way(report: &mut DiagnosticReport, name: &str, node: &ConfigNode, common: &AgentFacts) -> Option<LaunchMethod> {
+fn way(
+    report: &mut DiagnosticReport,
+    (origin, name): (AgentOrigin, &str),
+    node: &ConfigNode,
+    common: &AgentFacts,
+) -> Option<LaunchMethod> {
     if !matches!(node.kind, NodeKind::Map(_)) {
         return None;
     }
     let fields = ConfigFields::of(&WAY, Some(node));
-    let entry = AgentEntry { name, at: node.at, fields, ways: &["acp", "command"] };
+    let entry = AgentEntry { name, at: node.at, fields, ways: &["acp", "command"], origin };
     let AgentDescription::Run(spec) = entry.read(report, |_| common.clone())? else { return None };
     let program = fields.some_text("program").or_else(|| Some(program_of(spec.command_line()?).to_owned()))?;
     Some(LaunchMethod { program, version: fields.some_text("version"), spec })

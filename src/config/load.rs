@@ -17,7 +17,7 @@ use super::{
     diagnostic::{self, Diagnostic, Severity, SourceFile, quoted, suggest},
     fields::ConfigFields,
     hooks::{self, HookLists},
-    known_agents::KnownAgents,
+    known_agents::{AgentOrigin, KnownAgents},
     nats,
     node::{self, ConfigKey, ConfigNode, NodeKind},
     paths,
@@ -229,6 +229,7 @@ impl ConfigLoader {
             at: key.at,
             fields: ConfigFields::of(&AGENT, Some(node)),
             ways: &["acp", "command", "script"],
+            origin: AgentOrigin::Own,
         };
         let known = &self.known;
         match entry.read(&mut self.report, |command| known.facts_of(command)) {

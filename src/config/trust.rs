@@ -56,9 +56,12 @@ impl TrustStore {
     }
 
     pub fn trust(&self, place: &Path, documents: &[ConfigDocument]) -> io::Result<()> {
+        let content = content(documents);
+        if self.read(place).is_some_and(|entry| entry.contents.last() == Some(&content)) {
+            return Ok(());
+        }
         let _alone = self.lock()?;
         let mut entry = self.read(place).unwrap_or_else(|| TrustEntry { place: text(place), contents: Vec::new() });
-        let content = content(documents);
         entry.contents.retain(|known| *known != content);
         entry.contents.push(content);
         let surplus = entry.contents.len().saturating_sub(REMEMBERED);

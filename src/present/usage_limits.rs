@@ -2,7 +2,7 @@
 
 use jiff::{Timestamp, tz::TimeZone};
 
-use super::text::plain;
+use super::{local_time::local_zone, text::plain};
 use crate::engine::{
     event::{LimitAction, LimitReached},
     time::{TimeSpan, UnixTime},
@@ -38,7 +38,7 @@ pub fn resumes(until: UnixTime, now: UnixTime) -> String {
 
 /// The local time of day, with the day if it is not soon.
 fn clock(at: UnixTime, now: Option<UnixTime>) -> String {
-    clock_in(&TimeZone::system(), at, now)
+    clock_in(&local_zone(), at, now)
 }
 
 fn clock_in(zone: &TimeZone, at: UnixTime, now: Option<UnixTime>) -> String {

@@ -124,8 +124,14 @@ pub fn adopt_orphans() {
     }
     let table = ProcessTable::of_system();
     // As the first process of a container, creel also receives unrelated orphans.
-    let has_strangers = getpid().is_init() || table.all().iter().any(is_child);
+    let has_strangers = getpid().is_init() || has_children();
     ADOPTS.store(cfg!(target_os = "linux") && table == ProcessTable::ProcFs && !has_strangers, Ordering::SeqCst);
+}
+
+/// Asks the kernel, because reading the list of all processes takes milliseconds.
+fn has_children() -> bool {
+    let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+    !matches!(waitid(WaitId::All, options), Err(rustix::io::Errno::CHILD))
 }
 
 pub(crate) fn is_adopted(stat: &ProcessStat) -> bool {

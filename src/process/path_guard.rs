@@ -10,7 +10,7 @@
 //! - Files that creel itself, other sessions of the project or other creel commands write are not watched.
 
 mod fingerprints;
-mod git;
+pub(crate) mod git;
 mod protected;
 
 use std::{

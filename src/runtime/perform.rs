@@ -8,7 +8,6 @@ use std::{
     collections::{HashMap, hash_map::Entry},
     num::NonZero,
     panic::{AssertUnwindSafe, catch_unwind},
-    path::PathBuf,
     pin::pin,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     task::Poll,
@@ -30,7 +29,7 @@ use super::{
 use crate::{
     agents::{Agent, AgentError, AgentObserver, BoxFuture, PermissionRequest, TurnRequest},
     engine::{
-        conversation::{AgentPermissionRequest, AgentUpdate, PermissionAnswer, TurnEnd, TurnFailure, WorktreeChanges},
+        conversation::{AgentPermissionRequest, AgentUpdate, PermissionAnswer, TurnEnd, TurnFailure},
         effect::{Effect, HookJob, ProtectBaseline, RuleJob},
         hooks::verdict::RunResult,
         ids::{PermissionId, RunId, TurnId},
@@ -41,13 +40,12 @@ use crate::{
     process::run::{OutputStream, ProcessGroup, ProcessObserver},
     runtime::{
         session_processes::SessionProcesses,
-        worktree::{self, DigestMemory, WorktreeSnapshot},
+        worktree_watcher::{SessionActivity, SharedDigestMemory, WorktreeWatcher},
     },
 };
 
 /// How many chunks of output are buffered for a remote screen that is behind.
 const FAR_BACKLOG: usize = 64;
-
 pub(super) struct EffectPerformer {
     place: HookWorkspace,
     handle: SessionHandle,
@@ -64,6 +62,7 @@ pub(super) struct EffectPerformer {
     /// The fallback agents that were started, by name.
     standing_in: HashMap<String, AgentTaskHandle>,
     file_memory: SharedDigestMemory,
+    activity: SessionActivity,
     turn: Option<(TurnId, CancellationToken)>,
     /// Limits how many rules are checked at once.
     cores: Arc<Semaphore>,
@@ -137,7 +136,8 @@ impl EffectPerformer {
     ) -> Self {
         let asks = PermissionWaiters::default();
         let file_memory = SharedDigestMemory::default();
-        let surveyor = WorktreeWatcher::new(place.cwd.clone(), place.mark.clone(), file_memory.clone());
+        let activity = SessionActivity::default();
+        let surveyor = WorktreeWatcher::new(&place, file_memory.clone(), activity.clone());
         let watch = TurnWatch::new(gatekeepers.place.guard.clone());
         let agent = Some(AgentTaskHandle::open(agent, surveyor, watch, TurnObserver::new(&handle, &children, &asks)));
         Self {
@@ -153,6 +153,7 @@ impl EffectPerformer {
             fallbacks,
             standing_in: HashMap::new(),
             file_memory,
+            activity,
             turn: None,
             cores: Arc::new(Semaphore::new(available_parallelism().map_or(1, NonZero::get))),
             asks,
@@ -220,8 +221,7 @@ impl EffectPerformer {
             Entry::Occupied(line) => line.into_mut(),
             Entry::Vacant(place) => {
                 let agent = self.fallbacks.start(place.key())?;
-                let surveyor =
-                    WorktreeWatcher::new(self.place.cwd.clone(), self.place.mark.clone(), self.file_memory.clone());
+                let surveyor = WorktreeWatcher::new(&self.place, self.file_memory.clone(), self.activity.clone());
                 let hearing = TurnObserver::new(&self.handle, &self.children, &self.asks);
                 let watch = TurnWatch::new(self.gatekeepers.place.guard.clone());
                 place.insert(AgentTaskHandle::open(agent, surveyor, watch, hearing))
@@ -236,10 +236,7 @@ impl EffectPerformer {
             Entry::Vacant(place) => {
                 let agent = self.gatekeepers.start(place.key())?;
                 // A reviewer changes no files, so there is nothing to survey.
-                let surveyor = WorktreeWatcher {
-                    hopeless: true,
-                    ..WorktreeWatcher::new(PathBuf::new(), String::new(), SharedDigestMemory::default())
-                };
+                let surveyor = WorktreeWatcher::of_nothing();
                 let hearing = TurnObserver::new(&self.handle, &self.children, &self.asks);
                 let watch = TurnWatch::of_reviewer(self.gatekeepers.place.guard.clone());
                 place.insert(AgentTaskHandle::open(agent, surveyor, watch, hearing))
@@ -252,11 +249,12 @@ impl EffectPerformer {
         let run = job.run;
         let cancel = CancellationToken::new();
         let (place, handle, token) = (self.place.clone(), self.handle.clone(), cancel.clone());
-        let mut watch = self.watcher(run);
+        let (mut watch, active) = (self.watcher(run), self.activity.begin());
         let done = tokio::spawn(async move {
             // Panics are caught here instead of in a separate task: tokio moves part of a longer chain of tasks to
             // another thread, and waking that thread costs more than the rest of a short hook.
             let running = caught(hooks::run_hook(&job, &place, &mut watch, &token)).await;
+            drop(active);
             let result = running.unwrap_or_else(|panic| RunResult::not_started(format!("a bug in creel: {panic}")));
             handle.tell_in_turn(Input::HookFinished { run, result: Box::new(result) }).await;
         });
@@ -270,11 +268,11 @@ impl EffectPerformer {
         let cancel = CancellationToken::new();
         let (place, handle, token, cores) =
             (self.place.clone(), self.handle.clone(), cancel.clone(), self.cores.clone());
-        let mut watch = self.watcher(run);
+        let (mut watch, active) = (self.watcher(run), self.activity.begin());
         let done = tokio::spawn(async move {
             let turn = cores.acquire_owned().await;
             let checking = caught(hooks::rules::check(job, &place, &mut watch, &token)).await;
-            drop(turn);
+            drop((turn, active));
             let result =
                 checking.unwrap_or_else(|panic| RuleCheckResult::not_judged(format!("a bug in creel: {panic}")));
             handle.tell_in_turn(Input::RuleChecked { run, result: Box::new(result) }).await;
@@ -339,14 +337,17 @@ async fn converse(
     mut hearing: TurnObserver,
     (mut surveyor, mut watch): (WorktreeWatcher, TurnWatch),
 ) {
-    while let Some(TurnJob { request, baseline, cancel }) = asked.recv().await {
+    let mut first = surveyor.look_ahead(&mut asked, |job: &TurnJob| &job.cancel).await;
+    while let Some(TurnJob { request, baseline, cancel }) = next(&mut first, &mut asked).await {
         let turn = request.turn;
         hearing.turn = turn;
         // Survey before the prompt is sent, not at the same time: the agent's first changes must not look as if they
         // had been there already.
-        let before = surveyor.look(&cancel).await;
+        let before = surveyor.look_before(&cancel).await;
+        let active = surveyor.begin_turn();
         watch.begin(baseline).await;
         let ended = one_turn(&mut *agent, request, &mut hearing, &cancel).await;
+        drop(active);
         let forbidden = watch.end().await;
         let ended = match ended {
             Ok(end) => Ok(TurnEnd { work: surveyor.compare(before, &cancel).await, forbidden, ..end }),
@@ -367,47 +368,11 @@ async fn converse(
     agent.shutdown().await;
 }
 
-/// Shared by all agents that work in the session, because a fallback continues with the files of the agent before it.
-type SharedDigestMemory = Arc<tokio::sync::Mutex<DigestMemory>>;
-
-/// Surveys the work tree before and after each turn. It never delays the end of a cancelled turn.
-struct WorktreeWatcher {
-    folder: PathBuf,
-    mark: String,
-    /// The folder is too large or too slow to survey. After the first failure creel does not try again.
-    hopeless: bool,
-    /// Digests of the files that earlier turns changed.
-    memory: SharedDigestMemory,
-}
-
-impl WorktreeWatcher {
-    fn new(folder: PathBuf, mark: String, memory: SharedDigestMemory) -> Self {
-        Self { folder, mark, hopeless: false, memory }
-    }
-
-    async fn look(&mut self, cancel: &CancellationToken) -> Option<WorktreeSnapshot> {
-        if self.hopeless {
-            return None;
-        }
-        let survey = cancel.run_until_cancelled(worktree::survey(&self.folder, &self.mark)).await?;
-        if survey.is_hopeless() {
-            self.hopeless = true;
-            tracing::warn!("the project folder is too large or too slow for creel to see what each turn changes");
-        }
-        Some(survey)
-    }
-
-    async fn compare(
-        &mut self,
-        before: Option<WorktreeSnapshot>,
-        cancel: &CancellationToken,
-    ) -> Option<Box<WorktreeChanges>> {
-        let before = before?;
-        let after = self.look(cancel).await?;
-        let mut work = cancel.run_until_cancelled(after.changes_since(&before)).await??;
-        let mut memory = self.memory.lock().await;
-        cancel.run_until_cancelled(memory.add_contents(&before, &after, &mut work)).await;
-        Some(Box::new(work))
+/// The job that arrived during the first survey, then the others.
+async fn next<T>(first: &mut Option<T>, others: &mut mpsc::UnboundedReceiver<T>) -> Option<T> {
+    match first.take() {
+        Some(first) => Some(first),
+        None => others.recv().await,
     }
 }
 

@@ -11,6 +11,7 @@
 mod contents;
 mod git;
 mod nested;
+mod stat_cache;
 mod walk;
 
 use std::{
@@ -18,11 +19,12 @@ use std::{
     fs,
     os::unix::fs::MetadataExt as _,
     path::{Path, PathBuf},
-    time::Duration,
+    time::{Duration, Instant, SystemTime},
 };
 
 pub use contents::DigestMemory;
 use nested::NestedFiles;
+use stat_cache::{GitAnswer, Learned, StatCache};
 
 use crate::engine::conversation::WorktreeChanges;
 
@@ -66,37 +68,112 @@ enum SnapshotContent {
     Unknown,
 }
 
-/// `mark` marks the processes that this starts, so that creel finds them after a crash.
-pub async fn survey(folder: &Path, mark: &str) -> WorktreeSnapshot {
-    let seen = tokio::time::timeout(PATIENCE, look(folder, mark)).await.unwrap_or(SnapshotContent::Unknown);
-    WorktreeSnapshot { folder: folder.to_owned(), seen }
+/// Surveys one folder again and again, and asks git only if something can have changed.
+#[derive(Debug)]
+pub struct WorktreeSurveyor {
+    folder: PathBuf,
+    /// Marks the processes that this starts, so that creel finds them after a crash.
+    mark: String,
+    last: Option<LastSurvey>,
+    /// Whether the repository is small enough to remember.
+    ignored: git::IgnoredFolders,
 }
 
-async fn look(folder: &Path, mark: &str) -> SnapshotContent {
-    if let Some(repository) = git::GitRepository::around(folder, mark) {
-        match repository.status().await {
-            Ok(git::WorktreeStatus { head, changed, nested }) => {
-                let Some(nested) = NestedFiles::look(&repository, folder, nested).await else {
-                    return SnapshotContent::Unknown;
-                };
-                return match stamps(folder, changed).await {
-                    Some(dirty) => SnapshotContent::Repository { repository, head, dirty, nested },
-                    None => SnapshotContent::Unknown,
-                };
-            }
-            Err(git::GitStatusError::TooMuch) => return SnapshotContent::Unknown,
-            // Treat it as a folder without a repository.
-            Err(git::GitStatusError::No) => {}
+#[derive(Debug)]
+struct LastSurvey {
+    snapshot: WorktreeSnapshot,
+    at: Instant,
+    cache: Option<StatCache>,
+}
+
+/// Surveys a folder once.
+pub async fn survey(folder: &Path, mark: &str) -> WorktreeSnapshot {
+    WorktreeSurveyor::new(folder.to_owned(), mark.to_owned()).survey().await
+}
+
+impl WorktreeSurveyor {
+    pub fn new(folder: PathBuf, mark: String) -> Self {
+        Self { folder, mark, last: None, ignored: git::IgnoredFolders::Listed }
+    }
+
+    /// The last survey, if it is not older than this.
+    pub fn latest(&self, within: Duration) -> Option<WorktreeSnapshot> {
+        self.last.as_ref().filter(|last| last.at.elapsed() < within).map(|last| last.snapshot.clone())
+    }
+
+    pub async fn survey(&mut self) -> WorktreeSnapshot {
+        let at = Instant::now();
+        let mut before = self.last.take();
+        if let Some(last) = &mut before
+            && last.is_renewed()
+        {
+            last.at = at;
+            let snapshot = last.snapshot.clone();
+            self.last = before;
+            return snapshot;
         }
+        let before = before.and_then(|last| last.cache);
+        let looked = tokio::time::timeout(PATIENCE, self.look(before.as_ref())).await;
+        let (seen, cache) = looked.unwrap_or((SnapshotContent::Unknown, None));
+        let snapshot = WorktreeSnapshot { folder: self.folder.clone(), seen };
+        self.last = Some(LastSurvey { snapshot: snapshot.clone(), at, cache });
+        snapshot
     }
-    if let Some(files) = walk::files(folder, FEW, MOMENT) {
-        return SnapshotContent::Files(files);
+
+    async fn look(&mut self, before: Option<&StatCache>) -> (SnapshotContent, Option<StatCache>) {
+        let folder = self.folder.as_path();
+        if let Some(repository) = git::GitRepository::around(folder, &self.mark) {
+            let since = SystemTime::now();
+            let mut told = repository.status(self.ignored).await;
+            if matches!(told, Err(git::GitStatusError::TooMuch)) && self.ignored == git::IgnoredFolders::Listed {
+                self.ignored = git::IgnoredFolders::Omitted;
+                told = repository.status(self.ignored).await;
+            }
+            match told {
+                Ok(status) => return self.look_at(repository, status, (since, before)).await,
+                Err(git::GitStatusError::TooMuch) => return (SnapshotContent::Unknown, None),
+                // Treat it as a folder without a repository.
+                Err(git::GitStatusError::No) => {}
+            }
+        }
+        if let Some(files) = walk::files(folder, FEW, MOMENT) {
+            return (SnapshotContent::Files(files), None);
+        }
+        let place = folder.to_owned();
+        let files = off_the_loop(move || walk::files(&place, ENTRIES, PATIENCE)).await.flatten();
+        (files.map_or(SnapshotContent::Unknown, SnapshotContent::Files), None)
     }
-    let place = folder.to_owned();
-    off_the_loop(move || walk::files(&place, ENTRIES, PATIENCE))
-        .await
-        .flatten()
-        .map_or(SnapshotContent::Unknown, SnapshotContent::Files)
+
+    async fn look_at(
+        &mut self,
+        repository: git::GitRepository,
+        status: git::WorktreeStatus,
+        (since, before): (SystemTime, Option<&StatCache>),
+    ) -> (SnapshotContent, Option<StatCache>) {
+        let git::WorktreeStatus { head, changed, nested, untracked, ignored } = status;
+        let nested = NestedFiles::look(&repository, &self.folder, nested).await;
+        let (Some(nested), Some(dirty)) = (nested, stamps(&self.folder, changed).await) else {
+            return (SnapshotContent::Unknown, None);
+        };
+        let mut cache = None;
+        if self.ignored == git::IgnoredFolders::Listed && nested.is_empty() {
+            let answer = GitAnswer { dirty: &dirty, untracked: &untracked, ignored: &ignored, since };
+            match StatCache::learn(&self.folder, &answer, before) {
+                Learned::Everything(learned) => cache = Some(learned),
+                Learned::Doubtful => {}
+                Learned::TooMuch => self.ignored = git::IgnoredFolders::Omitted,
+            }
+        }
+        (SnapshotContent::Repository { repository, head, dirty, nested }, cache)
+    }
+}
+
+impl LastSurvey {
+    /// Updates the stamps of the uncommitted files. Returns false if git has to be asked.
+    fn is_renewed(&mut self) -> bool {
+        let SnapshotContent::Repository { dirty, .. } = &mut self.snapshot.seen else { return false };
+        self.cache.as_mut().is_some_and(|cache| cache.still_holds(&self.snapshot.folder, dirty))
+    }
 }
 
 impl WorktreeSnapshot {

@@ -13,7 +13,7 @@ use std::{
 
 use creel::{
     engine::conversation::WorktreeChanges,
-    runtime::worktree::{NAMED, WorktreeSnapshot, survey},
+    runtime::worktree::{NAMED, WorktreeSnapshot, WorktreeSurveyor, survey},
 };
 use rustix::process::Signal;
 use serde_json::json;
@@ -350,6 +350,88 @@ async fn looking_changes_nothing_in_the_repository() {
     changes(dir, || {}).await;
     assert_eq!(fs::read(dir.join(".git/index")).expect("the index"), index);
     assert!(!dir.join("watched").exists(), "the repository's own program was run");
+}
+
+/// Everything that can happen to a work tree between two surveys.
+const STEPS: [fn(&Path); 20] = [
+    |_| {},
+    |dir| write(dir, "a", "a longer text"),
+    |dir| write(dir, "a", "a"),
+    |dir| write(dir, "a", "z"),
+    |dir| write(dir, "untracked", "u"),
+    |dir| write(dir, "untracked", "uu"),
+    |dir| drop(fs::remove_file(dir.join("untracked"))),
+    |dir| drop(fs::create_dir_all(dir.join("empty/deep"))),
+    |dir| write(dir, "empty/deep/file", "e"),
+    |dir| drop(fs::remove_dir_all(dir.join("empty"))),
+    |dir| write(dir, "out/ignored", "i"),
+    |dir| write(dir, "x.log", "i"),
+    |dir| write(dir, ".gitignore", "out/\n*.log\n"),
+    |dir| write(dir, ".gitignore", "nothing\n"),
+    |dir| drop(git(dir, &["add", "--all"])),
+    |dir| drop(git(dir, &["commit", "--allow-empty", "-qm", "more"])),
+    |dir| drop(git(dir, &["reset", "-q", "--soft", "HEAD"])),
+    |dir| drop(fs::rename(dir.join("sub/b"), dir.join("sub/c"))),
+    |dir| drop(fs::rename(dir.join("sub/c"), dir.join("sub/b"))),
+    |dir| {
+        let _ = fs::set_permissions(dir.join("a"), fs::Permissions::from_mode(0o755));
+    },
+];
+
+#[tokio::test]
+async fn a_surveyor_that_remembers_reports_the_same_as_one_that_looks_anew() {
+    let dir = folder();
+    let dir = dir.path();
+    repository(dir);
+    let mut remembering = WorktreeSurveyor::new(dir.to_owned(), fresh_mark());
+    let (mut remembered, mut fresh) = (remembering.survey().await, look(dir).await);
+    // A fixed sequence that looks random: every pair of steps comes up.
+    let mut number: usize = 1;
+    for round in 0..400 {
+        number = number.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        STEPS[(number >> 33) % STEPS.len()](dir);
+        // Sometimes long enough after the change for creel to rely on the time of the change.
+        if round % 3 == 0 {
+            tokio::time::sleep(Duration::from_millis(25)).await;
+        }
+        let (now, afresh) = (remembering.survey().await, look(dir).await);
+        let told = now.changes_since(&remembered).await;
+        assert_eq!(told, afresh.changes_since(&fresh).await, "round {round}");
+        assert!(told.is_some());
+        (remembered, fresh) = (now, afresh);
+    }
+}
+
+/// A `git` that counts how often it is started.
+fn counting_git(dir: &Path) -> String {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let real = std::env::split_paths(&path).map(|folder| folder.join("git")).find(|git| git.is_file());
+    let real = real.expect("git is installed");
+    let script = format!("#!/bin/sh\necho x >> '{0}/calls'\nexec '{1}' \"$@\"\n", dir.display(), real.display());
+    write(dir, "bin/git", &script);
+    fs::set_permissions(dir.join("bin/git"), fs::Permissions::from_mode(0o755)).expect("a program");
+    let folders = std::iter::once(dir.join("bin")).chain(std::env::split_paths(&path));
+    std::env::join_paths(folders).expect("a path").into_string().expect("text")
+}
+
+#[test]
+fn git_is_not_asked_again_while_nothing_changes() {
+    let bin = folder();
+    let project = Project::with(
+        "prompt: x\nagent: demo\nstop: { settled: continue }\nmax_iterations: 10\n\
+         agents: { demo: { command: 'sleep 0.05; echo more >> count; wc -l < count' } }\n",
+    );
+    let root = project.root();
+    git(&root, &["init", "-q"]);
+    git(&root, &["add", "."]);
+    git(&root, &["commit", "-qm", "first"]);
+    write(&root, "count", "");
+    let path = counting_git(bin.path());
+    let ran = project.command(&["run", "--headless", "--trust"]).env("PATH", path).output().expect("creel starts");
+    assert!(String::from_utf8_lossy(&ran.stdout).contains("Iteration 10"), "{ran:?}");
+    let calls = fs::read_to_string(bin.path().join("calls")).expect("git was asked").lines().count();
+    // Once before the first turn, and perhaps once more: the file may be too young for the memory at first.
+    assert!(calls <= 3, "{calls} calls of git in 10 iterations");
 }
 
 #[test]

@@ -2,7 +2,10 @@
 
 use std::path::Path;
 
-use crate::journal::{SessionDir, SessionsDir};
+use crate::{
+    journal::{SessionDir, SessionsDir},
+    present::local_time::local_now,
+};
 
 /// The folder of that name, or the first free one with a number added.
 pub(crate) fn first_free(sessions: &SessionsDir, name: &str) -> SessionDir {
@@ -27,5 +30,5 @@ pub(crate) fn dated_name(root: &Path) -> String {
 
 /// A name with the time added.
 pub(crate) fn dated(name: &str) -> String {
-    format!("{name}-{}", jiff::Zoned::now().strftime("%Y%m%d-%H%M%S"))
+    format!("{name}-{}", local_now().strftime("%Y%m%d-%H%M%S"))
 }

@@ -255,6 +255,17 @@ fn of_every_known_agent_it_is_said_how_to_install_it_and_how_to_log_in() {
 }
 
 #[test]
+fn every_pattern_of_the_built_in_table_is_a_regular_expression() {
+    for agent in KnownAgents::built_in().iter() {
+        for facts in agent.ways.iter().filter_map(|way| way.spec.facts()) {
+            for pattern in [&facts.error_pattern, &facts.limit_pattern].into_iter().flatten() {
+                assert!(regex::Regex::new(pattern).is_ok(), "{}: {pattern}", agent.name);
+            }
+        }
+    }
+}
+
+#[test]
 fn a_key_that_does_not_go_with_the_way_an_agent_is_run_is_a_mistake() {
     let text = "\
 agents:

@@ -8,7 +8,7 @@ use std::{
 use super::{GIT, HOOKS_MAX};
 
 #[derive(Debug, Clone)]
-pub(super) struct GitFolders {
+pub(crate) struct GitFolders {
     /// The folder or the file `.git`.
     entry: PathBuf,
     /// For this work tree only.
@@ -18,12 +18,27 @@ pub(super) struct GitFolders {
 }
 
 impl GitFolders {
-    pub(super) fn around(root: &Path) -> Option<Self> {
+    pub(crate) fn around(root: &Path) -> Option<Self> {
         let entry = root.ancestors().map(|folder| folder.join(GIT)).find(|git| git.symlink_metadata().is_ok())?;
         let own = if entry.is_dir() { entry.clone() } else { named_in(&entry, "gitdir: ")? };
         let common = named_in(&own.join("commondir"), "").unwrap_or_else(|| own.clone());
         let real = |path: PathBuf| path.canonicalize().unwrap_or(path);
         Some(Self { entry, own: real(own), common: real(common) })
+    }
+
+    /// The folder of this work tree's own index and commit.
+    pub(crate) fn own(&self) -> &Path {
+        &self.own
+    }
+
+    /// The folder that all work trees share.
+    pub(crate) fn common(&self) -> &Path {
+        &self.common
+    }
+
+    /// The root of the work tree.
+    pub(crate) fn root(&self) -> Option<&Path> {
+        self.entry.parent()
     }
 
     pub(super) fn folders(&self) -> impl Iterator<Item = &Path> {

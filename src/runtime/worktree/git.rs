@@ -6,6 +6,7 @@
 //! - Names are NUL-terminated bytes, so every valid file name works.
 
 use std::{
+    collections::BTreeSet,
     ffi::OsStr,
     os::unix::ffi::OsStrExt as _,
     path::{Path, PathBuf},
@@ -35,6 +36,13 @@ const ELSEWHERE: [&str; 8] = [
     "GIT_EXTERNAL_DIFF",
 ];
 
+/// Whether git also names the folders that it ignores.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum IgnoredFolders {
+    Listed,
+    Omitted,
+}
+
 #[derive(Debug)]
 pub(super) enum GitStatusError {
     /// Git is missing, or this is not a repository.
@@ -52,6 +60,7 @@ pub(super) struct GitRepository {
     mark: String,
 }
 
+#[derive(Debug, Default)]
 pub(super) struct WorktreeStatus {
     /// None before the first commit.
     pub(super) head: Option<String>,
@@ -59,6 +68,10 @@ pub(super) struct WorktreeStatus {
     pub(super) changed: Vec<PathBuf>,
     /// The nested repositories in `changed`.
     pub(super) nested: Vec<PathBuf>,
+    /// The files in `changed` that git does not track.
+    pub(super) untracked: BTreeSet<PathBuf>,
+    /// The folders that git ignored.
+    pub(super) ignored: BTreeSet<PathBuf>,
 }
 
 impl GitRepository {
@@ -70,19 +83,25 @@ impl GitRepository {
         Some(Self { folder, prefix, mark: format!("{mark}/git") })
     }
 
-    pub(super) async fn status(&self) -> Result<WorktreeStatus, GitStatusError> {
+    pub(super) async fn status(&self, ignored: IgnoredFolders) -> Result<WorktreeStatus, GitStatusError> {
         let without_ours = format!(":(exclude){OURS}");
         let asked = ["status", "--porcelain=v2", "--branch", "--no-ahead-behind", "-z", "--untracked-files=all"];
+        let listed = (ignored == IgnoredFolders::Listed).then_some("--ignored=matching");
+        let asked = asked.into_iter().chain(listed);
         let limits = ["--no-renames", "--ignore-submodules=none", "--", ".", &without_ours];
-        let told = self.ask(asked.into_iter().chain(limits)).await?;
-        let mut status = WorktreeStatus { head: None, changed: Vec::new(), nested: Vec::new() };
+        let told = self.ask(asked.chain(limits)).await?;
+        let mut status = WorktreeStatus::default();
         for entry in entries(&told) {
             if let Some(head) = entry.strip_prefix(b"# branch.oid ") {
                 status.head = String::from_utf8(head.to_vec()).ok().filter(|head| head != "(initial)");
+            } else if let Some(folder) = entry.strip_prefix(b"! ").and_then(|name| name.strip_suffix(b"/")) {
+                let folder = Path::new(OsStr::from_bytes(folder)).strip_prefix(&self.prefix);
+                status.ignored.extend(folder.ok().map(Path::to_owned));
             } else if let Some(ChangedEntry { name, nested }) = ChangedEntry::read(entry) {
                 let Ok(path) = Path::new(OsStr::from_bytes(name)).strip_prefix(&self.prefix) else { continue };
                 status.changed.push(path.to_owned());
                 status.nested.extend(nested.then(|| path.to_owned()));
+                status.untracked.extend(entry.starts_with(b"?").then(|| path.to_owned()));
             }
         }
         if status.changed.len() > ENTRIES { Err(GitStatusError::TooMuch) } else { Ok(status) }

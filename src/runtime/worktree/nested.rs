@@ -68,6 +68,10 @@ impl NestedFiles {
         changed
     }
 
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     pub(super) fn contains(&self, name: &Path) -> bool {
         self.0.keys().any(|place| name.starts_with(place))
     }

@@ -1,0 +1,271 @@
+//! What a user pays for creel, measured from the outside: the program as it is installed, in a terminal of 200x50,
+//! beside a shell loop, `tmux` and other supervisors.
+//!
+//! `cargo bench --bench outside` measures all figures. `CREEL_BIN` names another creel to measure, an older one for
+//! example. `docs/benchmarks.md` explains the figures.
+
+#[path = "support/measure.rs"]
+mod measure;
+#[path = "support/terminal.rs"]
+mod terminal;
+
+use std::{
+    fs,
+    io::{BufRead as _, BufReader},
+    os::unix::fs::PermissionsExt as _,
+    path::{Path, PathBuf},
+    process::{Command, ExitCode, Stdio},
+    time::{Duration, Instant},
+};
+
+use measure::{Figure, Finding, Result, Verdict, check, compare};
+use pty_process::blocking;
+use terminal::{TerminalProgram, at_home, memory_kib, processor_ticks, same_program};
+
+/// How often a start is measured.
+const STARTS: usize = 20;
+/// Iterations of the shorter and of the longer session: their difference is free of start and end.
+const SHORT: u32 = 10;
+const LONG: u32 = 110;
+/// What the agent says first.
+const HELLO: &str = "hello-from-the-agent";
+/// How long an idle screen is watched.
+const IDLE: Duration = Duration::from_secs(5);
+/// Lines of 100 bytes: 100 MB.
+const FLOOD_LINES: u32 = 1_000_000;
+const FLOOD_LINE: &str =
+    "The agent prints this line again and again, until a hundred megabytes have come out of it, to the end.";
+
+fn main() -> ExitCode {
+    measure::run(&[
+        Figure { name: "start", measure: start },
+        Figure { name: "iteration", measure: iteration },
+        Figure { name: "idle", measure: idle },
+        Figure { name: "flood", measure: flood },
+        Figure { name: "binary", measure: binary },
+    ])
+}
+
+fn creel() -> PathBuf {
+    std::env::var_os("CREEL_BIN").map_or_else(|| env!("CARGO_BIN_EXE_creel").into(), PathBuf::from)
+}
+
+/// A project with a config, and a home of its own.
+struct Project {
+    folder: tempfile::TempDir,
+}
+
+impl Project {
+    fn new(agent: &str) -> Result<Self> {
+        let project = Self { folder: tempfile::tempdir()? };
+        fs::create_dir(project.path())?;
+        fs::write(
+            project.path().join("creel.yaml"),
+            format!(
+                "prompt: x\nagent: demo\nstop: {{ settled: continue }}\nagents: {{ demo: {{ command: {agent} }} }}\n"
+            ),
+        )?;
+        Ok(project)
+    }
+
+    /// A repository whose agent changes a file in every turn.
+    fn repository() -> Result<Self> {
+        let folder = tempfile::tempdir()?;
+        let project = Self { folder };
+        fs::create_dir(project.path())?;
+        let agent = project.path().join("agent");
+        fs::write(&agent, "#!/bin/sh\nread n < count\nn=$((n + 1))\necho $n > count\necho turn $n\n")?;
+        fs::set_permissions(&agent, fs::Permissions::from_mode(0o755))?;
+        fs::write(project.path().join("count"), "0\n")?;
+        fs::write(
+            project.path().join("creel.yaml"),
+            "prompt: x\nagent: demo\nstop: { settled: continue }\nagents: { demo: { command: ./agent } }\n",
+        )?;
+        for name in 0..100 {
+            fs::write(project.path().join(format!("file-{name}")), "text\n")?;
+        }
+        let git = |args: &[&str]| -> Result<()> {
+            let mut git = Command::new("git");
+            git.args(["-c", "user.name=x", "-c", "user.email=x"]).args(args).current_dir(project.path());
+            check(git.stdout(Stdio::null()).stderr(Stdio::null()).status()?.success(), "git failed")
+        };
+        git(&["init"])?;
+        git(&["add", "."])?;
+        git(&["commit", "-m", "x"])?;
+        Ok(project)
+    }
+
+    fn path(&self) -> PathBuf {
+        self.folder.path().join("project")
+    }
+
+    fn headless(&self, args: &[&str]) -> Command {
+        let home = self.folder.path();
+        let mut command = Command::new(creel());
+        command.args(["run", "--headless", "--trust"]).args(args).current_dir(self.path());
+        command.env("HOME", home).env("XDG_STATE_HOME", home.join("state"));
+        command.env("XDG_CONFIG_HOME", home.join("config"));
+        command.env_remove("XDG_RUNTIME_DIR").env_remove("CREEL_SESSION");
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        command
+    }
+
+    fn on_screen(&self, args: &[&str]) -> Result<TerminalProgram> {
+        TerminalProgram::start(at_home(&creel(), &self.path(), self.folder.path()).args(["run", "--trust"]).args(args))
+    }
+}
+
+/// The first frame and the agent's first line, compared with the first output of a shell.
+fn start() -> Result<Vec<Finding>> {
+    let project = Project::new(&format!("'echo {HELLO}; exec sleep 60'"))?;
+    let shell = || {
+        let shell = blocking::Command::new("bash").args(["-c", "echo hello"]);
+        TerminalProgram::start(shell)?.until(|text| text.contains("hello"))
+    };
+    let frame = || project.on_screen(&[])?.until(|text| !text.trim().is_empty());
+    let line = || project.on_screen(&[])?.until(|text| text.contains(HELLO));
+    let printed = || {
+        let started = Instant::now();
+        let mut child = project.headless(&[]).stdout(Stdio::piped()).spawn()?;
+        let output = BufReader::new(child.stdout.take().ok_or("no output")?);
+        let mut lines = output.lines();
+        let found = lines.find(|line| line.as_ref().is_ok_and(|line| line.contains(HELLO)));
+        let took = started.elapsed();
+        end(&mut child)?;
+        check(found.is_some(), "the agent said nothing")?;
+        Ok(took)
+    };
+    Ok(vec![
+        compare(STARTS, frame, shell)?.finding("first frame", "bash's first output", 6.0),
+        compare(STARTS, line, shell)?.finding("the agent's first line on the screen", "bash's first output", 11.0),
+        compare(STARTS, printed, shell)?.finding("the same with --headless", "bash's first output", 7.5),
+    ])
+}
+
+fn end(child: &mut std::process::Child) -> Result<()> {
+    Command::new("kill").arg(child.id().to_string()).status()?;
+    child.wait()?;
+    Ok(())
+}
+
+/// One iteration in a repository, compared with one turn of a shell loop over the same agent.
+fn iteration() -> Result<Vec<Finding>> {
+    let project = Project::repository()?;
+    let each = |run: &dyn Fn(u32) -> Result<Duration>| -> Result<Duration> {
+        let short = run(SHORT)?;
+        Ok(run(LONG)?.saturating_sub(short) / (LONG - SHORT))
+    };
+    let shell = |times: u32| {
+        let started = Instant::now();
+        let script = format!("for n in $(seq {times}); do ./agent > /dev/null; done");
+        Command::new("bash").args(["-c", &script]).current_dir(project.path()).status()?;
+        Ok(started.elapsed())
+    };
+    let headless = |times: u32| {
+        let started = Instant::now();
+        check(project.headless(&["-n", &times.to_string()]).status()?.success(), "a session failed")?;
+        Ok(started.elapsed())
+    };
+    let on_screen = |times: u32| {
+        let mut screen = project.on_screen(&["-n", &times.to_string()])?;
+        screen.until(|text| text.contains("iteration limit") || text.contains("limit of"))
+    };
+    let mut findings = Vec::new();
+    for (name, run) in
+        [("on the screen", &on_screen as &dyn Fn(u32) -> Result<Duration>), ("with --headless", &headless)]
+    {
+        let compared = compare(6, || each(run), || each(&shell))?;
+        let above = compared.ours.saturating_sub(compared.theirs);
+        let verdict = if above <= Duration::from_millis(2) { Verdict::Ok } else { Verdict::Missed };
+        let text = format!(
+            "{}, {:.2} ms above it, allowed 2 ms",
+            compared.tell(&format!("an iteration {name}"), "the shell loop"),
+            above.as_secs_f64() * 1e3
+        );
+        findings.push(Finding { text, verdict });
+    }
+    Ok(findings)
+}
+
+/// Memory, processor time and output while the agent is silent.
+fn idle() -> Result<Vec<Finding>> {
+    let project = Project::new("'exec sleep 60'")?;
+    let mut screen = project.on_screen(&[])?;
+    screen.until(|text| !text.trim().is_empty())?;
+    screen.watch(Duration::from_secs(1));
+    let pids = same_program(screen.pid());
+    let before = processor_ticks(&pids);
+    let printed = screen.watch(IDLE);
+    let ticks = processor_ticks(&pids) - before;
+    let memory = memory_kib(&pids, "VmRSS:")?;
+    drop(screen);
+    let mut child = project.headless(&[]).spawn()?;
+    std::thread::sleep(Duration::from_secs(1));
+    let alone = memory_kib(&[child.id()], "VmRSS:")?;
+    end(&mut child)?;
+    let limited = |text: String, value: u64, limit: u64| Finding {
+        text: format!("{text}, allowed {limit}"),
+        verdict: if value <= limit { Verdict::Ok } else { Verdict::Missed },
+    };
+    let percent = ticks as f64 / IDLE.as_secs_f64();
+    Ok(vec![
+        limited(format!("resident memory on the screen ({} processes): {memory} KiB", pids.len()), memory, 15 << 10),
+        limited(format!("resident memory with --headless: {alone} KiB"), alone, 10 << 10),
+        limited(format!("bytes in {} s of silence: {printed}", IDLE.as_secs()), printed as u64, 400 * IDLE.as_secs()),
+        Finding { text: format!("processor: {percent:.2} %"), verdict: Verdict::Information },
+    ])
+}
+
+/// An agent that prints 100 MB, compared with `tmux` showing the same.
+fn flood() -> Result<Vec<Finding>> {
+    let project = Project::new("'cat flood; echo; echo the-flood-is-over'")?;
+    fs::write(project.path().join("flood"), format!("{FLOOD_LINE}\n").repeat(FLOOD_LINES as usize))?;
+    let mut screen = project.on_screen(&["-n", "1"])?;
+    let mut peak = 0;
+    let pids = same_program(screen.pid());
+    let took = screen.until(|text| text.contains("the-flood-is-over") && text.contains("limit"))?;
+    let pids = if pids.len() > 1 { pids } else { same_program(screen.pid()) };
+    for pid in &pids {
+        peak += memory_kib(&[*pid], "VmHWM:").unwrap_or(0);
+    }
+    let ticks = processor_ticks(&pids);
+    drop(screen);
+    let tmux = tmux_flood(&project.path())?;
+    let ratio = took.as_secs_f64() / tmux.as_secs_f64();
+    Ok(vec![
+        Finding {
+            text: format!(
+                "100 MB of agent output on the screen: {:.2} s; tmux: {:.2} s; ratio {ratio:.2}, allowed 0.3",
+                took.as_secs_f64(),
+                tmux.as_secs_f64()
+            ),
+            verdict: if ratio <= 0.3 { Verdict::Ok } else { Verdict::Missed },
+        },
+        Finding { text: format!("processor: {:.2} s", ticks as f64 / 100.0), verdict: Verdict::Information },
+        Finding {
+            text: format!("peak of its memory: {peak} KiB, allowed {}", 25 << 10),
+            verdict: if peak <= 25 << 10 { Verdict::Ok } else { Verdict::Missed },
+        },
+    ])
+}
+
+fn tmux_flood(folder: &Path) -> Result<Duration> {
+    let socket = folder.join("tmux");
+    let command = blocking::Command::new("tmux")
+        .arg("-S")
+        .arg(&socket)
+        .args(["new", "cat flood; echo the-flood-is-over; sleep 5"])
+        .current_dir(folder)
+        .env("TERM", "xterm-256color")
+        .env_remove("TMUX");
+    let took = TerminalProgram::start(command)?.until(|text| text.contains("the-flood-is-over"));
+    Command::new("tmux").arg("-S").arg(&socket).arg("kill-server").status()?;
+    took
+}
+
+fn binary() -> Result<Vec<Finding>> {
+    let bytes = fs::metadata(creel())?.len();
+    let megabytes = bytes as f64 / 1e6;
+    let verdict = if bytes <= 12_000_000 { Verdict::Ok } else { Verdict::Missed };
+    Ok(vec![Finding { text: format!("the program: {megabytes:.1} MB, allowed 12 MB"), verdict }])
+}

@@ -1,0 +1,205 @@
+//! Whether a repository's work tree has changed since git looked at it, found out without git.
+//!
+//! Starting git takes longer than everything else that creel does in an iteration. So creel remembers the stamps of all
+//! files and folders that git does not ignore, and of git's own files that decide what it says. If nothing has changed
+//! since but files that are uncommitted whatever they contain, git would name the same files again.
+//!
+//! # Invariants
+//! - If in doubt, the answer is "unknown", and git is asked.
+//! - A change that happened while git looked is never taken for an old one: what is younger than the start of git makes
+//!   the memory useless, unless git has listed the file.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    os::unix::fs::MetadataExt as _,
+    path::{Path, PathBuf},
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
+
+use super::{FileStamp, FileStamps, OURS};
+use crate::process::path_guard::git::GitFolders;
+
+/// How many files and folders to remember. Looking at more takes as long as git does.
+const REMEMBERED: usize = 5_000;
+/// How exactly file systems know the time.
+const PRECISION: Duration = Duration::from_millis(20);
+
+#[derive(Debug, Clone)]
+pub(super) struct StatCache {
+    /// By their paths in the project's folder.
+    files: Vec<(PathBuf, ExactStamp)>,
+    folders: Vec<(PathBuf, ExactStamp)>,
+    /// Git's own files, by their whole paths.
+    repository: Vec<(PathBuf, Option<ExactStamp>)>,
+    /// The uncommitted files.
+    dirty: BTreeMap<PathBuf, LastingChange>,
+}
+
+/// When an uncommitted file is certainly still uncommitted after another change.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum LastingChange {
+    /// Git does not track it.
+    Always,
+    /// If its size is not the size that it had when it was clean.
+    UnlessSize(u64),
+    /// Its clean size is unknown, so only git can tell.
+    Unknown,
+}
+
+/// What git said, and when.
+pub(super) struct GitAnswer<'a> {
+    pub(super) dirty: &'a FileStamps,
+    pub(super) untracked: &'a BTreeSet<PathBuf>,
+    /// The folders that git skipped.
+    pub(super) ignored: &'a BTreeSet<PathBuf>,
+    /// When git was started.
+    pub(super) since: SystemTime,
+}
+
+/// What came of remembering.
+pub(super) enum Learned {
+    Everything(StatCache),
+    /// Something changed while git looked, or cannot be read.
+    Doubtful,
+    /// There is too much to remember.
+    TooMuch,
+}
+
+/// Unlike [`FileStamp`], this also differs after a change that restored the time of the last change.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct ExactStamp {
+    stamp: FileStamp,
+    changed: (i64, i64),
+    inode: u64,
+}
+
+impl ExactStamp {
+    fn of(meta: &fs::Metadata) -> Self {
+        Self { stamp: FileStamp::of(meta), changed: (meta.ctime(), meta.ctime_nsec()), inode: meta.ino() }
+    }
+
+    fn at(path: &Path) -> Option<Self> {
+        fs::symlink_metadata(path).ok().map(|meta| Self::of(&meta))
+    }
+
+    fn is_after(&self, time: (i64, i64)) -> bool {
+        self.stamp.modified >= time || self.changed >= time
+    }
+}
+
+impl StatCache {
+    /// Remembers everything that git has just looked at.
+    pub(super) fn learn(folder: &Path, answer: &GitAnswer<'_>, before: Option<&Self>) -> Learned {
+        let young = answer.since.checked_sub(PRECISION).and_then(|since| since.duration_since(UNIX_EPOCH).ok());
+        let young = young.map(|since| (since.as_secs().cast_signed(), i64::from(since.subsec_nanos())));
+        let (Some(young), Some(repository)) = (young, git_files(folder)) else { return Learned::Doubtful };
+        let dirty = lasting_changes(answer, before);
+        let mut seen = Self { files: Vec::new(), folders: Vec::new(), repository, dirty };
+        let mut left = vec![PathBuf::new()];
+        while let Some(place) = left.pop() {
+            let Some(folders) = seen.learn_folder(folder, place, young, |name| answer.dirty.contains_key(name)) else {
+                return Learned::Doubtful;
+            };
+            left.extend(folders.into_iter().filter(|name| !answer.ignored.contains(name)));
+            if seen.files.len() + seen.folders.len() > REMEMBERED {
+                return Learned::TooMuch;
+            }
+        }
+        Learned::Everything(seen)
+    }
+
+    /// Remembers the files of one folder, and returns the folders in it.
+    fn learn_folder(
+        &mut self,
+        root: &Path,
+        place: PathBuf,
+        young: (i64, i64),
+        is_listed: impl Fn(&Path) -> bool,
+    ) -> Option<Vec<PathBuf>> {
+        let path = root.join(&place);
+        let stamp = ExactStamp::at(&path).filter(|stamp| !stamp.is_after(young))?;
+        let mut folders = Vec::new();
+        for entry in fs::read_dir(&path).ok()? {
+            let entry = entry.ok()?;
+            let (name, meta) = (place.join(entry.file_name()), entry.metadata().ok()?);
+            if !meta.is_dir() {
+                let stamp = ExactStamp::of(&meta);
+                if stamp.is_after(young) && !is_listed(&name) {
+                    return None;
+                }
+                self.files.push((name, stamp));
+            } else if name != Path::new(OURS) && entry.file_name() != ".git" {
+                folders.push(name);
+            }
+        }
+        self.folders.push((place, stamp));
+        Some(folders)
+    }
+
+    /// Whether git would name the same files as uncommitted. Then `dirty` gets their present stamps.
+    pub(super) fn still_holds(&mut self, folder: &Path, dirty: &mut FileStamps) -> bool {
+        let same = |(path, stamp): &(PathBuf, Option<ExactStamp>)| ExactStamp::at(path) == *stamp;
+        let unchanged = |(place, stamp): &(PathBuf, ExactStamp)| ExactStamp::at(&folder.join(place)) == Some(*stamp);
+        if !self.repository.iter().all(same) || !self.folders.iter().all(unchanged) {
+            return false;
+        }
+        for (name, stamp) in &mut self.files {
+            let now = ExactStamp::at(&folder.join(&*name));
+            if now == Some(*stamp) {
+                continue;
+            }
+            // A clean file may be dirty now or only have been touched, and a dirty one may be clean: git can tell.
+            let (Some(now), Some(listed), Some(lasting)) = (now, dirty.get_mut(name), self.dirty.get(name)) else {
+                return false;
+            };
+            match lasting {
+                LastingChange::Always => {}
+                LastingChange::UnlessSize(clean) if *clean != now.stamp.size => {}
+                LastingChange::UnlessSize(_) | LastingChange::Unknown => return false,
+            }
+            (*stamp, *listed) = (now, Some(now.stamp));
+        }
+        true
+    }
+
+    /// The size of a file when it was clean, if it was clean in this memory or before.
+    fn clean_size(&self, name: &Path) -> Option<u64> {
+        match self.dirty.get(name) {
+            Some(LastingChange::UnlessSize(size)) => Some(*size),
+            Some(LastingChange::Always | LastingChange::Unknown) => None,
+            None => self.files.iter().find(|(file, _)| file == name).map(|(_, stamp)| stamp.stamp.size),
+        }
+    }
+}
+
+fn lasting_changes(answer: &GitAnswer<'_>, before: Option<&StatCache>) -> BTreeMap<PathBuf, LastingChange> {
+    let of = |name: &PathBuf| {
+        let lasting = if answer.untracked.contains(name) {
+            LastingChange::Always
+        } else {
+            let size = before.and_then(|before| before.clean_size(name));
+            size.map_or(LastingChange::Unknown, LastingChange::UnlessSize)
+        };
+        (name.clone(), lasting)
+    };
+    answer.dirty.keys().map(of).collect()
+}
+
+/// The files on which git's answer depends besides the work tree: the index, the commit, and what to ignore.
+fn git_files(folder: &Path) -> Option<Vec<(PathBuf, Option<ExactStamp>)>> {
+    let git = GitFolders::around(folder)?;
+    let (own, common) = (git.own(), git.common());
+    // There the commit is in tables whose names change.
+    if common.join("reftable").exists() {
+        return None;
+    }
+    let head = own.join("HEAD");
+    let branch = fs::read_to_string(&head).ok()?.strip_prefix("ref: ").map(|name| common.join(name.trim_end()));
+    let ignore = git.root().map(|root| folder.ancestors().take_while(move |above| above.starts_with(root)));
+    let ignore = ignore.into_iter().flatten().map(|above| above.join(".gitignore"));
+    let fixed =
+        [own.join("index"), head, common.join("packed-refs"), common.join("info/exclude"), common.join("config")];
+    let all = fixed.into_iter().chain(branch).chain(ignore);
+    Some(all.map(|path| (path.clone(), ExactStamp::at(&path))).collect())
+}
