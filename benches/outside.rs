@@ -6,6 +6,8 @@
 
 #[path = "support/measure.rs"]
 mod measure;
+#[path = "support/project.rs"]
+mod project;
 #[path = "support/terminal.rs"]
 mod terminal;
 
@@ -13,14 +15,15 @@ use std::{
     fs,
     io::{BufRead as _, BufReader},
     os::unix::fs::PermissionsExt as _,
-    path::{Path, PathBuf},
+    path::Path,
     process::{Command, ExitCode, Stdio},
     time::{Duration, Instant},
 };
 
 use measure::{Figure, Finding, Result, Verdict, check, compare};
+use project::{Project, creel};
 use pty_process::blocking;
-use terminal::{TerminalProgram, at_home, memory_kib, processor_ticks, same_program};
+use terminal::{TerminalProgram, memory_kib, same_program};
 
 /// How often a start is measured.
 const STARTS: usize = 20;
@@ -46,73 +49,50 @@ fn main() -> ExitCode {
     ])
 }
 
-fn creel() -> PathBuf {
-    std::env::var_os("CREEL_BIN").map_or_else(|| env!("CARGO_BIN_EXE_creel").into(), PathBuf::from)
+/// A repository whose agent appends to a file in every turn.
+fn repository() -> Result<Project> {
+    let project = Project::empty()?;
+    let agent = project.path().join("agent");
+    fs::write(&agent, "#!/bin/sh\necho $$ >> log\necho turn $$\n")?;
+    fs::set_permissions(&agent, fs::Permissions::from_mode(0o755))?;
+    fs::write(project.path().join("log"), "")?;
+    fs::write(
+        project.path().join("creel.yaml"),
+        "prompt: x\nagent: demo\nstop: { settled: continue }\nagents: { demo: { command: ./agent } }\n",
+    )?;
+    for name in 0..100 {
+        fs::write(project.path().join(format!("file-{name}")), "text\n")?;
+    }
+    let git = |args: &[&str]| -> Result<()> {
+        let mut git = Command::new("git");
+        git.args(["-c", "user.name=x", "-c", "user.email=x"]).args(args).current_dir(project.path());
+        check(git.stdout(Stdio::null()).stderr(Stdio::null()).status()?.success(), "git failed")
+    };
+    git(&["init"])?;
+    git(&["add", "."])?;
+    git(&["commit", "-m", "x"])?;
+    Ok(project)
 }
 
-/// A project with a config, and a home of its own.
-struct Project {
-    folder: tempfile::TempDir,
+fn headless(project: &Project, args: &[&str]) -> Command {
+    let home = project.home();
+    let mut command = Command::new(creel());
+    command.args(["run", "--headless", "--trust"]).args(args).current_dir(project.path());
+    command.env("HOME", home).env("XDG_STATE_HOME", home.join("state"));
+    command.env("XDG_CONFIG_HOME", home.join("config"));
+    command.env_remove("XDG_RUNTIME_DIR").env_remove("CREEL_SESSION");
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    command
 }
 
-impl Project {
-    fn new(agent: &str) -> Result<Self> {
-        let project = Self { folder: tempfile::tempdir()? };
-        fs::create_dir(project.path())?;
-        fs::write(
-            project.path().join("creel.yaml"),
-            format!(
-                "prompt: x\nagent: demo\nstop: {{ settled: continue }}\nagents: {{ demo: {{ command: {agent} }} }}\n"
-            ),
-        )?;
-        Ok(project)
-    }
-
-    /// A repository whose agent changes a file in every turn.
-    fn repository() -> Result<Self> {
-        let folder = tempfile::tempdir()?;
-        let project = Self { folder };
-        fs::create_dir(project.path())?;
-        let agent = project.path().join("agent");
-        fs::write(&agent, "#!/bin/sh\nread n < count\nn=$((n + 1))\necho $n > count\necho turn $n\n")?;
-        fs::set_permissions(&agent, fs::Permissions::from_mode(0o755))?;
-        fs::write(project.path().join("count"), "0\n")?;
-        fs::write(
-            project.path().join("creel.yaml"),
-            "prompt: x\nagent: demo\nstop: { settled: continue }\nagents: { demo: { command: ./agent } }\n",
-        )?;
-        for name in 0..100 {
-            fs::write(project.path().join(format!("file-{name}")), "text\n")?;
-        }
-        let git = |args: &[&str]| -> Result<()> {
-            let mut git = Command::new("git");
-            git.args(["-c", "user.name=x", "-c", "user.email=x"]).args(args).current_dir(project.path());
-            check(git.stdout(Stdio::null()).stderr(Stdio::null()).status()?.success(), "git failed")
-        };
-        git(&["init"])?;
-        git(&["add", "."])?;
-        git(&["commit", "-m", "x"])?;
-        Ok(project)
-    }
-
-    fn path(&self) -> PathBuf {
-        self.folder.path().join("project")
-    }
-
-    fn headless(&self, args: &[&str]) -> Command {
-        let home = self.folder.path();
-        let mut command = Command::new(creel());
-        command.args(["run", "--headless", "--trust"]).args(args).current_dir(self.path());
-        command.env("HOME", home).env("XDG_STATE_HOME", home.join("state"));
-        command.env("XDG_CONFIG_HOME", home.join("config"));
-        command.env_remove("XDG_RUNTIME_DIR").env_remove("CREEL_SESSION");
-        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-        command
-    }
-
-    fn on_screen(&self, args: &[&str]) -> Result<TerminalProgram> {
-        TerminalProgram::start(at_home(&creel(), &self.path(), self.folder.path()).args(["run", "--trust"]).args(args))
-    }
+/// The processor time of processes and of all that they have waited for, in clock ticks of 10 ms.
+fn processor_ticks(pids: &[u32]) -> u64 {
+    let of = |pid: &u32| {
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        let fields = stat.rsplit(')').next().unwrap_or_default().split_whitespace();
+        fields.skip(11).take(2).filter_map(|field| field.parse::<u64>().ok()).sum::<u64>()
+    };
+    pids.iter().map(of).sum()
 }
 
 /// The first frame and the agent's first line, compared with the first output of a shell.
@@ -126,7 +106,7 @@ fn start() -> Result<Vec<Finding>> {
     let line = || project.on_screen(&[])?.until(|text| text.contains(HELLO));
     let printed = || {
         let started = Instant::now();
-        let mut child = project.headless(&[]).stdout(Stdio::piped()).spawn()?;
+        let mut child = headless(&project, &[]).stdout(Stdio::piped()).spawn()?;
         let output = BufReader::new(child.stdout.take().ok_or("no output")?);
         let mut lines = output.lines();
         let found = lines.find(|line| line.as_ref().is_ok_and(|line| line.contains(HELLO)));
@@ -150,23 +130,27 @@ fn end(child: &mut std::process::Child) -> Result<()> {
 
 /// One iteration in a repository, compared with one turn of a shell loop over the same agent.
 fn iteration() -> Result<Vec<Finding>> {
-    let project = Project::repository()?;
+    let project = repository()?;
     let each = |run: &dyn Fn(u32) -> Result<Duration>| -> Result<Duration> {
         let short = run(SHORT)?;
         Ok(run(LONG)?.saturating_sub(short) / (LONG - SHORT))
     };
     let shell = |times: u32| {
+        fs::write(project.path().join("log"), "")?;
         let started = Instant::now();
         let script = format!("for n in $(seq {times}); do ./agent > /dev/null; done");
         Command::new("bash").args(["-c", &script]).current_dir(project.path()).status()?;
         Ok(started.elapsed())
     };
     let headless = |times: u32| {
+        fs::write(project.path().join("log"), "")?;
         let started = Instant::now();
-        check(project.headless(&["-n", &times.to_string()]).status()?.success(), "a session failed")?;
+        // A session that reaches its limit has an exit code of its own.
+        headless(&project, &["-n", &times.to_string()]).status()?;
         Ok(started.elapsed())
     };
     let on_screen = |times: u32| {
+        fs::write(project.path().join("log"), "")?;
         let mut screen = project.on_screen(&["-n", &times.to_string()])?;
         screen.until(|text| text.contains("iteration limit") || text.contains("limit of"))
     };
@@ -199,7 +183,7 @@ fn idle() -> Result<Vec<Finding>> {
     let ticks = processor_ticks(&pids) - before;
     let memory = memory_kib(&pids, "VmRSS:")?;
     drop(screen);
-    let mut child = project.headless(&[]).spawn()?;
+    let mut child = headless(&project, &[]).spawn()?;
     std::thread::sleep(Duration::from_secs(1));
     let alone = memory_kib(&[child.id()], "VmRSS:")?;
     end(&mut child)?;

@@ -4,11 +4,12 @@
 //! key map to [`mod@update`], which changes the [`model`] and returns requests; [`view`] draws the model.
 //!
 //! # Invariants
-//! - A frame is drawn only when something changed, at most 60 times a second.
+//! - A frame is drawn only when something changed, on average at most 60 times a second: see [`frame_pacer`].
 //! - The terminal gets its own settings back, however the screen ends.
 
 mod command_queue;
 pub mod diff;
+mod frame_pacer;
 pub mod journal_feed;
 pub mod keymap;
 pub mod modals;
@@ -55,6 +56,7 @@ use crate::{
     socket::{running_output::end, session_client::SessionClient},
     tui::{
         command_queue::CommandQueue,
+        frame_pacer::FramePacer,
         journal_feed::{JournalFeed, RecordSpan},
     },
 };
@@ -67,8 +69,6 @@ use terminal::TerminalScreen;
 use theme::{ScreenTheme, ThemeRole};
 use update::{ScreenEvent, ScreenRequest, update};
 
-/// The shortest time between two frames.
-const FRAME: Duration = Duration::from_millis(16);
 /// How long creel ignores signals that were meant for the user's editor or for a suspension: Ctrl-C in the editor also
 /// reaches creel, and then once more through the parent process.
 const ECHO: Duration = Duration::from_millis(500);
@@ -119,7 +119,7 @@ struct Tui {
     feed: JournalFeed,
     source: ScreenSource,
     options: ScreenOptions,
-    drawn: Option<Instant>,
+    pacer: FramePacer,
     changed: bool,
     called: Option<crate::engine::ids::GateId>,
     /// The channel `news` has closed: no record follows.
@@ -169,7 +169,7 @@ pub async fn run(source: ScreenSource, options: ScreenOptions) -> io::Result<Scr
         feed,
         source,
         options,
-        drawn: None,
+        pacer: FramePacer::default(),
         changed: true,
         called: None,
         over: false,
@@ -204,7 +204,7 @@ impl Tui {
             self.model.now = session_time();
             self.draw_if_due()?;
             let tick = self.model.next_tick();
-            let frame = self.drawn.filter(|_| self.changed).map(|drawn| drawn + FRAME);
+            let frame = self.pacer.next().filter(|_| self.changed);
             tokio::select! {
                 event = next_event(&mut self.events) => match event {
                     Some(Ok(event)) => self.on_event(event).await?,
@@ -251,7 +251,7 @@ impl Tui {
     }
 
     fn draw_if_due(&mut self) -> io::Result<()> {
-        if !self.changed || self.drawn.is_some_and(|drawn| drawn.elapsed() < FRAME) {
+        if !self.changed || !self.pacer.may_draw(Instant::now()) {
             return Ok(());
         }
         self.model.look_after_the_gate();
@@ -262,7 +262,7 @@ impl Tui {
             view::prepare(model, frame.area(), &|spot| feed.again(spot).ok());
             view::draw(model, frame.area(), frame.buffer_mut());
         })?;
-        self.drawn = Some(Instant::now());
+        self.pacer.drawn(Instant::now());
         self.changed = false;
         Ok(())
     }

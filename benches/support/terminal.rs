@@ -88,13 +88,6 @@ impl TerminalProgram {
         self.printed - before
     }
 
-    /// Waits for the end of the program, and returns how long it ran.
-    pub(crate) fn finish(mut self) -> Result<Duration> {
-        while self.chunks.recv().is_ok() {}
-        self.child.wait()?;
-        Ok(self.started.elapsed())
-    }
-
     pub(crate) fn pid(&self) -> u32 {
         self.child.id()
     }
@@ -130,16 +123,6 @@ pub(crate) fn memory_kib(pids: &[u32], line: &str) -> Result<u64> {
         let status = fs::read_to_string(format!("/proc/{pid}/status"))?;
         let found = status.lines().find_map(|text| text.strip_prefix(line));
         Ok(found.and_then(|rest| rest.split_whitespace().next()).ok_or("the kernel does not say")?.parse()?)
-    };
-    pids.iter().map(of).sum()
-}
-
-/// The processor time of processes and of all that they have waited for, in clock ticks of 10 ms.
-pub(crate) fn processor_ticks(pids: &[u32]) -> u64 {
-    let of = |pid: &u32| {
-        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-        let fields = stat.rsplit(')').next().unwrap_or_default().split_whitespace();
-        fields.skip(11).take(2).filter_map(|field| field.parse::<u64>().ok()).sum::<u64>()
     };
     pids.iter().map(of).sum()
 }
