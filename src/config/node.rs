@@ -107,24 +107,26 @@ impl ConfigNode {
 
 /// Whether `written` is `name`, `maxHookRetries` or `MaxHookRetries` for `max_hook_retries`.
 pub fn is_spelling(written: &str, name: &str) -> bool {
-    written == name || written == camel(name) || written == pascal(name)
+    written == name || written.chars().eq(joined(name, false)) || written.chars().eq(joined(name, true))
+}
+
+/// The letters of a name without `_`, each of its words but the first with a capital. The first one too if `capital`.
+fn joined(name: &str, mut capital: bool) -> impl Iterator<Item = char> {
+    name.chars().filter_map(move |letter| {
+        let shown = if capital { letter.to_ascii_uppercase() } else { letter };
+        capital = letter == '_';
+        (!capital).then_some(shown)
+    })
 }
 
 /// `max_hook_retries` as `maxHookRetries`.
 pub fn camel(name: &str) -> String {
-    let mut words = name.split('_');
-    let first = words.next().unwrap_or_default().to_owned();
-    words.fold(first, |all, word| all + &capital(word))
+    joined(name, false).collect()
 }
 
 /// `max_hook_retries` as `MaxHookRetries`.
 pub fn pascal(name: &str) -> String {
-    name.split('_').map(capital).collect()
-}
-
-fn capital(word: &str) -> String {
-    let mut letters = word.chars();
-    letters.next().map_or_else(String::new, |first| first.to_ascii_uppercase().to_string() + letters.as_str())
+    joined(name, true).collect()
 }
 
 /// Reads a config file. The error follows the file's name in a message.

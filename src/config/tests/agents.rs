@@ -255,6 +255,18 @@ fn of_every_known_agent_it_is_said_how_to_install_it_and_how_to_log_in() {
 }
 
 #[test]
+fn the_table_that_creel_reads_is_the_one_that_is_written() {
+    let (written, file) = (KnownAgents::written(), Path::new(env!("CARGO_MANIFEST_DIR")).join("assets/agents.json"));
+    let printed = serde_json::to_string_pretty(&written).expect("JSON") + "\n";
+    if std::env::var_os("UPDATE_ASSETS").is_some() {
+        fs::write(&file, &printed).expect("the table is written");
+    }
+    let kept = fs::read_to_string(&file).expect("the table is there");
+    assert!(kept == printed, "run the tests with UPDATE_ASSETS=1 to write assets/agents.json again");
+    assert_eq!(serde_json::from_str::<KnownAgents>(&kept).expect("a table"), written);
+}
+
+#[test]
 fn every_pattern_of_the_built_in_table_is_a_regular_expression() {
     for agent in KnownAgents::built_in().iter() {
         for facts in agent.ways.iter().filter_map(|way| way.spec.facts()) {
