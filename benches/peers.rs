@@ -57,8 +57,8 @@ fn peers() -> Result<Vec<Finding>> {
         let line = |mut screen: TerminalProgram| screen.until(|text| text.contains(HELLO));
         let first = compare(STARTS, || frame(project.on_screen(&[])?), || frame(start()?))?;
         let said = compare(STARTS, || line(project.on_screen(&[])?), || line(start()?))?;
-        findings
-            .extend([told("first frame", &first, peer.program), told("the agent's first line", &said, peer.program)]);
+        findings.push(first.finding("first frame: creel", peer.program, 1.0));
+        findings.push(said.finding("the agent's first line: creel", peer.program, 1.5));
         let (ours, theirs) = (memory(project.on_screen(&[])?)?, memory(start()?)?);
         let text = format!("resident memory: creel {ours} KiB; {}: {theirs} KiB", peer.program);
         findings.push(Finding { text, verdict: Verdict::Information });

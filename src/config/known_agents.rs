@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     agents::{self, AgentCommand, AgentDescription, AgentEntry, program_of},
-    diagnostic::{SourceFile, SourceSpan, nearest, quoted},
+    diagnostic::{SourceSpan, nearest, quoted},
     fields::ConfigFields,
     node::{self, ConfigKey, ConfigNode, NodeKind},
     programs,
@@ -133,7 +133,7 @@ impl KnownAgents {
     /// The table as it is written.
     #[cfg(test)]
     pub(super) fn written() -> Self {
-        let mut report = DiagnosticReport::new(Arc::new(SourceFile::new("agents.yaml", BUILT_IN)));
+        let mut report = DiagnosticReport::new(Arc::new(super::diagnostic::SourceFile::new("agents.yaml", BUILT_IN)));
         let agents = read(&mut report, AgentOrigin::BuiltIn, &Self(Vec::new()));
         assert!(!report.has_errors(), "the built-in table is right: {:?}", report.diagnostics);
         Self(agents)

@@ -143,6 +143,11 @@ pub(crate) fn owns_all_below() -> bool {
     ADOPTS.load(Ordering::SeqCst)
 }
 
+/// Whether nothing that creel or its children started is left. False if that is unknown.
+pub(crate) fn are_all_gone() -> bool {
+    owns_all_below() && !has_children()
+}
+
 pub(crate) fn is_child(stat: &ProcessStat) -> bool {
     stat.parent == getpid().as_raw_nonzero().get()
 }

@@ -24,13 +24,23 @@ const GRACE: Duration = Duration::from_secs(2);
 #[derive(Debug, Clone)]
 pub struct SessionProcesses {
     mark: Arc<str>,
+    starter: ProcessStarter,
     groups: Arc<Mutex<Vec<ProcessGroup>>>,
     killed: Arc<AtomicBool>,
 }
 
+/// Which creel started the processes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum ProcessStarter {
+    ThisCreel,
+    /// One that was killed. Its processes belong to another parent now.
+    EarlierCreel,
+}
+
 impl SessionProcesses {
     pub(super) fn new(mark: &str) -> Self {
-        Self { mark: mark.into(), groups: Arc::default(), killed: Arc::default() }
+        let starter = ProcessStarter::ThisCreel;
+        Self { mark: mark.into(), starter, groups: Arc::default(), killed: Arc::default() }
     }
 
     /// The processes that an earlier creel started and perhaps left running.
@@ -41,6 +51,7 @@ impl SessionProcesses {
             .map(|(pid, start)| ProcessGroup { pid: *pid, start: (*start > 0).then_some(*start) });
         Self {
             mark: state.began.id.as_str().into(),
+            starter: ProcessStarter::EarlierCreel,
             groups: Arc::new(Mutex::new(groups.collect())),
             killed: Arc::default(),
         }
@@ -60,6 +71,10 @@ impl SessionProcesses {
 
     /// Asks all processes to end, kills the ones that do not, and returns how many there were.
     pub async fn end_all(&self) -> usize {
+        // Usually there are none left, and the kernel knows it at once. Searching all processes takes milliseconds.
+        if self.starter == ProcessStarter::ThisCreel && children::are_all_gone() {
+            return 0;
+        }
         ProcessSweep::new(&self.mark, &self.groups(), SweepReach::WithOrphans).end(GRACE).await
     }
 
