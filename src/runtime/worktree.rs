@@ -24,7 +24,7 @@ use std::{
 
 pub use contents::DigestMemory;
 use nested::NestedFiles;
-use stat_cache::{GitAnswer, Learned, StatCache};
+use stat_cache::{GitAnswer, StatCache};
 
 use crate::engine::conversation::WorktreeChanges;
 
@@ -158,10 +158,9 @@ impl WorktreeSurveyor {
         let mut cache = None;
         if self.ignored == git::IgnoredFolders::Listed && nested.is_empty() {
             let answer = GitAnswer { dirty: &dirty, untracked: &untracked, ignored: &ignored, since };
-            match StatCache::learn(&self.folder, &answer, before) {
-                Learned::Everything(learned) => cache = Some(learned),
-                Learned::Doubtful => {}
-                Learned::TooMuch => self.ignored = git::IgnoredFolders::Omitted,
+            cache = StatCache::learn(&self.folder, &answer, before);
+            if cache.is_none() {
+                self.ignored = git::IgnoredFolders::Omitted;
             }
         }
         (SnapshotContent::Repository { repository, head, dirty, nested }, cache)

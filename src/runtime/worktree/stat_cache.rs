@@ -11,7 +11,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    fs,
+    fs, io,
     os::unix::fs::MetadataExt as _,
     path::{Path, PathBuf},
     time::{Duration, SystemTime, UNIX_EPOCH},
@@ -34,6 +34,9 @@ pub(super) struct StatCache {
     repository: Vec<(PathBuf, Option<ExactStamp>)>,
     /// The uncommitted files.
     dirty: BTreeMap<PathBuf, LastingChange>,
+    /// Whether nothing changed while git looked, and everything could be read. Otherwise only the sizes of clean files
+    /// are of use.
+    is_certain: bool,
 }
 
 /// When an uncommitted file is certainly still uncommitted after another change.
@@ -55,15 +58,6 @@ pub(super) struct GitAnswer<'a> {
     pub(super) ignored: &'a BTreeSet<PathBuf>,
     /// When git was started.
     pub(super) since: SystemTime,
-}
-
-/// What came of remembering.
-pub(super) enum Learned {
-    Everything(StatCache),
-    /// Something changed while git looked, or cannot be read.
-    Doubtful,
-    /// There is too much to remember.
-    TooMuch,
 }
 
 /// Unlike [`FileStamp`], this also differs after a change that restored the time of the last change.
@@ -89,59 +83,61 @@ impl ExactStamp {
 }
 
 impl StatCache {
-    /// Remembers everything that git has just looked at.
-    pub(super) fn learn(folder: &Path, answer: &GitAnswer<'_>, before: Option<&Self>) -> Learned {
+    /// Remembers everything that git has just looked at. `None` if there is too much.
+    pub(super) fn learn(folder: &Path, answer: &GitAnswer<'_>, before: Option<&Self>) -> Option<Self> {
         let young = answer.since.checked_sub(PRECISION).and_then(|since| since.duration_since(UNIX_EPOCH).ok());
-        let young = young.map(|since| (since.as_secs().cast_signed(), i64::from(since.subsec_nanos())));
-        let (Some(young), Some(repository)) = (young, git_files(folder)) else { return Learned::Doubtful };
-        let dirty = lasting_changes(answer, before);
-        let mut seen = Self { files: Vec::new(), folders: Vec::new(), repository, dirty };
+        let young = young.map_or((0, 0), |since| (since.as_secs().cast_signed(), i64::from(since.subsec_nanos())));
+        let (repository, dirty) = (git_files(folder), lasting_changes(answer, before));
+        let mut seen = Self {
+            files: Vec::new(),
+            folders: Vec::new(),
+            is_certain: repository.is_some(),
+            repository: repository.unwrap_or_default(),
+            dirty,
+        };
         let mut left = vec![PathBuf::new()];
         while let Some(place) = left.pop() {
-            let Some(folders) = seen.learn_folder(folder, place, young, |name| answer.dirty.contains_key(name)) else {
-                return Learned::Doubtful;
-            };
-            left.extend(folders.into_iter().filter(|name| !answer.ignored.contains(name)));
+            match seen.learn_folder(folder, place, young) {
+                Ok(folders) => left.extend(folders.into_iter().filter(|name| !answer.ignored.contains(name))),
+                Err(_) => seen.is_certain = false,
+            }
             if seen.files.len() + seen.folders.len() > REMEMBERED {
-                return Learned::TooMuch;
+                return None;
             }
         }
-        Learned::Everything(seen)
+        Some(seen)
     }
 
     /// Remembers the files of one folder, and returns the folders in it.
-    fn learn_folder(
-        &mut self,
-        root: &Path,
-        place: PathBuf,
-        young: (i64, i64),
-        is_listed: impl Fn(&Path) -> bool,
-    ) -> Option<Vec<PathBuf>> {
+    fn learn_folder(&mut self, root: &Path, place: PathBuf, young: (i64, i64)) -> io::Result<Vec<PathBuf>> {
         let path = root.join(&place);
-        let stamp = ExactStamp::at(&path).filter(|stamp| !stamp.is_after(young))?;
+        let stamp = ExactStamp::of(&fs::symlink_metadata(&path)?);
+        self.is_certain &= !stamp.is_after(young);
         let mut folders = Vec::new();
-        for entry in fs::read_dir(&path).ok()? {
-            let entry = entry.ok()?;
-            let (name, meta) = (place.join(entry.file_name()), entry.metadata().ok()?);
-            if !meta.is_dir() {
-                let stamp = ExactStamp::of(&meta);
-                if stamp.is_after(young) && !is_listed(&name) {
-                    return None;
-                }
+        for entry in fs::read_dir(&path)? {
+            let entry = entry?;
+            let (name, meta) = (place.join(entry.file_name()), entry.metadata()?);
+            if meta.is_dir() {
+                let skipped = name == Path::new(OURS) || entry.file_name() == ".git";
+                folders.extend((!skipped).then_some(name));
+                continue;
+            }
+            let stamp = ExactStamp::of(&meta);
+            if stamp.is_after(young) && !self.dirty.contains_key(&name) {
+                self.is_certain = false;
+            } else {
                 self.files.push((name, stamp));
-            } else if name != Path::new(OURS) && entry.file_name() != ".git" {
-                folders.push(name);
             }
         }
         self.folders.push((place, stamp));
-        Some(folders)
+        Ok(folders)
     }
 
     /// Whether git would name the same files as uncommitted. Then `dirty` gets their present stamps.
     pub(super) fn still_holds(&mut self, folder: &Path, dirty: &mut FileStamps) -> bool {
         let same = |(path, stamp): &(PathBuf, Option<ExactStamp>)| ExactStamp::at(path) == *stamp;
         let unchanged = |(place, stamp): &(PathBuf, ExactStamp)| ExactStamp::at(&folder.join(place)) == Some(*stamp);
-        if !self.repository.iter().all(same) || !self.folders.iter().all(unchanged) {
+        if !self.is_certain || !self.repository.iter().all(same) || !self.folders.iter().all(unchanged) {
             return false;
         }
         for (name, stamp) in &mut self.files {
