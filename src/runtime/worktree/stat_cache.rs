@@ -87,7 +87,10 @@ impl StatCache {
     pub(super) fn learn(folder: &Path, answer: &GitAnswer<'_>, before: Option<&Self>) -> Option<Self> {
         let young = answer.since.checked_sub(PRECISION).and_then(|since| since.duration_since(UNIX_EPOCH).ok());
         let young = young.map_or((0, 0), |since| (since.as_secs().cast_signed(), i64::from(since.subsec_nanos())));
-        let (repository, dirty) = (git_files(folder), lasting_changes(answer, before));
+        let repository = git_files(folder);
+        // With another index, other contents count as clean.
+        let before = before.filter(|before| Some(&before.repository) == repository.as_ref());
+        let dirty = lasting_changes(answer, before);
         let mut seen = Self {
             files: Vec::new(),
             folders: Vec::new(),
