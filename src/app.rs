@@ -22,6 +22,7 @@ use crate::{
         verb_outcome::VerbOutcome,
     },
     config::paths,
+    journal::snapshot_key,
     logging,
     present::text::plain,
 };
@@ -62,7 +63,11 @@ fn follow(cli: Cli) -> CliResult {
              uses"
         ))
     })?;
-    let _log = paths::state_dir().and_then(|dir| logging::start(&dir));
+    let state_dir = paths::state_dir();
+    if let Some(dir) = &state_dir {
+        snapshot_key::keep_in(dir);
+    }
+    let _log = state_dir.and_then(|dir| logging::start(&dir));
     carry_out(cli.perform()?, leash.as_ref())
 }
 

@@ -55,6 +55,7 @@ pub mod retry;
 pub mod session;
 pub mod steering;
 pub mod stop;
+pub(crate) mod stored_form;
 pub mod submit;
 pub mod tasks;
 pub mod time;

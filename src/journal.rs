@@ -1,16 +1,21 @@
 //! The records of a session on disk, and the session state rebuilt from them.
 
 pub mod file;
+mod file_stamp;
+pub mod fold;
 pub mod open;
 pub mod outbox;
 pub mod record;
 pub mod session_dir;
+mod session_index;
+mod snapshot;
+pub mod snapshot_key;
+mod snapshot_writer;
 pub mod tail;
 
 pub use crate::journal::session_dir::{SessionDir, SessionsDir};
-pub use file::{
-    Journal, JournalDamage, JournalError, LockHolder, LockedJournal, OpenedJournal, RecordOrderError, fold,
-    fold_checked, read, running,
-};
+pub use file::{Journal, JournalError, LockHolder, LockedJournal, OpenedJournal, RecordOrderError, running};
+pub use file_stamp::JournalDamage;
+pub use fold::{fold, fold_checked, read};
 pub use record::Record;
 pub use tail::RecordTail;

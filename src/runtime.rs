@@ -215,6 +215,7 @@ impl SessionRuntime {
         // End the processes first: a journal error must not leave an agent running.
         self.performer.shut_down().await;
         let leave = ran?;
+        self.journal.finish(&self.state);
         let rescued = self.rescue();
         Ok(RuntimeExit { leave, state: self.state, rescued })
     }
@@ -327,6 +328,7 @@ impl SessionRuntime {
                 self.state.apply(record.at, &record.event);
             }
             self.publish(&records);
+            self.journal.offer_snapshot(&self.state);
         }
         for effect in step.effects {
             if let Effect::Leave(leave) = effect {

@@ -7,8 +7,6 @@
 //! - A session whose plan the user has not trusted is skipped: its journal may have come with a clone, and could name
 //!   any process.
 
-use std::fs;
-
 use crate::{
     cli::{launch::trust_prompt, target::project},
     config::trust::plan_document,
@@ -44,7 +42,7 @@ impl DeadSessions {
     }
 
     fn except(sessions: &SessionsDir, name: &str) -> Self {
-        let all = sessions.list().unwrap_or_default().into_iter().filter(|folder| folder.name != name);
+        let all = sessions.live().unwrap_or_default().into_iter().filter(|folder| folder.name != name);
         Self { resumed: None, others: all.filter_map(DeadSession::find).collect() }
     }
 
@@ -66,8 +64,7 @@ impl DeadSessions {
         for DeadSession { folder, opened } in self.others {
             let ended = SessionProcesses::left_behind(&opened.state).end_all().await;
             notes.extend(note(ended, &format!("session `{}`", folder.name)));
-            // The file shows that processes may be left. If it cannot be removed, the next run checks again.
-            let _ = fs::remove_file(folder.pid_file());
+            folder.mark_stopped();
         }
         notes
     }

@@ -91,7 +91,7 @@ pub(super) fn resume(args: &ResumeArgs) -> CliResult<VerbOutcome> {
 
 /// The latest session that can be resumed. Self-driven ones come last, since they only wait for their agent.
 fn latest_unfinished(sessions: &SessionsDir, max_iterations: Option<u32>) -> CliResult<SessionDir> {
-    let all = sessions.list().map_err(|error| CliError::failed(format!("cannot list the sessions: {error}")))?;
+    let all = sessions.unfinished().map_err(|error| CliError::failed(format!("cannot list the sessions: {error}")))?;
     let mut waits = None;
     for folder in all.into_iter().filter(|folder| journal::running(folder).is_none()) {
         let Ok(state) = journal::fold(&folder.journal()) else { continue };

@@ -9,25 +9,30 @@
 //!   its outcome.
 //! - `continue` at the gate, or resuming a session that its budget ended, grants the same budget again.
 
+use serde::{Deserialize, Serialize};
+
 use crate::engine::{
     conversation::TurnUsage,
     gate::{SessionGates, subject::GateSubject},
     output::EngineOutput,
     policy::{Budget, SessionPlan},
+    stored_form::exact_float,
     time::{TimeSpan, UnixTime},
 };
 
-#[derive(Debug, Clone, Copy, Default, PartialEq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct ConversationUsage {
     pub tokens: u64,
+    #[serde(with = "exact_float")]
     pub cost: f64,
 }
 
-#[derive(Debug, Clone, Copy, Default, PartialEq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct BudgetUsage {
     /// All tokens that the agent reported.
     pub tokens: u64,
     /// All costs that the agent reported.
+    #[serde(with = "exact_float")]
     pub cost: f64,
     /// The part that was used in the agent's current conversation.
     pub conversation: ConversationUsage,

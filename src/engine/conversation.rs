@@ -328,7 +328,7 @@ pub struct TurnFailure {
 }
 
 /// A subscription limit, a quota or a rate limit.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UsageLimit {
     /// Time until the limit resets, if the agent or its server reports it.
     pub resets_in: Option<TimeSpan>,

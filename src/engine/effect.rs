@@ -1,5 +1,7 @@
 //! The engine's requests to the runtime.
 
+use serde::{Deserialize, Serialize};
+
 use serde_json::Value;
 
 use crate::engine::{
@@ -129,7 +131,7 @@ pub struct SubmissionFacts {
 }
 
 /// A gate, as hooks see it.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GateFacts {
     pub gate: GateId,
     pub about: GateKind,
@@ -146,7 +148,7 @@ pub struct GateFacts {
     pub answer: Option<(GateChoice, ActorKind)>,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum GateState {
     Opened,
     Closed,
@@ -163,7 +165,7 @@ impl GateState {
 }
 
 /// A task, as hooks see it.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TaskFacts {
     pub id: String,
     pub content: String,

@@ -19,6 +19,8 @@ pub mod notices;
 pub mod response;
 pub mod subject;
 
+use serde::{Deserialize, Serialize};
+
 use crate::engine::{
     event::{Actor, ActorKind, Event, GateEvent, UserPresence},
     gate::{
@@ -32,7 +34,7 @@ use crate::engine::{
 };
 
 /// An open gate.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Gate {
     pub id: GateId,
     pub subject: GateSubject,
@@ -43,7 +45,7 @@ pub struct Gate {
     pub opened: UnixTime,
 }
 
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct SessionGates {
     pub open: Option<Gate>,
     /// The highest id so far.

@@ -23,14 +23,14 @@ use crate::engine::{
     refusal::Refusal,
 };
 
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct PendingItems {
     items: Vec<PendingItem>,
     incoming: VecDeque<IncomingItem>,
     unreported: Vec<ItemId>,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PendingItem {
     pub id: ItemId,
     pub source: ItemSource,
@@ -41,7 +41,7 @@ pub struct PendingItem {
     pub state: ItemState,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ItemSource {
     pub run: RunId,
     pub point: HookPoint,
@@ -71,7 +71,7 @@ impl ItemState {
 }
 
 /// Output that has no item id yet.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct IncomingItem {
     pub(crate) source: ItemSource,
     pub(crate) text: String,

@@ -15,6 +15,8 @@ mod rules;
 
 use std::collections::VecDeque;
 
+use serde::{Deserialize, Serialize};
+
 use crate::engine::{
     conversation::{
         AgentPermissionRequest, PermissionAnswer, PermissionOption, PermissionOptionKind, PermissionSource, ToolCall,
@@ -34,7 +36,7 @@ use crate::engine::{
     steering::ControlState,
 };
 
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct PermissionState {
     /// Oldest first; the first one belongs to the open gate.
     pub waiting: VecDeque<AgentPermissionRequest>,

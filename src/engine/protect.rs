@@ -11,6 +11,8 @@
 
 pub(crate) mod apply;
 
+use serde::{Deserialize, Serialize};
+
 use crate::engine::{
     effect::ProtectBaseline,
     gate::{SessionGates, subject::GateSubject},
@@ -30,7 +32,7 @@ pub const PROTECT: &str = "protect";
 pub const NAMED: usize = 20;
 
 /// Forbidden changes that have not been undone or accepted.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UnsettledChanges {
     /// Files of creel, of its config or of git.
     pub tampered: Vec<String>,

@@ -14,6 +14,8 @@ pub mod feedback;
 
 use std::collections::BTreeMap;
 
+use serde::{Deserialize, Serialize};
+
 use crate::engine::{
     gate::event::GateGrants,
     hooks::dispatch::HookFeedback,
@@ -21,7 +23,7 @@ use crate::engine::{
     time::{TimeSpan, UnixTime},
 };
 
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct RetryState {
     /// `hookLoopCounter`: feedback sent since the last new message.
     pub used: u32,
@@ -41,7 +43,7 @@ pub struct RetryState {
     pub last_wait: TimeSpan,
 }
 
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum RetryWait {
     #[default]
     No,
@@ -128,7 +130,7 @@ impl RetryState {
 }
 
 /// The retries that one hook has caused since the last new message.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HookRetries {
     pub used: u32,
     /// How many the user granted on top of the hook's own limit.

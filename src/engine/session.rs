@@ -23,6 +23,8 @@ pub mod phase;
 pub mod recovery;
 pub mod summary;
 
+use serde::{Deserialize, Serialize};
+
 use crate::engine::{
     budget::BudgetUsage,
     event::{SessionOutcome, SessionStarted, UserPresence},
@@ -52,7 +54,7 @@ use crate::engine::{
     usage_limit::UsageLimitState,
 };
 
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct SessionState {
     pub name: String,
     /// The first record, including the plan.

@@ -13,6 +13,8 @@ pub(crate) mod apply;
 pub mod commands;
 pub mod event;
 
+use serde::{Deserialize, Serialize};
+
 use crate::engine::{
     event::{ActorKind, Event, StopTiming},
     ids::TurnId,
@@ -21,7 +23,7 @@ use crate::engine::{
     wording::counted,
 };
 
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct ControlState {
     /// While true, no prompt is sent.
     pub paused: bool,
@@ -34,7 +36,7 @@ pub struct ControlState {
     pub queued_in: LastMessageTurns,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct QueuedMessage {
     pub by: ActorKind,
     pub text: String,
@@ -61,7 +63,7 @@ impl ControlState {
 }
 
 /// When agents and hooks queued their last message: each can queue one per turn.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LastMessageTurns {
     agent: Option<TurnId>,
     hook: Option<TurnId>,

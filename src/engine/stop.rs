@@ -36,6 +36,8 @@ pub mod rule;
 pub mod settled;
 pub mod stop_rules;
 
+use serde::{Deserialize, Serialize};
+
 use crate::engine::{
     event::{Actor, Event, StopEvent},
     output::EngineOutput,
@@ -47,7 +49,7 @@ use crate::engine::{
     time::UnixTime,
 };
 
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct StopState {
     /// In the order of registration.
     pub registered: Vec<RegisteredStopHook>,

@@ -25,6 +25,7 @@ pub mod graph;
 pub mod inherit;
 pub mod record;
 pub mod refusal;
+mod stored_task;
 pub mod task;
 pub mod task_rules;
 pub mod workflow;
@@ -32,9 +33,11 @@ pub mod workflow_event;
 pub mod workflow_record;
 pub mod workflow_rules;
 
+use serde::{Deserialize, Serialize};
+
 use crate::engine::tasks::{automation::AutomationState, graph::TaskGraph, task::TaskState, workflow::WorkflowState};
 
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct SessionTasks {
     pub graph: TaskGraph,
     pub automation: AutomationState,

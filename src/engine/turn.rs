@@ -19,6 +19,8 @@ pub mod reports;
 
 use std::collections::BTreeMap;
 
+use serde::{Deserialize, Serialize};
+
 use crate::engine::{
     conversation::{ContextUsage, ConversationMode, ToolCall, ToolStatus, WorktreeChanges},
     event::PromptSent,
@@ -29,7 +31,7 @@ use crate::engine::{
 /// How many bytes of the agent's last message are kept, counted from its end, where promises are.
 const KEPT_MESSAGE: usize = 64 << 10;
 
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct TurnState {
     /// The highest turn id so far.
     pub last: TurnId,
@@ -58,7 +60,7 @@ pub struct TurnState {
 }
 
 /// The next prompt to send.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum DuePrompt {
     /// A stop hook blocked.
     Feedback(String),

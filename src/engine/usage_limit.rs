@@ -14,6 +14,8 @@ pub mod event;
 
 use std::collections::BTreeMap;
 
+use serde::{Deserialize, Serialize};
+
 use crate::engine::{
     conversation::UsageLimit,
     event::{Actor, Event, LimitAction, LimitReached, SessionStarted, UsageLimitEvent, UserPresence},
@@ -39,7 +41,7 @@ const FILES_TOLD: usize = 50;
 /// How much of the last message the handover contains.
 const SUMMARY_MAX: usize = 2000;
 
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct UsageLimitState {
     /// The agent that works instead of the session's own.
     pub standing_in: Option<String>,
@@ -57,7 +59,7 @@ pub struct UsageLimitState {
     files: Vec<String>,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UsageLimitWait {
     pub agent: String,
     /// None if unknown.

@@ -13,7 +13,7 @@
 use std::{
     collections::BTreeMap,
     fs::{File, OpenOptions, TryLockError},
-    io::{self, BufRead as _, BufReader, Read as _, Seek as _, SeekFrom, Write as _},
+    io::{self, Read as _, Seek as _, SeekFrom, Write as _},
     os::unix::fs::{MetadataExt as _, OpenOptionsExt as _},
     path::{Path, PathBuf},
     sync::{Arc, mpsc},
@@ -23,14 +23,18 @@ use std::{
 use rustix::fs::OFlags;
 
 use super::{
+    file_stamp::{FileTimePrecision, JournalDamage, JournalFileStamp},
+    fold::{AnsweredPrompts, FoldedJournal, JournalPosition, fold_whole},
     open,
     record::{Record, RecordError, VERSION},
+    snapshot::SnapshotMark,
+    snapshot_writer::SnapshotWriter,
     tail::RecordTail,
 };
 use crate::{
     engine::{
         SessionState,
-        event::{Event, GateEvent, PendingEvent, SessionEvent, TurnEvent, UsageLimitEvent},
+        event::{Event, GateEvent, PendingEvent, SessionEvent},
         time::UnixTime,
     },
     journal::session_dir::{PRIVATE_FILE, SessionDir, has_records},
@@ -105,70 +109,8 @@ pub struct Journal {
     times: FileTimePrecision,
     /// What another program did to the file, until [`Self::take_damage`] reports it.
     damage: Option<JournalDamage>,
-}
-
-/// Whether the file system changes a file's times exactly when its content changes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum FileTimePrecision {
-    Exact,
-    /// A network file system can change the times later.
-    Vague,
-}
-
-impl FileTimePrecision {
-    #[cfg(target_os = "linux")]
-    fn of(file: &File) -> Self {
-        // ext2 to ext4, xfs, btrfs, tmpfs, overlayfs, f2fs, zfs.
-        const LOCAL: [u64; 7] = [0xef53, 0x5846_5342, 0x9123_683e, 0x0102_1994, 0x794c_7630, 0xf2f5_2010, 0x2fc1_2fc1];
-        let sort = rustix::fs::fstatfs(file).map(|found| u64::try_from(found.f_type).unwrap_or_default());
-        if sort.is_ok_and(|sort| LOCAL.contains(&sort)) { Self::Exact } else { Self::Vague }
-    }
-
-    #[cfg(not(target_os = "linux"))]
-    fn of(_: &File) -> Self {
-        Self::Vague
-    }
-}
-
-/// Detects whether another process wrote to the file.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct JournalFileStamp {
-    length: u64,
-    modified: (i64, i64),
-    changed: (i64, i64),
-    /// Mode, link count and owner. If one of these changed, it explains the new ctime and is no damage.
-    harmless: (u32, u64, u32, u32),
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum JournalDamage {
-    Truncated,
-    Written,
-    Replaced,
-}
-
-impl JournalFileStamp {
-    fn of(file: &File) -> Option<Self> {
-        let meta = file.metadata().ok()?;
-        Some(Self {
-            length: meta.len(),
-            modified: (meta.mtime(), meta.mtime_nsec()),
-            changed: (meta.ctime(), meta.ctime_nsec()),
-            harmless: (meta.mode(), meta.nlink(), meta.uid(), meta.gid()),
-        })
-    }
-
-    fn damage_since(&self, before: &Self, times: FileTimePrecision) -> Option<JournalDamage> {
-        let touched = self.changed != before.changed && self.harmless == before.harmless;
-        let later = times == FileTimePrecision::Exact && (self.modified != before.modified || touched);
-        if self.length < before.length {
-            Some(JournalDamage::Truncated)
-        } else if self.length != before.length || later {
-            Some(JournalDamage::Written)
-        } else {
-            None
-        }
-    }
+    prompts: AnsweredPrompts,
+    snapshots: SnapshotWriter,
 }
 
 /// A locked journal that has not been changed yet.
@@ -181,13 +123,17 @@ pub struct LockedJournal {
     length: u64,
     /// Bytes of an incomplete last line after them.
     torn: u64,
+    /// The file's stamp before it was read.
+    mark: Option<JournalFileStamp>,
+    prompts: AnsweredPrompts,
+    snapshot: Option<SnapshotMark>,
 }
 
 #[derive(Debug)]
 pub struct OpenedJournal {
     pub journal: LockedJournal,
     pub state: SessionState,
-    /// The prompts of the session's own agent whose turns ended, oldest first.
+    /// The prompts of the session's own agent whose turns ended, oldest first. Empty unless an agent is scripted.
     pub past_prompts: Vec<String>,
     /// The same for reviewing agents, by name.
     pub past_reviews: BTreeMap<String, Vec<String>>,
@@ -212,7 +158,8 @@ impl Journal {
         file.set_len(0).map_err(io("create", &path))?;
         // Sync the folder too, or the file's name could be lost.
         File::open(&folder.path).and_then(|dir| dir.sync_all()).map_err(io("sync", &folder.path))?;
-        Self::new(file, folder, 0, 0)
+        let position = JournalPosition::default();
+        Self::new(file, folder, position, AnsweredPrompts::default(), None)
     }
 
     /// Opens the journal of a session that stopped or was killed. Changes nothing on disk.
@@ -227,27 +174,33 @@ impl Journal {
         }
         let mut file = open::open(&path, OFlags::RDWR | OFlags::APPEND).map_err(io("open"))?;
         lock(&file, folder)?;
+        let mark = JournalFileStamp::of(&file);
         let (length, torn) = whole_lines(&mut file).map_err(io("read"))?;
-        let mut prompts = AnsweredPrompts::default();
-        let mut seq = 0;
-        let (state, disorder) = fold_with(&path, |record| {
-            seq = record.seq;
-            prompts.see(&record.event);
-        })?;
+        let FoldedJournal { state, seq, prompts, disorder, snapshot } = fold_whole(&path)?;
         if let Some(disorder) = disorder {
             return Err(JournalError::Disorder(disorder));
         }
-        let journal = LockedJournal { file, folder: folder.clone(), seq, length, torn };
-        let AnsweredPrompts { answered: past_prompts, reviews: past_reviews, fallbacks: past_fallbacks, .. } = prompts;
+        let past_prompts = prompts.answered.clone();
+        let (past_reviews, past_fallbacks) = (prompts.reviews.clone(), prompts.fallbacks.clone());
+        let journal = LockedJournal { file, folder: folder.clone(), seq, length, torn, mark, prompts, snapshot };
         Ok(OpenedJournal { journal, state, past_prompts, past_reviews, past_fallbacks })
     }
 
-    fn new(file: File, folder: &SessionDir, seq: u64, length: u64) -> Result<Self, JournalError> {
+    fn new(
+        file: File,
+        folder: &SessionDir,
+        JournalPosition { offset: length, seq }: JournalPosition,
+        prompts: AnsweredPrompts,
+        snapshot: Option<SnapshotMark>,
+    ) -> Result<Self, JournalError> {
         let io = |cause| JournalError::Io { doing: "write", path: folder.pid_file(), cause };
-        folder.write_pid().map_err(io)?;
+        folder.mark_running().map_err(io)?;
         let sync = sync_in_background(file.try_clone().map_err(io)?);
         let (mark, times) = (JournalFileStamp::of(&file), FileTimePrecision::of(&file));
-        Ok(Self { file, folder: folder.clone(), seq, length, sync, mark, times, damage: None })
+        let snapshots = SnapshotWriter::new(folder.journal(), file.try_clone().map_err(io)?, snapshot);
+        snapshots.wrote(mark);
+        let folder = folder.clone();
+        Ok(Self { file, folder, seq, length, sync, mark, times, damage: None, prompts, snapshots })
     }
 
     pub fn folder(&self) -> &SessionDir {
@@ -278,6 +231,7 @@ impl Journal {
             let seq = self.seq + records.len() as u64 + 1;
             let record = Record { v: VERSION, seq, at, session: self.folder.name.clone(), event };
             lines.push_str(&record.to_line());
+            self.prompts.see(&record.event);
             records.push(Arc::new(record));
         }
         self.look_for_damage();
@@ -294,7 +248,27 @@ impl Journal {
         self.seq += records.len() as u64;
         self.length += lines.len() as u64;
         self.mark = JournalFileStamp::of(&self.file);
+        if self.mark.is_none_or(|mark| mark.length != self.length) {
+            self.snapshots.spoil();
+        }
+        self.snapshots.wrote(self.mark);
         Ok(records)
+    }
+
+    /// Writes a snapshot in the background if the journal has grown enough. `state` is the state after all records.
+    pub fn offer_snapshot(&mut self, state: &SessionState) {
+        let position = JournalPosition { offset: self.length, seq: self.seq };
+        self.snapshots.offer(position, state, &self.prompts);
+    }
+
+    /// Notes that this process no longer runs the session. Writes its last snapshot, so that it can be read quickly.
+    pub fn finish(&mut self, state: &SessionState) {
+        if state.refuse_resume(Some(u32::MAX)).is_some() {
+            self.folder.mark_finished();
+        }
+        self.look_for_damage();
+        let position = JournalPosition { offset: self.length, seq: self.seq };
+        self.snapshots.finish(position, state, &self.prompts);
     }
 
     fn write(&mut self, lines: &str, matters: bool) -> io::Result<()> {
@@ -320,6 +294,10 @@ impl Journal {
     /// Runs before each append, because the append would hide what another program wrote.
     fn look_for_damage(&mut self) {
         let now = JournalFileStamp::of(&self.file);
+        if now != self.mark {
+            // Even if it is no damage: the file may differ from what this process wrote.
+            self.snapshots.spoil();
+        }
         if let (Some(before), Some(now)) = (&self.mark, &now) {
             self.damage = now.damage_since(before, self.times).or(self.damage);
         }
@@ -351,21 +329,27 @@ impl LockedJournal {
 
     /// Repairs the file and makes it the journal of a session that this process runs.
     pub fn take_up(self) -> Result<Journal, JournalError> {
-        let Self { file, folder, seq, length, torn } = self;
+        let Self { file, folder, seq, length, torn, mark, prompts, snapshot } = self;
         // The outputs folder can be missing, or be a link.
         folder.create().map_err(|cause| JournalError::Io { doing: "use", path: folder.path.clone(), cause })?;
+        let unchanged = mark.is_some() && JournalFileStamp::of(&file) == mark;
         if torn > 0 {
             let io = |cause| JournalError::Io { doing: "repair", path: folder.journal(), cause };
             file.set_len(length).map_err(io)?;
         }
-        Journal::new(file, &folder, seq, length)
+        let position = JournalPosition { offset: length, seq };
+        let journal = Journal::new(file, &folder, position, prompts, snapshot.filter(|_| unchanged))?;
+        if !unchanged {
+            journal.snapshots.spoil();
+        }
+        Ok(journal)
     }
 }
 
 impl Drop for Journal {
     fn drop(&mut self) {
         let _ = self.file.sync_data();
-        let _ = std::fs::remove_file(self.folder.pid_file());
+        self.folder.mark_stopped();
     }
 }
 
@@ -468,94 +452,4 @@ fn whole_lines(file: &mut File) -> io::Result<(u64, u64)> {
         end = start;
     }
     Ok((0, length))
-}
-
-/// The prompts that each agent has answered, so that a scripted agent continues at the right step.
-#[derive(Default)]
-struct AnsweredPrompts {
-    sent: Option<(Option<String>, String)>,
-    answered: Vec<String>,
-    reviews: BTreeMap<String, Vec<String>>,
-    fallbacks: BTreeMap<String, Vec<String>>,
-    /// The names of the session's own agent and of the agent that works now.
-    own: String,
-    working: String,
-}
-
-impl AnsweredPrompts {
-    fn see(&mut self, event: &Event) {
-        if let Event::Session(SessionEvent::Started(began)) = event {
-            self.own.clone_from(&began.plan.agent);
-            self.working.clone_from(&began.plan.agent);
-        } else if let Event::UsageLimit(UsageLimitEvent::AgentSwitched { to, .. }) = event {
-            self.working.clone_from(to);
-        } else if let Event::Turn(TurnEvent::PromptSent(prompt)) = event {
-            self.sent = Some((prompt.agent.clone(), prompt.text.clone()));
-        } else if matches!(event, Event::Turn(TurnEvent::Ended { .. } | TurnEvent::Failed { .. })) {
-            match self.sent.take() {
-                Some((None, text)) if self.working == self.own => self.answered.push(text),
-                Some((None, text)) => self.fallbacks.entry(self.working.clone()).or_default().push(text),
-                Some((Some(agent), text)) => self.reviews.entry(agent).or_default().push(text),
-                None => {}
-            }
-        }
-    }
-}
-
-/// Reads a journal record by record and returns the first line that is out of place. Ignores an incomplete last line.
-pub fn read(path: &Path, mut each: impl FnMut(Record)) -> Result<Option<RecordOrderError>, JournalError> {
-    let io = |cause| JournalError::Io { doing: "read", path: path.to_owned(), cause };
-    let mut reader = BufReader::with_capacity(256 << 10, open::to_read(path).map_err(io)?);
-    let mut line = Vec::new();
-    let mut disorder = None;
-    let mut expected = 1;
-    for number in 1.. {
-        line.clear();
-        let read = reader.read_until(b'\n', &mut line).map_err(io)?;
-        if read == 0 || line.last() != Some(&b'\n') {
-            break;
-        }
-        let damaged = |cause| JournalError::Record { path: path.to_owned(), line: number, cause };
-        let text = str::from_utf8(&line).map_err(|_| damaged(not_text()))?;
-        let record = Record::from_line(text).map_err(damaged)?;
-        if record.seq != expected && disorder.is_none() {
-            disorder = Some(RecordOrderError { path: path.to_owned(), line: number, expected, found: record.seq });
-        }
-        expected = record.seq.saturating_add(1);
-        each(record);
-    }
-    Ok(disorder)
-}
-
-fn not_text() -> RecordError {
-    RecordError::Malformed(serde::de::Error::custom("it is not UTF-8"))
-}
-
-/// Rebuilds the session state from a journal. Ignores the order of the lines.
-pub fn fold(path: &Path) -> Result<SessionState, JournalError> {
-    fold_checked(path).map(|(state, _)| state)
-}
-
-/// Rebuilds the session state, and returns the first line that is out of place.
-pub fn fold_checked(path: &Path) -> Result<(SessionState, Option<RecordOrderError>), JournalError> {
-    fold_with(path, |_| {})
-}
-
-fn fold_with(
-    path: &Path,
-    mut also: impl FnMut(&Record),
-) -> Result<(SessionState, Option<RecordOrderError>), JournalError> {
-    let mut state: Option<SessionState> = None;
-    let disorder = read(path, |record| {
-        also(&record);
-        match (&mut state, record.event) {
-            (Some(state), event) => state.apply(record.at, &event),
-            (None, Event::Session(SessionEvent::Started(began))) => {
-                state = Some(SessionState::new(&record.session, *began, record.at));
-            }
-            (None, _) => {}
-        }
-    })?;
-    let state = state.ok_or_else(|| JournalError::NotASession(path.to_owned()))?;
-    Ok((state, disorder))
 }

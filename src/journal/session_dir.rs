@@ -10,7 +10,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use super::open;
+use super::{open, session_index::SessionIndex};
 
 pub const PRIVATE_DIR: u32 = 0o700;
 pub const PRIVATE_FILE: u32 = 0o600;
@@ -71,6 +71,10 @@ impl SessionsDir {
         SessionDir { name: name.to_owned(), path: self.root.join(name) }
     }
 
+    pub(super) fn root(&self) -> &Path {
+        &self.root
+    }
+
     /// All sessions that have a journal, latest change first.
     pub fn list(&self) -> io::Result<Vec<SessionDir>> {
         self.refuse_links()?;
@@ -79,18 +83,35 @@ impl SessionsDir {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
             Err(error) => return Err(error),
         };
-        let mut found = Vec::new();
+        let mut all = Vec::new();
         for entry in entries {
-            let name = entry?.file_name().to_string_lossy().into_owned();
-            let folder = self.folder(&name);
-            let modified = fs::metadata(folder.journal()).and_then(|meta| meta.modified());
-            if let (Ok(modified), true) = (modified, folder.exists()) {
-                found.push((modified, folder));
-            }
+            all.push(self.folder(&entry?.file_name().to_string_lossy()));
         }
-        found.sort_by(|(a, one), (b, other)| b.cmp(a).then_with(|| one.name.cmp(&other.name)));
-        Ok(found.into_iter().map(|(_, folder)| folder).collect())
+        Ok(latest_first(all))
     }
+
+    /// The sessions whose creel has not shut down cleanly, latest change first: they run, or they were killed.
+    pub fn live(&self) -> io::Result<Vec<SessionDir>> {
+        SessionIndex::Live.sessions(self).map(latest_first)
+    }
+
+    /// The sessions that can perhaps be resumed, latest change first.
+    pub fn unfinished(&self) -> io::Result<Vec<SessionDir>> {
+        SessionIndex::Unfinished.sessions(self).map(latest_first)
+    }
+}
+
+/// Those that have a journal, latest change first.
+fn latest_first(folders: Vec<SessionDir>) -> Vec<SessionDir> {
+    let mut found = Vec::new();
+    for folder in folders {
+        let modified = fs::metadata(folder.journal()).and_then(|meta| meta.modified());
+        if let (Ok(modified), true) = (modified, folder.exists()) {
+            found.push((modified, folder));
+        }
+    }
+    found.sort_by(|(a, one), (b, other)| b.cmp(a).then_with(|| one.name.cmp(&other.name)));
+    found.into_iter().map(|(_, folder)| folder).collect()
 }
 
 impl SessionDir {
@@ -140,8 +161,24 @@ impl SessionDir {
         Ok(())
     }
 
-    pub(super) fn write_pid(&self) -> io::Result<()> {
+    /// Shows other processes that this one runs the session.
+    pub(super) fn mark_running(&self) -> io::Result<()> {
+        SessionIndex::Live.enter(self)?;
+        SessionIndex::Unfinished.enter(self)?;
         open::replace(&self.pid_file(), &format!("{}\n", std::process::id()))
+    }
+
+    /// Shows that no process runs the session and none of its processes is left.
+    pub fn mark_stopped(&self) {
+        // If a file cannot be removed, the next run checks the session again.
+        if fs::remove_file(self.pid_file()).is_ok() || !self.pid_file().exists() {
+            SessionIndex::Live.leave(self);
+        }
+    }
+
+    /// Shows that the session cannot be resumed.
+    pub(super) fn mark_finished(&self) {
+        SessionIndex::Unfinished.leave(self);
     }
 
     pub(super) fn read_pid(&self) -> Option<u32> {

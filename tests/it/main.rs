@@ -56,6 +56,7 @@ mod seeds;
 mod sessions;
 mod settled;
 mod setup;
+mod snapshots;
 mod socket;
 mod stop_sessions;
 mod stops;

@@ -22,7 +22,10 @@ use creel::{
 use expect_test::expect_file;
 use serde_json::Value;
 
-use crate::support::project::{Project, Ran};
+use crate::support::{
+    project::{Project, Ran},
+    world::is_restored_from_its_stored_form,
+};
 
 /// More steps than any session has between two waits.
 const MANY: usize = 500;
@@ -89,6 +92,7 @@ fn they_reach_the_same_result_and_resume_from_every_record() {
                 (None, _) => panic!("a journal begins with its session"),
             }
             let state = state.clone().expect("it has begun");
+            is_restored_from_its_stored_form(&state);
             resumes += &format!("{} {}\n{}", record.seq, kind(&record.event), resumed(state, record.at));
         }
         let state = state.expect("a journal has records");

@@ -65,7 +65,7 @@ fn existing(folder: SessionDir) -> CliResult<SessionDir> {
 
 /// All that run.
 pub(crate) fn all_running(sessions: &SessionsDir) -> CliResult<Vec<SessionDir>> {
-    let all = sessions.list().map_err(|error| CliError::failed(format!("cannot list the sessions: {error}")))?;
+    let all = sessions.live().map_err(|error| CliError::failed(format!("cannot list the sessions: {error}")))?;
     Ok(all.into_iter().filter(|folder| journal::running(folder).is_some()).collect())
 }
 

@@ -12,6 +12,8 @@
 
 use std::collections::VecDeque;
 
+use serde::{Deserialize, Serialize};
+
 use crate::engine::{
     effect::GateFacts,
     hooks::{
@@ -20,7 +22,7 @@ use crate::engine::{
     },
 };
 
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct GateHooks {
     /// The notifications that are still due, oldest first.
     pub(crate) waiting: VecDeque<GateNotice>,
@@ -31,7 +33,7 @@ pub struct GateHooks {
 }
 
 /// A reason to run hooks of `on_gate`.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum GateNotice {
     /// A gate opened or closed.
     Changed(Box<GateFacts>),

@@ -2,6 +2,8 @@
 //!
 //! Records keep these data as flat, optional fields; [`GateSubject::recorded`] and [`GateSubject::opened`] translate.
 
+use serde::{Deserialize, Serialize};
+
 use crate::engine::{
     event::GateEvent,
     gate::kind::{GateChoice, GateKind},
@@ -9,7 +11,7 @@ use crate::engine::{
     submit::kind::PipelineKind,
 };
 
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum GateSubject {
     /// The loop is over, and these items have not been sent.
     FinalDelivery { items: Vec<ItemId> },
@@ -35,7 +37,7 @@ pub enum GateSubject {
     Pipeline { pipeline: PipelineKind, hook: String },
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FailedHook {
     pub hook: String,
     /// The run that failed. Journals of earlier versions do not name it.

@@ -9,6 +9,8 @@
 
 use std::collections::VecDeque;
 
+use serde::{Deserialize, Serialize};
+
 use crate::engine::{
     effect::{GateFacts, TaskFacts},
     event::HookFinished,
@@ -23,7 +25,7 @@ use crate::engine::{
     wording::first_line,
 };
 
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct HookDispatch {
     pub point: HookPoint,
     pub cause: DispatchCause,
@@ -38,7 +40,7 @@ pub struct HookDispatch {
     pub seen: Vec<ItemId>,
 }
 
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum DispatchCause {
     /// The session reached the point.
     Lifecycle,
@@ -52,7 +54,7 @@ pub enum DispatchCause {
     ByHand,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum DispatchQuestion {
     /// The retry limit was reached.
     Limit,
@@ -60,7 +62,7 @@ pub enum DispatchQuestion {
     Escalation,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ActiveRun {
     pub run: RunId,
     pub hook: String,
@@ -68,7 +70,7 @@ pub struct ActiveRun {
     pub iteration: u32,
 }
 
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct FinishedRun {
     pub run: RunId,
     pub hook: String,
@@ -83,7 +85,7 @@ pub struct FinishedRun {
     pub own: Option<TemplateFeedback>,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TemplateFeedback {
     pub hook: String,
     pub template: String,

@@ -2,13 +2,16 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use serde::{Deserialize, Serialize};
+
 use crate::engine::{
     hooks::point::HookPoint,
     ids::RunId,
     policy::{HookSpec, SessionPlan, StopHook},
+    stored_form::pairs,
 };
 
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct HookRef {
     pub point: HookPoint,
     pub hook: String,
@@ -21,7 +24,7 @@ impl HookRef {
 }
 
 /// The session's own knowledge of its hooks, in addition to the plan.
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct HookState {
     /// The highest run id so far.
     pub last_run: RunId,
@@ -30,6 +33,7 @@ pub struct HookState {
     /// Enabled for this session, against the config.
     pub enabled: BTreeSet<HookRef>,
     /// How many times in a row a hook was broken.
+    #[serde(with = "pairs")]
     pub broken: BTreeMap<HookRef, u32>,
 }
 

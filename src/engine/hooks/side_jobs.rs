@@ -13,6 +13,8 @@
 
 use std::collections::{BTreeSet, VecDeque};
 
+use serde::{Deserialize, Serialize};
+
 use crate::engine::{
     effect::TaskFacts,
     event::Event,
@@ -35,7 +37,7 @@ use crate::engine::{
 /// cause several more, so the depth alone would allow thousands.
 pub const MOST_CHAINED: u32 = 64;
 
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct SideJobs {
     pub queue: VecDeque<SideJob>,
     /// The dispatch in progress.
@@ -51,7 +53,7 @@ pub struct SideJobs {
 }
 
 /// A hook of a completed task that needs the user.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TaskHookFailure {
     pub hook: String,
     pub run: RunId,
@@ -61,7 +63,7 @@ pub struct TaskHookFailure {
     pub broken_for: Option<TaskFacts>,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum SideJob {
     /// The hooks for a completed task.
     Task {

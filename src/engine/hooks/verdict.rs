@@ -166,7 +166,7 @@ impl RunEnd {
 }
 
 /// A run's result under the rules of its point.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RunJudgement {
     pub verdict: Verdict,
     /// The full reason for the agent, if it blocks.

@@ -5,6 +5,8 @@
 //! - A request that creel truncated, or that does not describe its action, is never remembered.
 //! - A grant ends with its turn, and covers only the files and the command that the request named.
 
+use serde::{Deserialize, Serialize};
+
 use serde_json::Value;
 
 use crate::engine::{
@@ -12,14 +14,14 @@ use crate::engine::{
     permission::rules::within,
 };
 
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RememberedAnswer {
     key: RequestKey,
     allowed: bool,
 }
 
 /// Requests with the same key are the same.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct RequestKey {
     agent: String,
     kind: Option<ToolKind>,

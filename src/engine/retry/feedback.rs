@@ -4,6 +4,8 @@
 //! - The first limit that is reached decides: the session's limit, or a blocking hook's own limit.
 //! - The values of a template are data: `{{…}}` in a value stays as it is.
 
+use serde::{Deserialize, Serialize};
+
 use similar::{Algorithm, DiffOp, capture_diff_slices};
 
 use crate::engine::{
@@ -32,7 +34,7 @@ pub const FEEDBACK_VALUES: &[&str] = &["hook", "reason", "output", "attempt", "l
 /// creel compares only the last lines of two outputs: the cost is quadratic in the number of lines.
 const COMPARED_LINES: usize = 1_000;
 
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct RetryLimit {
     /// The count at which it is reached.
     pub(crate) limit: u32,

@@ -4,6 +4,8 @@
 
 use std::collections::BTreeMap;
 
+use serde::{Deserialize, Serialize};
+
 use crate::engine::{
     conversation::FileContent,
     event::{Event, IterationOutcome, SessionEvent},
@@ -13,7 +15,7 @@ use crate::engine::{
     stop::{agent_loop::AgentLoop, evaluation::StopEvaluation},
 };
 
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct IterationState {
     /// The current one, or the last.
     pub current: u32,
@@ -34,7 +36,7 @@ pub struct IterationState {
     pub raised_limit: Option<u32>,
 }
 
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct IterationSigns {
     /// The verdicts of the stop hooks on its last turn.
     pub stop_hooks: StopHookSigns,
@@ -44,7 +46,7 @@ pub struct IterationSigns {
     pub unknown_work: bool,
 }
 
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum StopHookSigns {
     /// No stop hooks ran.
     #[default]

@@ -1,5 +1,7 @@
 //! The phases of the lifecycle, and how a loop ended.
 
+use serde::{Deserialize, Serialize};
+
 use crate::engine::{
     event::{FinalDeliveryMode, IterationOutcome, PromptSent, SessionOutcome},
     gate::{Gate, subject::GateSubject},
@@ -13,7 +15,7 @@ use crate::engine::{
     turn::DuePrompt,
 };
 
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum Phase {
     /// The hooks of a point are due or running.
     Hooks(HookDispatch),
@@ -41,7 +43,7 @@ pub enum Phase {
 
 pub(crate) const STOPPED: &str = "stopped by the user";
 
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct LoopEnd {
     pub outcome: SessionOutcome,
     pub reason: String,

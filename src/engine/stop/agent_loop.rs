@@ -10,6 +10,8 @@
 //!   decided, the loop neither continues nor completes anything, regardless of later decisions about it.
 //! - A loop completes its task only if the last evaluation of its iteration decided complete.
 
+use serde::{Deserialize, Serialize};
+
 use crate::engine::stop::{
     context::RuleOutcome,
     decision::{StopAction, StopResult},
@@ -18,7 +20,7 @@ use crate::engine::stop::{
     promise::Promise,
 };
 
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct AgentLoop {
     pub id: String,
     pub task: String,
@@ -38,7 +40,7 @@ pub struct AgentLoop {
 }
 
 /// The guards of a loop. An iteration counts once, even if the agent requests several evaluations of it.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LoopGuards {
     /// Before the current iteration.
     before: GuardState,

@@ -23,7 +23,7 @@ pub struct Checkpoint {
     pub dirty: Vec<String>,
 }
 
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct TimedCheckpoint {
     pub at: UnixTime,
     pub checkpoint: Checkpoint,

@@ -1,6 +1,6 @@
 //! The input of stop hooks: the agent's message, its promises, its changes, and the results of the rules.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::promise::Promise;
 
@@ -26,7 +26,7 @@ pub struct AgentContext {
     pub labels: Vec<String>,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RuleOutcome {
     pub rule_name: String,

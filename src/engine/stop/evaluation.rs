@@ -9,6 +9,8 @@
 
 use std::collections::VecDeque;
 
+use serde::{Deserialize, Serialize};
+
 use crate::engine::{
     hooks::dispatch::ActiveRun,
     ids::RunId,
@@ -21,7 +23,7 @@ use crate::engine::{
     },
 };
 
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct StopEvaluation {
     /// The agent's report, if the agent requested the evaluation.
     pub asked: Option<Box<EvaluationRequest>>,

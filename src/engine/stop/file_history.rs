@@ -7,6 +7,8 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
+use serde::{Deserialize, Serialize};
+
 use crate::engine::conversation::FileContent;
 
 /// How many iterations the history covers.
@@ -20,7 +22,7 @@ pub enum ChangedFiles<'a> {
     Named(&'a [String]),
 }
 
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileHistory {
     /// The digests of the files that each of the latest iterations changed, newest last.
     past: VecDeque<BTreeMap<String, Option<String>>>,

@@ -6,6 +6,8 @@
 
 use std::collections::BTreeMap;
 
+use serde::{Deserialize, Serialize};
+
 use crate::engine::{
     comparable_text::{comparable_text, same_text},
     policy::StopPlan,
@@ -17,7 +19,7 @@ use crate::engine::{
 };
 
 /// What the guards have seen. All counts are of consecutive iterations.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GuardState {
     /// Iterations with failed rules.
     failing: u32,
@@ -30,7 +32,7 @@ pub struct GuardState {
     repeated: u32,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct RepeatedFailure {
     /// In the form in which messages are compared.
     message: String,

@@ -3,6 +3,8 @@
 //! They are data, so the journal restores them after a restart. Only presets can be registered: creel never runs a
 //! command that an agent wrote.
 
+use serde::{Deserialize, Serialize};
+
 use serde_json::{Map, Value};
 
 use crate::engine::{
@@ -10,7 +12,7 @@ use crate::engine::{
     policy::{StopHook, StopHookKind, StopPreset},
 };
 
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RegisteredStopHook {
     pub id: String,
     /// The task's id, or the session's name if the hook applies to the whole session.

@@ -2,6 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use serde::{Deserialize, Serialize};
+
 use crate::engine::{
     event::{Actor, ActorKind, SessionOutcome},
     hooks::{dispatch::HookDispatch, point::HookPoint},
@@ -13,7 +15,7 @@ use crate::engine::{
     time::UnixTime,
 };
 
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct PipelineState {
     /// The pipeline in progress.
     pub course: Option<Box<PipelineRun>>,
@@ -24,7 +26,7 @@ pub struct PipelineState {
     pub last: Option<Box<FinishedPipeline>>,
 }
 
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PipelineRun {
     pub pipeline: PipelineKind,
     /// How many times a failed check was sent to the agent for repair.
@@ -56,14 +58,14 @@ pub struct PipelineRun {
 }
 
 /// One hook of a pipeline, as shown to the user.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PipelineStep {
     pub point: HookPoint,
     pub hook: String,
     pub state: PipelineStepState,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum PipelineStepState {
     Waiting,
     Running,
@@ -76,7 +78,7 @@ pub enum PipelineStepState {
 }
 
 /// Where a session continues when a pipeline has ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ReturnTo {
     Loop,
     End,
@@ -86,7 +88,7 @@ pub enum ReturnTo {
     Errand,
 }
 
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct FinishedPipeline {
     pub pipeline: PipelineKind,
     pub outcome: PipelineOutcome,
@@ -172,7 +174,7 @@ impl FinishedPipeline {
     }
 }
 
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ReviewRun {
     pub run: RunId,
     pub change: String,

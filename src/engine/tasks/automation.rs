@@ -14,6 +14,8 @@
 
 use std::collections::VecDeque;
 
+use serde::{Deserialize, Serialize};
+
 use crate::engine::{
     event::{AutomationEvent, Event, HookEvent, HookFinished, TaskEvent},
     hooks::{
@@ -29,11 +31,12 @@ use crate::engine::{
         builtin::BuiltinAutomation,
         follow_up::FollowUp,
         record::{ActionRef, HookErrorData, TaskEventKind},
+        stored_task::task_event,
     },
     time::UnixTime,
 };
 
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct AutomationState {
     /// Events that have not been processed yet.
     pub queue: VecDeque<RaisedEvent>,
@@ -44,17 +47,18 @@ pub struct AutomationState {
     last: TaskEventId,
 }
 
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RaisedEvent {
     pub id: TaskEventId,
     pub at: UnixTime,
     /// How many actions, each triggered by the previous one, led to this event.
     pub depth: u32,
+    #[serde(deserialize_with = "task_event")]
     pub event: Box<TaskEvent>,
 }
 
 /// The processing of one event.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct AutomationJob {
     pub raised: RaisedEvent,
     /// The hooks that have not answered, in order.
@@ -67,7 +71,7 @@ pub struct AutomationJob {
     count: u32,
 }
 
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct QueuedAction {
     pub cause: ActionRef,
     pub action: AutomationAction,

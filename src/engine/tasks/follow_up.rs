@@ -4,6 +4,8 @@
 //! # Invariants
 //! - They are due from the change until they are recorded, so a kill in between neither loses nor repeats one.
 
+use serde::{Deserialize, Serialize};
+
 use crate::engine::{
     event::TaskEvent,
     tasks::{
@@ -14,7 +16,7 @@ use crate::engine::{
     },
 };
 
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct FollowUp {
     fact: FollowUpFact,
     /// The origin of the change that it follows from.
@@ -23,7 +25,7 @@ pub struct FollowUp {
     depth: u32,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 enum FollowUpFact {
     /// A task was created with this edge.
     EdgeAdded { from: String, to: String },

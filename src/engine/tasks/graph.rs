@@ -10,11 +10,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use serde::{Deserialize, Serialize};
+
 use serde_json::{Value, json};
 
 use crate::engine::{
     tasks::{
         record::{TaskCreated, TaskRecordData, TaskRecordRef, TaskUpdated},
+        stored_task,
         task::{Task, TaskState},
     },
     time::UnixTime,
@@ -23,8 +26,9 @@ use crate::engine::{
 /// creel never generates larger numbers, so a larger number in an id is ignored.
 const NUMBERS: u64 = 1 << 53;
 
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct TaskGraph {
+    #[serde(with = "stored_task")]
     tasks: BTreeMap<String, Task>,
     /// The tasks that wait for a task.
     dependents: BTreeMap<String, BTreeSet<String>>,

@@ -9,6 +9,8 @@
 
 use std::collections::BTreeMap;
 
+use serde::{Deserialize, Serialize};
+
 use crate::engine::{
     event::{Event, WorkflowEvent},
     hooks::verdict::{RunEnd, RunResult},
@@ -18,7 +20,7 @@ use crate::engine::{
     tasks::workflow_record::{StepEnded, StepResult, WorkflowOutcome, WorkflowStarted},
 };
 
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct WorkflowState {
     /// The flows in progress, oldest first.
     pub open: Vec<WorkflowRun>,
@@ -26,7 +28,7 @@ pub struct WorkflowState {
     pub(super) last: WorkflowRunId,
 }
 
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct WorkflowRun {
     pub id: WorkflowRunId,
     pub began: WorkflowStarted,

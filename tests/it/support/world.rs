@@ -419,6 +419,7 @@ impl World {
         for _ in 0..10_000 {
             let step = engine::decide(&self.state, self.now, Input::Proceed);
             if step.is_empty() || self.left.is_some() {
+                is_restored_from_its_stored_form(&self.state);
                 return;
             }
             self.commit(step);
@@ -705,4 +706,11 @@ fn finished(done: &HookFinished) -> String {
 
 fn numbers(items: &[creel::engine::ids::ItemId]) -> Vec<u64> {
     items.iter().map(|item| item.0).collect()
+}
+
+/// A snapshot of this state restores it.
+pub fn is_restored_from_its_stored_form(state: &SessionState) {
+    let stored = serde_json::to_vec(state).expect("a state is stored");
+    let restored: SessionState = serde_json::from_slice(&stored).expect("a stored state is read");
+    assert_eq!(&restored, state);
 }

@@ -1,0 +1,224 @@
+//! A snapshot of the session's state next to its journal, so that reading a long journal does not take long.
+//!
+//! Owns the snapshot's format, and whether one can be used. [`super::snapshot_writer`] decides when one is written. The
+//! journal is the only truth: without a usable snapshot, or with one that does not match, creel reads the journal from
+//! its start.
+//!
+//! Two files belong to a snapshot. `snapshot.json` contains the state after a prefix of the journal. `snapshot.stamp`
+//! contains the metadata of the journal's file after creel's last write to it, and names the snapshot.
+//!
+//! # Invariants
+//! - Both files are sealed with the user's key, so no clone brings a snapshot that creel uses.
+//! - Any write to the journal by another program changes the file's metadata, and the snapshot no longer counts. This
+//!   is what detects a change in the middle of a journal that is too long to read.
+//! - A snapshot counts only for the build of creel that wrote it: the state's meaning can change between builds.
+
+use std::{
+    fs::{self, File},
+    io::{self, Read as _},
+    os::unix::fs::{FileExt as _, MetadataExt as _},
+    path::{Path, PathBuf},
+    sync::OnceLock,
+    time::Duration,
+};
+
+use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
+
+use super::{
+    file_stamp::JournalFileStamp,
+    fold::{AnsweredPrompts, JournalPosition},
+    open,
+    snapshot_key::{SnapshotKey, hex},
+};
+use crate::engine::SessionState;
+
+/// The version of the format of both files.
+const FORMAT: u32 = 1;
+/// How much of the journal before the snapshot's end is compared.
+const COMPARED: u64 = 64 << 10;
+/// A larger snapshot is not used.
+const LARGEST: u64 = 256 << 20;
+/// The stamp's length, padded with spaces, so that each stamp replaces the one before it in one write.
+const STAMP: usize = 320;
+/// How many times to look again: between a record and its stamp, a running session's files do not match.
+const LOOKS: u32 = 3;
+const LOOK_AGAIN: Duration = Duration::from_millis(1);
+
+pub(super) fn snapshot_file(journal: &Path) -> PathBuf {
+    journal.with_file_name("snapshot.json")
+}
+
+pub(super) fn stamp_file(journal: &Path) -> PathBuf {
+    journal.with_file_name("snapshot.stamp")
+}
+
+/// Identifies a snapshot that matches its journal.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct SnapshotMark {
+    pub(super) seal: String,
+    pub(super) position: JournalPosition,
+    /// In bytes.
+    pub(super) size: u64,
+}
+
+/// The state from a snapshot.
+#[derive(Debug)]
+pub(super) struct RestoredSession {
+    pub(super) state: Box<SessionState>,
+    pub(super) prompts: AnsweredPrompts,
+    pub(super) mark: SnapshotMark,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct SnapshotHeader {
+    format: u32,
+    build: String,
+    offset: u64,
+    seq: u64,
+    /// The length of the journal's first line.
+    first_length: u64,
+    first: String,
+    /// The digest of the last part of the journal before `offset`.
+    last: String,
+}
+
+#[derive(Deserialize)]
+struct SnapshotContent {
+    state: Box<SessionState>,
+    prompts: AnsweredPrompts,
+}
+
+#[derive(Serialize)]
+struct SnapshotParts<'a> {
+    state: &'a SessionState,
+    prompts: &'a AnsweredPrompts,
+}
+
+/// Identifies the running program: its version and its file. Read once, because an update can replace the file.
+pub(super) fn build() -> Option<&'static str> {
+    static BUILD: OnceLock<Option<String>> = OnceLock::new();
+    BUILD
+        .get_or_init(|| {
+            // On Linux, this is the running program even if its file was replaced or deleted.
+            let running = fs::metadata("/proc/self/exe");
+            let meta = running.or_else(|_| std::env::current_exe().and_then(fs::metadata)).ok()?;
+            let file = (meta.dev(), meta.ino(), meta.len());
+            let times = (meta.mtime(), meta.mtime_nsec(), meta.ctime(), meta.ctime_nsec());
+            Some(format!("{} {file:?} {times:?}", env!("CARGO_PKG_VERSION")))
+        })
+        .as_deref()
+}
+
+/// The text of a snapshot of the state after the journal's first `position.offset` bytes, and its mark.
+pub(super) fn compose(
+    key: &SnapshotKey,
+    journal: &File,
+    position: JournalPosition,
+    state: &SessionState,
+    prompts: &AnsweredPrompts,
+) -> io::Result<(String, SnapshotMark)> {
+    let build = build().ok_or_else(|| io::Error::other("the program's file is unknown"))?.to_owned();
+    let first_length = first_line(journal, position.offset)?;
+    let first = digest(journal, 0, first_length)?;
+    let last = digest(journal, position.offset.saturating_sub(COMPARED), position.offset)?;
+    let JournalPosition { offset, seq } = position;
+    let header = SnapshotHeader { format: FORMAT, build, offset, seq, first_length, first, last };
+    let content = serde_json::to_string(&SnapshotParts { state, prompts })?;
+    // Whatever the stored form cannot represent must not change a session.
+    let read: SnapshotContent = serde_json::from_str(&content)?;
+    if *read.state != *state || read.prompts != *prompts {
+        return Err(io::Error::other("the stored form does not restore the state"));
+    }
+    let sealed = format!("{}\n{content}\n", serde_json::to_string(&header)?);
+    let seal = key.seal(sealed.as_bytes());
+    let text = format!("{seal}\n{sealed}");
+    let size = text.len() as u64;
+    Ok((text, SnapshotMark { seal, position, size }))
+}
+
+/// The stamp that says: the journal's file is as creel left it, and this snapshot belongs to it.
+pub(super) fn stamp(key: &SnapshotKey, seal: &str, journal: &JournalFileStamp) -> String {
+    let JournalFileStamp { id, length, modified, changed, .. } = journal;
+    let said = format!("{FORMAT} {seal} {id:?} {length} {modified:?} {changed:?}");
+    let line = format!("{said} {}", key.seal(said.as_bytes()));
+    format!("{line:<width$}\n", width = STAMP - 1)
+}
+
+/// The state from the snapshot of a journal, if both match. `file` is the journal, opened.
+pub(super) fn restore(journal: &Path, file: &File) -> Option<RestoredSession> {
+    let path = snapshot_file(journal);
+    // Most sessions have none.
+    fs::symlink_metadata(&path).ok()?;
+    restore_with(SnapshotKey::existing()?, journal, file)
+}
+
+fn restore_with(key: &SnapshotKey, journal: &Path, file: &File) -> Option<RestoredSession> {
+    for look in 0..LOOKS {
+        if look > 0 {
+            std::thread::sleep(LOOK_AGAIN);
+        }
+        let text = read_text(&snapshot_file(journal))?;
+        let (seal, sealed) = text.split_once('\n')?;
+        if key.seal(sealed.as_bytes()) != seal {
+            return None;
+        }
+        let current = JournalFileStamp::of(file)?;
+        if read_text(&stamp_file(journal))? == stamp(key, seal, &current) {
+            return unseal(seal, sealed, text.len() as u64, file);
+        }
+    }
+    tracing::debug!("the snapshot does not match {}", journal.display());
+    None
+}
+
+fn unseal(seal: &str, sealed: &str, size: u64, journal: &File) -> Option<RestoredSession> {
+    let (header, content) = sealed.split_once('\n')?;
+    let header: SnapshotHeader = serde_json::from_str(header).ok()?;
+    let SnapshotHeader { format, build: by, offset, seq, first_length, first, last } = header;
+    if format != FORMAT || Some(by.as_str()) != build() {
+        return None;
+    }
+    let same = digest(journal, 0, first_length).ok()? == first
+        && digest(journal, offset.saturating_sub(COMPARED), offset).ok()? == last;
+    if !same {
+        return None;
+    }
+    let SnapshotContent { state, prompts } = serde_json::from_str(content).ok()?;
+    let mark = SnapshotMark { seal: seal.to_owned(), position: JournalPosition { offset, seq }, size };
+    Some(RestoredSession { state, prompts, mark })
+}
+
+fn read_text(path: &Path) -> Option<String> {
+    let mut text = String::new();
+    open::to_read(path).ok()?.take(LARGEST).read_to_string(&mut text).ok()?;
+    Some(text)
+}
+
+/// The length of the first line, with its newline.
+fn first_line(journal: &File, end: u64) -> io::Result<u64> {
+    let mut chunk = vec![0; 64 << 10];
+    let mut at = 0;
+    while at < end {
+        let read = journal.read_at(&mut chunk, at)?;
+        if let Some(newline) = chunk[..read].iter().position(|byte| *byte == b'\n') {
+            return Ok(at + newline as u64 + 1);
+        }
+        if read == 0 {
+            break;
+        }
+        at += read as u64;
+    }
+    Err(io::ErrorKind::UnexpectedEof.into())
+}
+
+/// The digest of the journal's bytes from `start` to `end`.
+fn digest(journal: &File, start: u64, end: u64) -> io::Result<String> {
+    let length = usize::try_from(end.saturating_sub(start)).unwrap_or(usize::MAX);
+    let mut bytes = vec![0; length];
+    journal.read_exact_at(&mut bytes, start)?;
+    Ok(hex(&Sha256::digest(bytes)))
+}
+
+#[cfg(test)]
+mod tests;
