@@ -16,6 +16,6 @@ pub mod tail;
 pub use crate::journal::session_dir::{SessionDir, SessionsDir};
 pub use file::{Journal, JournalError, LockHolder, LockedJournal, OpenedJournal, RecordOrderError, running};
 pub use file_stamp::JournalDamage;
-pub use fold::{fold, fold_checked, read};
+pub use fold::{fold, fold_checked, last_end, quick_fold, read, read_while};
 pub use record::Record;
 pub use tail::RecordTail;

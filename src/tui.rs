@@ -10,6 +10,7 @@
 mod command_queue;
 pub mod diff;
 mod frame_pacer;
+mod history;
 pub mod journal_feed;
 pub mod keymap;
 pub mod modals;
@@ -57,6 +58,7 @@ use crate::{
     tui::{
         command_queue::CommandQueue,
         frame_pacer::FramePacer,
+        history::UnreadHistory,
         journal_feed::{JournalFeed, RecordSpan},
     },
 };
@@ -117,6 +119,8 @@ struct Tui {
     /// Keys, mouse and resize events. None while another program has the terminal.
     events: Option<EventStream>,
     feed: JournalFeed,
+    /// Set while records of the past are not read yet.
+    history: Option<Box<UnreadHistory>>,
     source: ScreenSource,
     options: ScreenOptions,
     pacer: FramePacer,
@@ -158,6 +162,8 @@ pub async fn run(source: ScreenSource, options: ScreenOptions) -> io::Result<Scr
     }
     model.nats = source.nats.as_ref().map(|link| link.borrow().clone());
     let feed = JournalFeed::open(&source.journal)?;
+    let is_live = matches!(model.mode, ScreenMode::Live);
+    let history = if is_live { UnreadHistory::of(&source.journal, &mut model).map(Box::new) } else { None };
     let (signals, stop_signal) = (ShutdownSignals::listen()?, SuspendSignal::listen()?);
     let courier = CommandQueue::new(source.helm.clone());
     let screen = TerminalScreen::open(options.mouse, options.log.clone())?;
@@ -167,6 +173,7 @@ pub async fn run(source: ScreenSource, options: ScreenOptions) -> io::Result<Scr
         screen,
         events: Some(EventStream::new()),
         feed,
+        history,
         source,
         options,
         pacer: FramePacer::default(),
@@ -219,6 +226,8 @@ impl Tui {
                 }
                 () = sleep_until(tick) => self.on_tick()?,
                 () = until_frame(frame) => {}
+                // Ready at once: between two parts of the history, the other branches have their turn.
+                () = std::future::ready(()), if self.history.is_some() => self.read_history()?,
                 msg = self.courier.told() => {
                     self.changed = true;
                     self.take(msg).await?;
@@ -244,7 +253,7 @@ impl Tui {
     fn is_done(&self) -> bool {
         let ended = || self.model.session.as_ref().is_some_and(|state| state.phase.outcome().is_some());
         match self.stay {
-            ExitCondition::AsLongAsWanted => self.over && !ended(),
+            ExitCondition::AsLongAsWanted => self.over && self.history.is_none() && !ended(),
             ExitCondition::UntilTheEnd => self.over,
             ExitCondition::NoLonger(_) => true,
         }
@@ -413,7 +422,7 @@ impl Tui {
     }
 
     fn read_records(&mut self) -> io::Result<()> {
-        if matches!(self.model.mode, ScreenMode::Replay(_)) {
+        if matches!(self.model.mode, ScreenMode::Replay(_)) || self.history.is_some() {
             return Ok(());
         }
         loop {
@@ -428,6 +437,19 @@ impl Tui {
         }
         self.catch_up();
         self.follow_answer();
+        Ok(())
+    }
+
+    /// Reads the next part of the history.
+    fn read_history(&mut self) -> io::Result<()> {
+        let Some(history) = &mut self.history else { return Ok(()) };
+        let batch = self.feed.read()?;
+        self.changed = true;
+        if !history.take(&batch, &mut self.model) {
+            self.history = None;
+            self.catch_up();
+            self.follow_answer();
+        }
         Ok(())
     }
 

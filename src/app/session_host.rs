@@ -122,8 +122,10 @@ async fn printed(
     make: impl FnOnce() -> std::result::Result<SessionRuntime, RuntimeError>,
 ) -> CliResult<RuntimeExit> {
     let (mut printer, live) = SessionPrinter::new(format);
-    // A resumed session has a journal to catch up with. A new one has none yet.
-    let _ = journal::read(&hidden.folder.journal(), |record| printer.catch_up(&record.event));
+    // A resumed session has a journal. A new one has none yet.
+    if let Ok(state) = journal::fold(&hidden.folder.journal()) {
+        printer.continue_after(&state);
+    }
     let mut runtime = make()?;
     if format == PrintFormat::Lines {
         runtime.show_live(live);

@@ -13,7 +13,8 @@ use crate::{
         record_formatter::{HookOutputMode, RecordFormatter},
     },
     engine::{
-        event::{ActorKind, Event, StopTiming},
+        SessionState,
+        event::{ActorKind, StopTiming},
         input::SessionCommand,
     },
     journal::RecordTail,
@@ -53,9 +54,9 @@ impl SessionPrinter {
         (Self { live, format, narrator }, live_in)
     }
 
-    /// Processes an earlier event without printing it, so that usage totals are complete.
-    pub fn catch_up(&mut self, event: &Event) {
-        self.narrator.follow(event);
+    /// Continues after earlier records, so that usage totals are complete.
+    pub fn continue_after(&mut self, state: &SessionState) {
+        self.narrator.continue_after(state);
     }
 
     /// Prints until the session has ended, in a thread of its own: a reader that stops reading must block neither hooks

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use crate::{
     engine::{
+        SessionState,
         conversation::{StopReason, ToolStatus},
         event::{Event, HookEvent, SessionEvent, TurnEvent},
         ids::RunId,
@@ -62,6 +63,11 @@ impl RecordFormatter {
         }
     }
 
+    /// Continues after the records that led to a state.
+    pub fn continue_after(&mut self, state: &SessionState) {
+        self.context = EventContext::of(state);
+    }
+
     /// The lines for a record. Empty for records that only programs need.
     pub fn tell(&mut self, record: &Record) -> String {
         if let Event::Turn(TurnEvent::AgentSaid { text, .. }) = &record.event {
@@ -77,8 +83,7 @@ impl RecordFormatter {
         format!("{heard}{newline}{line}\n")
     }
 
-    /// Processes an event without formatting it.
-    pub fn follow(&mut self, event: &Event) {
+    fn follow(&mut self, event: &Event) {
         self.context.follow(event);
         if let Event::Turn(TurnEvent::AgentPlanned { entries, .. }) = event {
             self.plan = entries.iter().map(|entry| entry.content.clone()).collect();

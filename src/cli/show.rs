@@ -1,5 +1,7 @@
 //! `creel show`: prints what happened in a session.
 
+use std::ops::ControlFlow;
+
 use clap::Args;
 
 use crate::{
@@ -56,10 +58,10 @@ pub(super) fn show(args: &ShowArgs) -> CliResult {
 /// Prints while reading, since a journal can be larger than memory.
 fn print_each(folder: &SessionDir, mut text: impl FnMut(&journal::Record) -> String) -> CliResult {
     let mut printed = Ok(0);
-    let disorder = journal::read(&folder.journal(), |record| {
-        if printed.is_ok() {
-            printed = print(&text(&record));
-        }
+    let disorder = journal::read_while(&folder.journal(), |record| {
+        printed = print(&text(&record));
+        // The rest of the journal is of no use once a pager has closed the pipe.
+        if printed.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
     })?;
     warn_of(disorder.as_ref());
     printed

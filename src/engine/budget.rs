@@ -36,6 +36,8 @@ pub struct BudgetUsage {
     pub cost: f64,
     /// The part that was used in the agent's current conversation.
     pub conversation: ConversationUsage,
+    /// The part that was used in the current iteration.
+    pub iteration: ConversationUsage,
     /// Time during which the agent worked.
     pub time: TimeSpan,
     /// When the current turn began.
@@ -50,8 +52,10 @@ impl BudgetUsage {
         let (tokens, cost) = (spent.tokens.unwrap_or(0), spent.cost.unwrap_or(0.0).max(0.0));
         self.tokens = self.tokens.saturating_add(tokens);
         self.cost += cost;
-        self.conversation.tokens = self.conversation.tokens.saturating_add(tokens);
-        self.conversation.cost += cost;
+        for part in [&mut self.conversation, &mut self.iteration] {
+            part.tokens = part.tokens.saturating_add(tokens);
+            part.cost += cost;
+        }
         self.time = TimeSpan(self.time.0.saturating_add(at.since(self.turn_began).0));
     }
 }

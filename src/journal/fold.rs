@@ -7,6 +7,7 @@ use std::{
     collections::BTreeMap,
     fs::File,
     io::{self, BufRead as _, BufReader, Seek as _, SeekFrom},
+    ops::ControlFlow,
     path::Path,
 };
 
@@ -17,6 +18,7 @@ use super::{
     open,
     record::{Record, RecordError},
     snapshot::{self, RestoredSession},
+    tail::RecordTail,
 };
 use crate::engine::{
     SessionState,
@@ -68,9 +70,40 @@ fn has_scripted_agent(plan: &SessionPlan) -> bool {
 }
 
 /// Reads a journal record by record and returns the first line that is out of place. Ignores an incomplete last line.
-pub fn read(path: &Path, each: impl FnMut(Record)) -> Result<Option<RecordOrderError>, JournalError> {
+pub fn read(path: &Path, mut each: impl FnMut(Record)) -> Result<Option<RecordOrderError>, JournalError> {
+    read_while(path, |record| {
+        each(record);
+        ControlFlow::Continue(())
+    })
+}
+
+/// The same, until `each` ends it.
+pub fn read_while(
+    path: &Path,
+    each: impl FnMut(Record) -> ControlFlow<()>,
+) -> Result<Option<RecordOrderError>, JournalError> {
     let file = open::to_read(path).map_err(unreadable(path))?;
     read_from(path, file, JournalPosition::default(), each)
+}
+
+/// The end of a session, if that is one of its last records.
+pub fn last_end(path: &Path) -> Option<Record> {
+    /// Few and short records follow the end of a session.
+    const NEAR: u64 = 64 << 10;
+    let file = open::to_read(path).ok()?;
+    let start = file.metadata().ok()?.len().saturating_sub(NEAR);
+    let mut tail = RecordTail::new(file, start);
+    if start > 0 {
+        // The rest of a line.
+        tail.next_line().ok()?;
+    }
+    let mut end = None;
+    while let Ok(Some(record)) = tail.next_record() {
+        if matches!(record.event, Event::Session(SessionEvent::Ended { .. })) {
+            end = Some(record);
+        }
+    }
+    end
 }
 
 /// Where to begin reading.
@@ -85,7 +118,7 @@ fn read_from(
     path: &Path,
     mut file: File,
     from: JournalPosition,
-    mut each: impl FnMut(Record),
+    mut each: impl FnMut(Record) -> ControlFlow<()>,
 ) -> Result<Option<RecordOrderError>, JournalError> {
     let io = unreadable(path);
     file.seek(SeekFrom::Start(from.offset)).map_err(&io)?;
@@ -106,7 +139,9 @@ fn read_from(
             disorder = Some(RecordOrderError { path: path.to_owned(), line: number, expected, found: record.seq });
         }
         expected = record.seq.saturating_add(1);
-        each(record);
+        if each(record).is_break() {
+            break;
+        }
     }
     Ok(disorder)
 }
@@ -130,6 +165,13 @@ pub fn fold_checked(path: &Path) -> Result<(SessionState, Option<RecordOrderErro
     fold_whole(path).map(|folded| (folded.state, folded.disorder))
 }
 
+/// Rebuilds the session state if a snapshot makes this quick.
+pub fn quick_fold(path: &Path) -> Option<SessionState> {
+    let file = open::to_read(path).ok()?;
+    let restored = snapshot::restore(path, &file)?;
+    fold_from(path, file, Some(restored)).ok().map(|folded| folded.state)
+}
+
 /// What a journal contains.
 pub(super) struct FoldedJournal {
     pub(super) state: SessionState,
@@ -143,6 +185,10 @@ pub(super) struct FoldedJournal {
 pub(super) fn fold_whole(path: &Path) -> Result<FoldedJournal, JournalError> {
     let file = open::to_read(path).map_err(unreadable(path))?;
     let restored = snapshot::restore(path, &file);
+    fold_from(path, file, restored)
+}
+
+fn fold_from(path: &Path, file: File, restored: Option<RestoredSession>) -> Result<FoldedJournal, JournalError> {
     let (from, mark, mut state, mut prompts) = match restored {
         Some(RestoredSession { state, prompts, mark }) => (mark.position, Some(mark), Some(*state), prompts),
         None => (JournalPosition::default(), None, None, AnsweredPrompts::default()),
@@ -158,6 +204,7 @@ pub(super) fn fold_whole(path: &Path) -> Result<FoldedJournal, JournalError> {
             }
             (None, _) => {}
         }
+        ControlFlow::Continue(())
     })?;
     let state = state.ok_or_else(|| JournalError::NotASession(path.to_owned()))?;
     Ok(FoldedJournal { state, seq, prompts, disorder, snapshot: mark })

@@ -84,7 +84,7 @@ struct SnapshotHeader {
 }
 
 #[derive(Deserialize)]
-struct SnapshotContent {
+struct StoredSession {
     state: Box<SessionState>,
     prompts: AnsweredPrompts,
 }
@@ -126,7 +126,7 @@ pub(super) fn compose(
     let header = SnapshotHeader { format: FORMAT, build, offset, seq, first_length, first, last };
     let content = serde_json::to_string(&SnapshotParts { state, prompts })?;
     // Whatever the stored form cannot represent must not change a session.
-    let read: SnapshotContent = serde_json::from_str(&content)?;
+    let read: StoredSession = serde_json::from_str(&content)?;
     if *read.state != *state || read.prompts != *prompts {
         return Err(io::Error::other("the stored form does not restore the state"));
     }
@@ -184,7 +184,7 @@ fn unseal(seal: &str, sealed: &str, size: u64, journal: &File) -> Option<Restore
     if !same {
         return None;
     }
-    let SnapshotContent { state, prompts } = serde_json::from_str(content).ok()?;
+    let StoredSession { state, prompts } = serde_json::from_str(content).ok()?;
     let mark = SnapshotMark { seal: seal.to_owned(), position: JournalPosition { offset, seq }, size };
     Some(RestoredSession { state, prompts, mark })
 }

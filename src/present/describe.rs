@@ -24,6 +24,7 @@ use super::{
     usage_totals::UsageTotals,
 };
 use crate::engine::{
+    SessionState,
     event::{
         AutomationEvent, Event, GateEvent, HookEvent, HookFinished, IterationOutcome, PendingEvent, RetryEvent,
         SessionEvent, SessionOutcome, SteeringEvent, StopTiming, TurnEvent, UsageLimitEvent,
@@ -96,6 +97,16 @@ pub struct EventContext {
 }
 
 impl EventContext {
+    /// The facts from all events that led to a state.
+    pub fn of(state: &SessionState) -> Self {
+        Self {
+            project: state.began.cwd.clone(),
+            permissions: TurnPermissions::of(state),
+            iteration: UsageTotals::from(&state.account.iteration),
+            session: UsageTotals::from(&state.account),
+        }
+    }
+
     /// Remembers an event, after it has been described.
     pub fn follow(&mut self, event: &Event) {
         self.permissions.follow(event);

@@ -9,6 +9,7 @@ use super::{
     text::plain_line,
 };
 use crate::engine::{
+    SessionState,
     conversation::PermissionOption,
     event::{Actor, Event, GateEvent, TurnEvent},
     gate::{
@@ -30,6 +31,13 @@ pub struct TurnPermissions {
 }
 
 impl TurnPermissions {
+    /// The requests that still wait in a state.
+    pub fn of(state: &SessionState) -> Self {
+        let asked = state.asks.waiting.iter().map(|ask| (ask.ask, (ask.tool.title.clone(), ask.options.clone())));
+        let gate = state.gates.open.as_ref();
+        Self { asked: asked.collect(), at: gate.and_then(|gate| Some((gate.id, gate.subject.ask()?))) }
+    }
+
     pub fn follow(&mut self, event: &Event) {
         if let Event::Turn(TurnEvent::PermissionAsked { ask, .. }) = event {
             self.asked.insert(ask.ask, (ask.tool.title.clone(), ask.options.clone()));

@@ -1,7 +1,10 @@
 //! Usage as text for people.
 
 use super::text::counted;
-use crate::engine::{budget::BudgetUsage, conversation::TurnUsage};
+use crate::engine::{
+    budget::{BudgetUsage, ConversationUsage},
+    conversation::TurnUsage,
+};
 
 /// Tokens and money, as far as the agent reported them.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
@@ -37,6 +40,12 @@ impl From<TurnUsage> for UsageTotals {
         let mut used = Self::default();
         used.add(spent);
         used
+    }
+}
+
+impl From<&ConversationUsage> for UsageTotals {
+    fn from(part: &ConversationUsage) -> Self {
+        Self { tokens: part.tokens, cost: part.cost }
     }
 }
 

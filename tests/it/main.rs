@@ -29,6 +29,7 @@ mod leaving;
 mod limits;
 mod lines;
 mod links;
+mod many_sessions;
 mod mcp;
 mod mcp_agents;
 mod mcp_loops;

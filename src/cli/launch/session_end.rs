@@ -11,7 +11,7 @@ use crate::{
     },
     engine::{
         effect::ExitReason,
-        event::{Event, SessionEvent, SessionOutcome, StopTiming},
+        event::{SessionOutcome, StopTiming},
         gate::kind::GateKind,
         submit::kind::{PipelineKind, PipelineOutcome},
     },
@@ -63,16 +63,9 @@ pub(crate) fn farewell_without_folder(left: &RuntimeExit) {
 /// Prints the last line of the session, so that it stays in the terminal after the screen has closed.
 pub(crate) fn print_last_record(folder: &SessionDir) {
     let mut narrator = RecordFormatter::new(ColourMode::for_stream(&io::stdout()), HookOutputMode::Told);
-    let mut last = String::new();
-    let read = journal::read(&folder.journal(), |record| {
-        if matches!(record.event, Event::Session(SessionEvent::Ended { .. })) {
-            last = narrator.tell(&record);
-        } else {
-            narrator.follow(&record.event);
-        }
-    });
-    if read.is_ok() {
-        let _ = put(&last);
+    if let (Ok(state), Some(end)) = (journal::fold(&folder.journal()), journal::last_end(&folder.journal())) {
+        narrator.continue_after(&state);
+        let _ = put(&narrator.tell(&end));
     }
 }
 
