@@ -8,6 +8,7 @@ mod agents;
 mod attach;
 mod automation;
 mod blocked_output;
+mod book;
 mod bounds;
 mod contract;
 mod conversations;

@@ -48,8 +48,7 @@ fn gated(name: &str) -> Project {
     .file("scenario.yaml", "turns: []\notherwise: { say: '<promise>COMPLETE</promise>' }\n")
     .file("check.sh", "[ ! -e checked ] || exit 0\ntouch checked\ncat reply.json\n")
     .file("reply.json", &json!({ "decision": "block", "reason": REASON }).to_string());
-    fs::create_dir_all(bin(&project)).expect("a folder");
-    symlink(env!("CARGO_BIN_EXE_creel"), bin(&project).join("creel")).expect("a link");
+    install_creel(&project);
     project
 }
 
@@ -58,7 +57,13 @@ fn bin(project: &Project) -> PathBuf {
     project.temp_dir().join("bin")
 }
 
-fn install(project: &Project, name: &str, text: &str) {
+/// Puts creel on the recipes' `PATH`.
+pub(crate) fn install_creel(project: &Project) {
+    fs::create_dir_all(bin(project)).expect("a folder");
+    symlink(env!("CARGO_BIN_EXE_creel"), bin(project).join("creel")).expect("a link");
+}
+
+pub(crate) fn install(project: &Project, name: &str, text: &str) {
     let path = bin(project).join(name);
     fs::write(&path, text).expect("a file");
     fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).expect("it is ours");
@@ -96,7 +101,7 @@ fn install_stub(project: &Project, name: &str) {
 }
 
 /// A program in the project, with the tests' environment for creel.
-fn command(project: &Project, program: &str, arguments: &[&str]) -> Command {
+pub(crate) fn command(project: &Project, program: &str, arguments: &[&str]) -> Command {
     let path = format!("{}:{}", bin(project).display(), std::env::var("PATH").expect("a path"));
     let mut command = Command::new("env");
     let creel = project.command(&[]);

@@ -1,0 +1,429 @@
+//! The book (docs/ and README.md) is not stale: its configs pass `creel check`, its command lines parse, its recipes
+//! do in real sessions what the text says, and its tables of keys are those of the schema.
+//!
+//! `tests/fixtures/cookbook.yaml` has the cases of the recipes, and explains them.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    os::unix::fs::PermissionsExt as _,
+    path::{Path, PathBuf},
+};
+
+use clap::{Parser as _, error::ErrorKind};
+use creel::cli::Cli;
+use regex::Regex;
+use serde::Deserialize;
+use serde_json::Value;
+
+use crate::{
+    attach::Background,
+    notifications::{command, install, install_creel},
+    support::project::{Project, Ran},
+};
+
+const CASES: &str = include_str!("../fixtures/cookbook.yaml");
+const COOKBOOK: &str = include_str!("../../docs/cookbook.md");
+const FIRST_HOUR: &str = include_str!("../../docs/first-hour.md");
+const SCHEMA: &str = include_str!("../../assets/config.schema.json");
+/// What begins a config with a name, which cases refer to.
+const NAMED: &str = "# creel.yaml: ";
+/// Git needs an author, and must not read the config of the user that runs the tests.
+const GIT: [(&str, &str); 6] = [
+    ("GIT_AUTHOR_NAME", "t"),
+    ("GIT_AUTHOR_EMAIL", "t@example.org"),
+    ("GIT_COMMITTER_NAME", "t"),
+    ("GIT_COMMITTER_EMAIL", "t@example.org"),
+    ("GIT_CONFIG_GLOBAL", "/dev/null"),
+    ("GIT_CONFIG_NOSYSTEM", "1"),
+];
+
+/// A fenced block of a page.
+struct CodeBlock {
+    language: String,
+    text: String,
+}
+
+/// The pages with their paths.
+fn pages() -> Vec<(PathBuf, String)> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut folders = vec![root.join("docs")];
+    let mut found = vec![root.join("README.md")];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder).expect("a folder") {
+            let path = entry.expect("an entry").path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.extension().is_some_and(|extension| extension == "md") {
+                found.push(path);
+            }
+        }
+    }
+    found.sort();
+    found.into_iter().map(|path| (path.clone(), fs::read_to_string(path).expect("a page"))).collect()
+}
+
+fn blocks(page: &str) -> Vec<CodeBlock> {
+    let mut found = Vec::new();
+    let mut open: Option<CodeBlock> = None;
+    for line in page.lines() {
+        match (line.trim_start().strip_prefix("```"), open.as_mut()) {
+            (Some(_), Some(_)) => found.extend(open.take()),
+            (Some(language), None) => {
+                open = Some(CodeBlock { language: language.to_owned(), text: String::new() });
+            }
+            (None, Some(block)) => block.text += &format!("{line}\n"),
+            (None, None) => {}
+        }
+    }
+    assert!(open.is_none(), "a block has no end");
+    found
+}
+
+/// The configs of a page. A block that begins with the name of another file is not one.
+fn configs(page: &str) -> Vec<String> {
+    let is_config = |text: &str| {
+        let first = text.lines().next().unwrap_or_default();
+        first.starts_with("# creel.yaml") || !first.starts_with("# ")
+    };
+    let yaml = blocks(page).into_iter().filter(|block| block.language == "yaml");
+    yaml.map(|block| block.text).filter(|text| is_config(text)).collect()
+}
+
+fn name_of(config: &str) -> Option<&str> {
+    config.lines().next()?.strip_prefix(NAMED)
+}
+
+/// The config with this name.
+fn config_named(name: &str) -> String {
+    let mut configs = pages().into_iter().flat_map(|(_, page)| configs(&page));
+    configs.find(|config| name_of(config) == Some(name)).unwrap_or_else(|| panic!("no config `{name}`"))
+}
+
+// Configs and command lines
+
+#[test]
+fn every_config_of_the_book_passes_the_check() {
+    let mut wrong = Vec::new();
+    let mut checked = 0;
+    for (path, page) in pages() {
+        for config in configs(&page) {
+            checked += 1;
+            let project = Project::with(&config).file("PROMPT.md", "Do it.\n");
+            let Ran { code, err, .. } = project.creel(&["check"]);
+            if code != 0 {
+                wrong.push(format!("{}\n{config}{err}", path.display()));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    assert!(checked > 60, "only {checked} configs");
+}
+
+/// The command lines of creel in a block of commands or in a transcript. Scripts have variables where creel expects
+/// numbers, so they are left out.
+fn command_lines(block: &CodeBlock) -> Vec<String> {
+    let is_transcript = block.language == "console";
+    if !(is_transcript || ["", "sh"].contains(&block.language.as_str())) || block.text.starts_with("#!") {
+        return Vec::new();
+    }
+    let lines = block.text.lines().map(str::trim);
+    let lines = lines.filter_map(|line| if is_transcript { line.strip_prefix("$ ") } else { Some(line) });
+    let lines = lines.map(|line| line.strip_prefix("nohup ").unwrap_or(line));
+    lines.filter(|line| line.starts_with("creel ")).map(str::to_owned).collect()
+}
+
+/// The words of the first command of a line, as a shell splits them.
+fn words(line: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    let mut word: Option<String> = None;
+    let mut quote = None;
+    for character in line.chars() {
+        match (quote, character) {
+            (Some(end), _) if character == end => quote = None,
+            (Some(_), _) => word.get_or_insert_default().push(character),
+            (None, '"' | '\'') => {
+                quote = Some(character);
+                word.get_or_insert_default();
+            }
+            (None, ' ') => found.extend(word.take()),
+            (None, '#') if word.is_none() => break,
+            (None, '|' | '>' | '<' | '&' | ';') => {
+                // `2>` has a number before it, which is not an argument.
+                word = word.filter(|word| word != "2");
+                break;
+            }
+            (None, _) => word.get_or_insert_default().push(character),
+        }
+    }
+    found.extend(word);
+    found
+}
+
+#[test]
+fn every_command_line_of_the_book_parses() {
+    let mut wrong = Vec::new();
+    let mut parsed = 0;
+    for (path, page) in pages() {
+        for line in blocks(&page).iter().flat_map(command_lines) {
+            parsed += 1;
+            let Err(error) = Cli::try_parse_from(words(&line)) else { continue };
+            if !matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) {
+                wrong.push(format!("{}: {line}\n{error}", path.display()));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    assert!(parsed > 80, "only {parsed} command lines");
+}
+
+#[test]
+fn words_are_split_as_a_shell_splits_them() {
+    let split = |line: &str| words(line).join("|");
+    assert_eq!(split("creel message \"Look at 'it'.\"   # now"), "creel|message|Look at 'it'.");
+    assert_eq!(split("creel task add '' a\"b c\"d"), "creel|task|add||ab cd");
+    assert_eq!(split("creel show NAME --json | jq -r ."), "creel|show|NAME|--json");
+    assert_eq!(split("creel run > log 2>&1 &"), "creel|run");
+}
+
+// The reference
+
+/// The table of an object of the schema.
+fn key_table(schema: &Value, name: &str) -> String {
+    let object = if name == "config" { schema } else { &schema["$defs"][name] };
+    let properties = object["properties"].as_object().unwrap_or_else(|| panic!("the schema has no `{name}`"));
+    let keys: BTreeMap<&String, &Value> =
+        properties.iter().filter(|(key, _)| !key.contains(char::is_uppercase)).collect();
+    let rows = keys.into_iter().map(|(key, value)| format!("| `{key}` | {} | {} |\n", default(value), meaning(value)));
+    format!("| key | default | meaning |\n| --- | --- | --- |\n{}", rows.collect::<String>())
+}
+
+fn default(value: &Value) -> String {
+    match &value["default"] {
+        Value::Null => String::new(),
+        Value::Object(keys) if keys.is_empty() => String::new(),
+        Value::String(text) => format!("`{text}`"),
+        other => format!("`{other}`"),
+    }
+}
+
+fn meaning(value: &Value) -> String {
+    let text = value["description"].as_str().unwrap_or_default().replace('|', "\\|");
+    let alternatives = value["anyOf"].as_array().into_iter().flatten();
+    let choices = std::iter::once(value).chain(alternatives).find_map(|one| one["enum"].as_array());
+    let choices: Vec<String> =
+        choices.into_iter().flatten().filter_map(|one| Some(format!("`{}`", one.as_str()?))).collect();
+    if choices.is_empty() { text } else { format!("{text} One of {}.", choices.join(", ")) }
+}
+
+#[test]
+fn the_tables_of_keys_are_those_of_the_schema() {
+    let schema: Value = serde_json::from_str(SCHEMA).expect("JSON");
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/reference-config.md");
+    let page = fs::read_to_string(&path).expect("the page");
+    let marked = Regex::new(r"<!-- keys: (\w+) -->\n(?:\|.*\n)*").expect("a regular expression");
+    let shown: BTreeSet<String> = marked.captures_iter(&page).map(|found| found[1].to_owned()).collect();
+    let objects = schema["$defs"].as_object().expect("objects").iter();
+    let objects = objects.filter(|(_, object)| object["properties"].is_object()).map(|(name, _)| name.clone());
+    assert_eq!(shown, objects.chain(["config".to_owned()]).collect(), "each object of the schema has a table");
+    let written = marked.replace_all(&page, |found: &regex::Captures<'_>| {
+        format!("<!-- keys: {} -->\n{}", &found[1], key_table(&schema, &found[1]))
+    });
+    if std::env::var_os("UPDATE_ASSETS").is_some() {
+        fs::write(&path, written.as_bytes()).expect("it is ours");
+    }
+    assert!(written == page, "run the tests with UPDATE_ASSETS=1 to write docs/reference-config.md again");
+}
+
+// Recipes
+
+/// How a recipe is run, and what it must do.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RecipeCase {
+    recipe: String,
+    #[serde(default)]
+    tools: BTreeMap<String, String>,
+    #[serde(default)]
+    files: BTreeMap<String, String>,
+    before: Option<String>,
+    turns: Option<String>,
+    config: Option<String>,
+    #[serde(default)]
+    code: i32,
+    #[serde(default)]
+    records: Vec<Value>,
+    #[serde(default)]
+    never: Vec<Value>,
+    #[serde(default)]
+    left: BTreeMap<String, Value>,
+    after: Option<String>,
+}
+
+impl RecipeCase {
+    fn project(&self) -> Project {
+        let config = config_named(&self.recipe);
+        let has = |key: &str| config.lines().find_map(|line| line.strip_prefix(key)).map(str::trim);
+        let goal = if has("prompt").is_some() { "" } else { "prompt: GOAL\n" };
+        let agent = self.config.clone().unwrap_or_else(|| match has("agent:") {
+            Some(name) => format!("agents: {{ {name}: {{ script: scenario.yaml }} }}\n"),
+            None => "agent: demo\nagents: { demo: { script: scenario.yaml } }\n".to_owned(),
+        });
+        let mut project = Project::with(&format!("{config}{goal}{agent}"));
+        install_creel(&project);
+        for (name, script) in &self.tools {
+            install(&project, name, &format!("#!/bin/sh\n{script}\n"));
+        }
+        for (name, text) in &self.files {
+            project = project.file(name, text);
+            let path = project.root().join(name);
+            if path.extension().is_some_and(|extension| extension == "sh") {
+                fs::set_permissions(path, fs::Permissions::from_mode(0o755)).expect("it is ours");
+            }
+        }
+        if let Some(turns) = &self.turns {
+            project = project.file("scenario.yaml", turns);
+        }
+        project
+    }
+
+    /// What the session did wrong.
+    fn problems(&self) -> Vec<String> {
+        let project = self.project();
+        if let Some(script) = &self.before {
+            let ran = run(&project, "sh", &["-ec", script]);
+            assert_eq!(ran.code, 0, "{}: {}", self.recipe, ran.err);
+        }
+        let ran = run(&project, "creel", &["run", "--headless", "--trust", "-s", "s"]);
+        let mut problems = Vec::new();
+        if ran.code != self.code {
+            problems.push(format!("exit code {}", ran.code));
+        }
+        let records = project.records();
+        let mut rest = records.iter();
+        for wanted in &self.records {
+            if !rest.any(|record| matches(wanted, record)) {
+                problems.push(format!("no record {wanted}"));
+                break;
+            }
+        }
+        for unwanted in self.never.iter().filter(|one| records.iter().any(|record| matches(one, record))) {
+            problems.push(format!("a record {unwanted}"));
+        }
+        for (name, wanted) in &self.left {
+            let left = fs::read_to_string(project.root().join(name)).map_or(Value::Null, Value::String);
+            if !matches(wanted, &left) {
+                problems.push(format!("{name} has {left}"));
+            }
+        }
+        if let Some(script) = &self.after {
+            let after = run(&project, "sh", &["-ec", script]);
+            if after.code != 0 {
+                problems.push(format!("`{script}` failed: {}{}", after.out, after.err));
+            }
+        }
+        if !problems.is_empty() {
+            problems.push(format!("{}{}", ran.out, ran.err));
+        }
+        problems
+    }
+}
+
+/// Whether a value has at least what is wanted. `~TEXT` wants a text that contains TEXT.
+fn matches(wanted: &Value, value: &Value) -> bool {
+    match wanted {
+        Value::String(text) if text.starts_with('~') => value.as_str().is_some_and(|value| value.contains(&text[1..])),
+        Value::Object(fields) => fields.iter().all(|(key, wanted)| matches(wanted, &value[key])),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => wanted == value,
+    }
+}
+
+fn run(project: &Project, program: &str, arguments: &[&str]) -> Ran {
+    Ran::of(&command(project, program, arguments).envs(GIT).output().expect("it starts"))
+}
+
+fn cases() -> Vec<RecipeCase> {
+    serde_yaml::from_str(CASES).expect("cases")
+}
+
+#[test]
+fn every_recipe_of_the_cookbook_has_a_case() {
+    let configs = configs(COOKBOOK);
+    let recipes: BTreeSet<&str> = configs.iter().filter_map(|config| name_of(config)).collect();
+    assert!(recipes.len() >= 25 && recipes.len() == configs.len(), "{recipes:?}");
+    let cases = cases();
+    let covered: BTreeSet<&str> = cases.iter().map(|case| case.recipe.as_str()).collect();
+    assert_eq!(recipes.difference(&covered).collect::<Vec<_>>(), Vec::<&&str>::new());
+}
+
+#[test]
+fn the_recipes_do_what_the_book_says() {
+    let wrong: Vec<String> = cases()
+        .iter()
+        .map(|case| (case, case.problems()))
+        .filter(|(_, problems)| !problems.is_empty())
+        .map(|(case, problems)| format!("── {}\n{}", case.recipe, problems.join("\n")))
+        .collect();
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+// The first hour
+
+/// The project of the page, with one of its configs.
+fn first_hour(config: &str) -> Project {
+    let mut project = Project::with(config);
+    for name in ["slug.sh", "test.sh", "agent.sh"] {
+        let heading = format!("#!/bin/sh\n# {name}: ");
+        let script = blocks(FIRST_HOUR).into_iter().map(|block| block.text).find(|text| text.starts_with(&heading));
+        project = project.file(name, &script.unwrap_or_else(|| panic!("the page has no {name}")));
+    }
+    install_creel(&project);
+    project
+}
+
+/// The output that the page shows for a command.
+fn shown_output(command: &str) -> Vec<String> {
+    let transcripts = blocks(FIRST_HOUR).into_iter().filter(|block| block.language == "console");
+    let texts: Vec<String> = transcripts.map(|block| block.text).collect();
+    let heading = format!("$ {command}\n");
+    let text = texts.iter().rev().find_map(|text| text.split_once(heading.as_str())).expect("a transcript").1;
+    text.lines().take_while(|line| !line.starts_with("$ ")).map(without_time).collect()
+}
+
+fn without_time(line: &str) -> String {
+    let times = Regex::new(r" · [0-9.]+ (ms|s)$").expect("a regular expression");
+    times.replace(line.trim_end(), "").into_owned()
+}
+
+#[test]
+fn the_first_hour_is_as_the_page_shows_it() {
+    let first = first_hour(&config_named("first-hour"));
+    let untrusted = run(&first, "creel", &["run", "--headless", "-s", "s"]);
+    assert_eq!(untrusted.code, 2, "{}", untrusted.err);
+    let ran = run(&first, "creel", &["run", "--headless", "--trust", "-s", "s"]);
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    // Hook output is printed while it comes, so the place of its lines can vary.
+    let sorted = |mut lines: Vec<String>| {
+        lines.sort();
+        lines
+    };
+    let printed = ran.out.lines().map(without_time).collect();
+    assert_eq!(sorted(printed), sorted(shown_output("creel run --headless -s first")));
+
+    let second = first_hour(&config_named("first-hour-gate")).file("slug.sh", &first.read("slug.sh"));
+    let started = run(&second, "creel", &["run", "--detach", "--trust", "-s", "s", "Document slug.sh."]);
+    assert_eq!(started.code, 0, "{}", started.err);
+    let second = Background::of(second);
+    second.waits_for("gate_opened");
+    assert_eq!(second.project.creel(&["gate", "list"]).out.trim_end(), shown_output("creel gate list").join("\n"));
+    let answer = ["gate", "answer", "1", "send", "Write a README.md with one example."];
+    assert_eq!(second.project.creel(&answer).code, 0);
+    second.ends("complete");
+    assert!(second.project.read("README.md").contains("sh slug.sh"));
+
+    let night = first_hour(&config_named("first-hour-night").replace("sleep 3; ", ""));
+    assert_eq!(run(&night, "sh", &["-ec", "git init -q . && git add -A && git commit -qm Start"]).code, 0);
+    let ran = run(&night, "creel", &["run", "--headless", "--trust", "-s", "s"]);
+    assert_eq!(ran.code, 0, "{}{}", ran.out, ran.err);
+    assert_eq!(run(&night, "git", &["log", "-1", "--format=%s"]).out, "s: iteration 1\n");
+}
