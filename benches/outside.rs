@@ -95,6 +95,11 @@ fn processor_ticks(pids: &[u32]) -> u64 {
     pids.iter().map(of).sum()
 }
 
+/// Clock ticks as seconds.
+fn seconds(ticks: u64) -> f64 {
+    f64::from(u32::try_from(ticks).unwrap_or(u32::MAX)) / 100.0
+}
+
 /// The first frame and the agent's first line, compared with the first output of a shell.
 fn start() -> Result<Vec<Finding>> {
     let project = Project::new(&format!("'echo {HELLO}; exec sleep 60'"))?;
@@ -191,7 +196,7 @@ fn idle() -> Result<Vec<Finding>> {
         text: format!("{text}, allowed {limit}"),
         verdict: if value <= limit { Verdict::Ok } else { Verdict::Missed },
     };
-    let percent = ticks as f64 / IDLE.as_secs_f64();
+    let percent = seconds(ticks) * 100.0 / IDLE.as_secs_f64();
     Ok(vec![
         limited(format!("resident memory on the screen ({} processes): {memory} KiB", pids.len()), memory, 15 << 10),
         limited(format!("resident memory with --headless: {alone} KiB"), alone, 10 << 10),
@@ -225,7 +230,7 @@ fn flood() -> Result<Vec<Finding>> {
             ),
             verdict: if ratio <= 0.3 { Verdict::Ok } else { Verdict::Missed },
         },
-        Finding { text: format!("processor: {:.2} s", ticks as f64 / 100.0), verdict: Verdict::Information },
+        Finding { text: format!("processor: {:.2} s", seconds(ticks)), verdict: Verdict::Information },
         Finding {
             text: format!("peak of its memory: {peak} KiB, allowed {}", 25 << 10),
             verdict: if peak <= 25 << 10 { Verdict::Ok } else { Verdict::Missed },
@@ -249,7 +254,7 @@ fn tmux_flood(folder: &Path) -> Result<Duration> {
 
 fn binary() -> Result<Vec<Finding>> {
     let bytes = fs::metadata(creel())?.len();
-    let megabytes = bytes as f64 / 1e6;
+    let megabytes = f64::from(u32::try_from(bytes)?) / 1e6;
     let verdict = if bytes <= 12_000_000 { Verdict::Ok } else { Verdict::Missed };
     Ok(vec![Finding { text: format!("the program: {megabytes:.1} MB, allowed 12 MB"), verdict }])
 }

@@ -50,7 +50,7 @@ fn peers() -> Result<Vec<Finding>> {
             continue;
         };
         let start = || -> Result<TerminalProgram> {
-            let command = at_home(&program, &project.path(), &project.path().join(".."));
+            let command = at_home(&program, &project.path(), project.home());
             TerminalProgram::start(command.args((peer.arguments)(&format!("echo {HELLO}; exec sleep 60"))))
         };
         let frame = |mut screen: TerminalProgram| screen.until(|text| !text.trim().is_empty());

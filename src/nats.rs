@@ -72,6 +72,7 @@ const HELD: Duration = Duration::from_millis(100);
 
 #[derive(Debug)]
 pub struct NatsEndpoint {
+    folder: SessionDir,
     link: watch::Receiver<NatsStatus>,
     /// Wakes the thread up when no more records will follow.
     leaving: Arc<Notify>,
@@ -158,13 +159,13 @@ impl NatsEndpoint {
             warned: NatsWarnings::default(),
         };
         let mut session = FollowedSession { ledger: Some(ledger), ended: ended_in };
-        let folder = folder.clone();
+        let (folder, own) = (folder.clone(), folder.clone());
         let thread = std::thread::Builder::new().name("nats".into()).spawn(move || {
             if let Some(outbox) = outbox.or_else(|| session.outbox(&folder, &server)) {
                 station(outbox).run(session);
             }
         })?;
-        Ok(Self { link, leaving, thread: Some(thread) })
+        Ok(Self { folder: own, link, leaving, thread: Some(thread) })
     }
 
     pub fn link(&self) -> watch::Receiver<NatsStatus> {
@@ -179,6 +180,9 @@ impl NatsEndpoint {
             let _ = thread.join();
         }
         let link = self.link.borrow().clone();
+        if link.behind() == 0 {
+            self.folder.mark_sent();
+        }
         (link.behind() > 0).then_some(link)
     }
 }
@@ -315,6 +319,8 @@ impl Drop for NatsTask {
 
 /// The outbox of a session, addressed to that server. `None` if another process is sending from it.
 fn addressed(folder: &SessionDir, server: &str) -> io::Result<Option<Outbox>> {
+    // Before anything can be unsent.
+    folder.mark_unsent()?;
     let mut outbox = Outbox::open(folder)?;
     outbox.iter_mut().try_for_each(|outbox| outbox.address(server))?;
     Ok(outbox)

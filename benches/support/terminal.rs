@@ -20,7 +20,7 @@ use crate::measure::Result;
 const ROWS: NonZero<u16> = NonZero::new(50).expect("50 is not 0");
 const COLUMNS: NonZero<u16> = NonZero::new(200).expect("200 is not 0");
 /// How long a program may take to show something.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 
 /// What a terminal says when a program asks for its kind and for the position of the cursor.
 const ANSWERS: [(&[u8], &[u8]); 3] =

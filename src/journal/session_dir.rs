@@ -99,6 +99,23 @@ impl SessionsDir {
     pub fn unfinished(&self) -> io::Result<Vec<SessionDir>> {
         SessionIndex::Unfinished.sessions(self).map(latest_first)
     }
+
+    /// The sessions whose server may lack records, if everything else is in this store. If the last backlog went to
+    /// another store, all sessions.
+    pub fn unsent_to(&self, store: &str) -> io::Result<Vec<SessionDir>> {
+        let is_known = open::line(&self.sent_to_file()).is_ok_and(|last| last.trim_end() == store);
+        let found = if is_known { SessionIndex::Unsent.sessions(self)? } else { self.list()? };
+        Ok(found.into_iter().filter(|session| session.outbox_file().exists()).collect())
+    }
+
+    /// Notes that this store has all records of the sessions without an entry.
+    pub fn note_sent_to(&self, store: &str) -> io::Result<()> {
+        open::replace(&self.sent_to_file(), &format!("{store}\n"))
+    }
+
+    fn sent_to_file(&self) -> PathBuf {
+        self.root.join(".sent-to")
+    }
 }
 
 /// Those that have a journal, latest change first.
@@ -179,6 +196,16 @@ impl SessionDir {
     /// Shows that the session cannot be resumed.
     pub(super) fn mark_finished(&self) {
         SessionIndex::Unfinished.leave(self);
+    }
+
+    /// Shows that the session's server may lack records.
+    pub fn mark_unsent(&self) -> io::Result<()> {
+        SessionIndex::Unsent.enter(self)
+    }
+
+    /// Shows that the session's server has all records.
+    pub fn mark_sent(&self) {
+        SessionIndex::Unsent.leave(self);
     }
 
     pub(super) fn read_pid(&self) -> Option<u32> {

@@ -1,7 +1,8 @@
 //! Which sessions of a project are live or unfinished, so that no command has to look at all sessions for these.
 //!
 //! `.creel/sessions/.live` has an empty file for each session whose creel has not shut down cleanly: it runs, or it was
-//! killed. `.creel/sessions/.unfinished` has one for each session that may be resumed.
+//! killed. `.creel/sessions/.unfinished` has one for each session that may be resumed, and `.creel/sessions/.unsent` one
+//! for each session whose NATS server may lack records.
 //!
 //! # Invariants
 //! - A live session has its entry before its pid file, and loses its pid file before its entry. So a kill at any moment
@@ -27,6 +28,7 @@ use super::{
 pub(super) enum SessionIndex {
     Live,
     Unfinished,
+    Unsent,
 }
 
 impl SessionIndex {
@@ -34,6 +36,7 @@ impl SessionIndex {
         match self {
             Self::Live => ".live",
             Self::Unfinished => ".unfinished",
+            Self::Unsent => ".unsent",
         }
     }
 
@@ -47,6 +50,8 @@ impl SessionIndex {
             Self::Live => session.pid_file().exists(),
             // Reading all journals would take long. A session that has ended is found out when it is looked at.
             Self::Unfinished => true,
+            // A session without an outbox file never had a server.
+            Self::Unsent => session.outbox_file().exists(),
         }
     }
 

@@ -35,6 +35,15 @@ struct FirstRecordHeader {
     id: String,
 }
 
+/// What is left to send of a session that has ended.
+enum SessionBacklog {
+    Nothing,
+    /// Another process sends it, or it is for another server.
+    Elsewhere,
+    /// The session's id comes with it.
+    Unsent(Box<Outbox>, String),
+}
+
 /// Sends the backlog of other sessions.
 #[derive(Clone, Copy)]
 pub(super) struct BacklogSender<'a> {
@@ -47,45 +56,51 @@ pub(super) struct BacklogSender<'a> {
 impl BacklogSender<'_> {
     /// Sends the unsent records of all sessions except `own`. Errors are only logged, since no caller depends on it.
     pub(super) async fn send_all(&self, sessions: &SessionsDir, own: &str) -> Result<(), NatsError> {
-        for folder in sessions.list().unwrap_or_default() {
-            // A folder without an outbox file never had a server.
-            let is_left = folder.name != own && folder.outbox_file().exists() && journal::running(&folder).is_none();
-            if !is_left {
+        for folder in sessions.unsent_to(&self.store.made).unwrap_or_default() {
+            // A session that runs sends its own records.
+            if folder.name == own || journal::running(&folder).is_some() {
                 continue;
             }
-            let not_sent =
-                |why: &str| tracing::info!("nats: creel does not send the rest of session {}: {why}", folder.name);
-            match self.rest(&folder) {
-                Ok(None) => {}
-                Ok(Some((outbox, id))) => {
-                    if let Err(NatsError(why)) = self.send(&folder, outbox, &id).await {
-                        not_sent(&why);
-                        if self.client.connection_state() != State::Connected {
-                            break;
-                        }
+            let sent = match self.rest(&folder) {
+                Ok(SessionBacklog::Nothing) => Ok(()),
+                Ok(SessionBacklog::Elsewhere) => continue,
+                Ok(SessionBacklog::Unsent(outbox, id)) => {
+                    // Until they are sent: after another store, the session may have no entry.
+                    let _ = folder.mark_unsent();
+                    self.send(&folder, *outbox, &id).await.map_err(|NatsError(why)| why)
+                }
+                Err(error) => Err(error.to_string()),
+            };
+            match sent {
+                Ok(()) => folder.mark_sent(),
+                Err(why) => {
+                    tracing::info!("nats: creel does not send the rest of session {}: {why}", folder.name);
+                    if self.client.connection_state() != State::Connected {
+                        return Ok(());
                     }
                 }
-                Err(error) => not_sent(&error.to_string()),
             }
+        }
+        if let Err(error) = sessions.note_sent_to(&self.store.made) {
+            tracing::info!("nats: the next session looks at all sessions again: {error}");
         }
         Ok(())
     }
 
-    /// The outbox of a session that may have unsent records, and the session's id.
-    fn rest(&self, folder: &SessionDir) -> io::Result<Option<(Outbox, String)>> {
-        let Some(outbox) = Outbox::open(folder)? else { return Ok(None) };
+    fn rest(&self, folder: &SessionDir) -> io::Result<SessionBacklog> {
+        let Some(outbox) = Outbox::open(folder)? else { return Ok(SessionBacklog::Elsewhere) };
         let kept = outbox.place();
         let is_ours = outbox.is_for(&destination(self.nats)) || kept.store == self.store.made;
         if !is_ours {
-            return Ok(None);
+            return Ok(SessionBacklog::Elsewhere);
         }
         let has_more = kept.store != self.store.made || outbox.letters(kept.offset)?.read()?.is_some();
-        let Some(first) = outbox.letters(0)?.read()?.filter(|_| has_more) else { return Ok(None) };
+        let Some(first) = outbox.letters(0)?.read()?.filter(|_| has_more) else { return Ok(SessionBacklog::Nothing) };
         let FirstRecordHeader { session, id } = serde_json::from_slice(&first.line)?;
         if session != folder.name || !is_plain(&session) || !is_plain(&id) {
             return Err(io::Error::other("its first record is not one of creel's"));
         }
-        Ok(Some((outbox, id)))
+        Ok(SessionBacklog::Unsent(Box::new(outbox), id))
     }
 
     async fn send(&self, folder: &SessionDir, mut outbox: Outbox, id: &str) -> Result<(), NatsError> {

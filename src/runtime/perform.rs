@@ -337,8 +337,7 @@ async fn converse(
     mut hearing: TurnObserver,
     (mut surveyor, mut watch): (WorktreeWatcher, TurnWatch),
 ) {
-    let mut first = surveyor.look_ahead(&mut asked, |job: &TurnJob| &job.cancel).await;
-    while let Some(TurnJob { request, baseline, cancel }) = next(&mut first, &mut asked).await {
+    while let Some(TurnJob { request, baseline, cancel }) = asked.recv().await {
         let turn = request.turn;
         hearing.turn = turn;
         // Survey before the prompt is sent, not at the same time: the agent's first changes must not look as if they
@@ -366,14 +365,6 @@ async fn converse(
             .await;
     }
     agent.shutdown().await;
-}
-
-/// The job that arrived during the first survey, then the others.
-async fn next<T>(first: &mut Option<T>, others: &mut mpsc::UnboundedReceiver<T>) -> Option<T> {
-    match first.take() {
-        Some(first) => Some(first),
-        None => others.recv().await,
-    }
 }
 
 /// A panic in an agent fails its turn, not the session.

@@ -5,7 +5,6 @@
 //! - The state before a turn is never older than the last hook, rule or turn.
 
 use std::{
-    pin::pin,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
@@ -13,7 +12,6 @@ use std::{
     time::Duration,
 };
 
-use tokio::sync::mpsc::UnboundedReceiver;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
@@ -76,25 +74,6 @@ impl WorktreeWatcher {
             memory: SharedDigestMemory::default(),
             activity: SessionActivity::default(),
             surveyed_at: 0,
-        }
-    }
-
-    /// Surveys while there is no job yet. Returns the job that arrived meanwhile.
-    pub(super) async fn look_ahead<T>(
-        &mut self,
-        jobs: &mut UnboundedReceiver<T>,
-        cancel: impl Fn(&T) -> &CancellationToken,
-    ) -> Option<T> {
-        let unlimited = CancellationToken::new();
-        let mut looking = pin!(self.look(&unlimited));
-        tokio::select! {
-            biased;
-            _ = &mut looking => None,
-            job = jobs.recv() => {
-                let job = job?;
-                cancel(&job).run_until_cancelled(looking).await;
-                Some(job)
-            }
         }
     }
 

@@ -38,7 +38,7 @@ mod tests {
 
     #[test]
     fn after_a_pause_three_frames_come_at_once_and_then_sixty_a_second() {
-        let start = Instant::now() + Duration::from_secs(60);
+        let start = Instant::now() + Duration::from_mins(1);
         let mut pacer = FramePacer::default();
         let frames = (0..1_000).filter(|ms| {
             let now = start + Duration::from_millis(*ms);

@@ -104,8 +104,10 @@ fn unsent_records_are_reported_and_sent_with_the_next_session() {
     project.write(".creel/sessions/torn/journal.jsonl", "what?\n");
     fs::copy(project.root().join(".creel/sessions/s/outbox"), project.root().join(".creel/sessions/torn/outbox"))
         .expect("it has one");
+    assert_eq!(unsent(&project), ["s"]);
     server.up();
     assert_eq!(project.creel(&["run", "--headless", "--trust", "-s", "t"]).code, 0);
+    assert_eq!(unsent(&project), [""; 0]);
     let stored = server.stored("CREEL");
     let of = |session: &str| {
         let part = format!("creel.events.{session}.");
@@ -113,6 +115,33 @@ fn unsent_records_are_reported_and_sent_with_the_next_session() {
     };
     assert_eq!(of("s"), journal(&project));
     assert!(of("t").len() > 5);
+}
+
+/// The sessions whose records the next session looks at.
+fn unsent(project: &Project) -> Vec<String> {
+    let entries = fs::read_dir(project.root().join(".creel/sessions/.unsent")).expect("a folder");
+    entries.map(|entry| entry.expect("an entry").file_name().into_string().expect("text")).collect()
+}
+
+#[test]
+fn a_new_stream_gets_the_records_of_all_sessions() {
+    let server = NatsServer::start();
+    let project = project(&server.url(), "", COMPLETE);
+    for session in ["s", "t"] {
+        assert_eq!(project.creel(&["run", "--headless", "--trust", "-s", session]).code, 0);
+    }
+    assert_eq!(unsent(&project), [""; 0]);
+    server.block_on(async {
+        let jetstream = async_nats::jetstream::new(server.client().await);
+        jetstream.delete_stream("CREEL").await.expect("it is there");
+    });
+    assert_eq!(project.creel(&["run", "--headless", "--trust", "-s", "u"]).code, 0);
+    let stored = server.stored("CREEL");
+    for session in ["s", "t", "u"] {
+        let part = format!("creel.events.{session}.");
+        assert!(stored.iter().filter(|stored| stored.subject.starts_with(&part)).count() > 5, "{session}");
+    }
+    assert_eq!(unsent(&project), [""; 0]);
 }
 
 #[test]

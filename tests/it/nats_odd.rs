@@ -421,6 +421,9 @@ fn a_folder_that_creel_did_not_write_is_not_sent_and_disturbs_nothing() {
     project.write(".creel/sessions/bad/outbox", &place.to_string());
     let bad: String = left.lines().take(2).map(|line| line.replace("\"left\"", "\"bad\"") + "\n").collect();
     project.write(".creel/sessions/bad/journal.jsonl", &(bad.replace(id, "1-c") + "what?\n"));
+    for name in ["odd", "other", "other2", "left", "bad"] {
+        project.write(&format!(".creel/sessions/.unsent/{name}"), "");
+    }
     assert_eq!(project.creel(&["run", "--headless", "--trust", "-s", "t"]).code, 0);
     let stored = server.stored("CREEL");
     let sent = stored.iter().filter(|stored| stored.subject.starts_with("creel.events.left.")).count();
