@@ -2,6 +2,7 @@
 //!
 //! Owns texts, tables and styles. Decides nothing, and uses only the values that it is given.
 
+pub mod clock;
 pub mod describe;
 pub mod hook_stats;
 pub mod local_time;
@@ -9,6 +10,8 @@ pub mod permission_requests;
 pub mod policies;
 pub mod queue_table;
 pub mod refusals;
+pub mod session_chip;
+pub mod signs;
 pub mod stop_decisions;
 pub mod style;
 pub mod task_table;

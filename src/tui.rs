@@ -7,12 +7,15 @@
 //! - A frame is drawn only when something changed, on average at most 60 times a second: see [`frame_pacer`].
 //! - The terminal gets its own settings back, however the screen ends.
 
+pub mod ansi;
 mod command_queue;
 pub mod diff;
 mod frame_pacer;
 mod history;
+pub mod hook_rows;
 pub mod journal_feed;
 pub mod keymap;
+pub mod memory;
 pub mod modals;
 pub mod model;
 pub mod notification;
@@ -34,7 +37,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crossterm::event::{Event, EventStream};
+use crossterm::event::{Event, EventStream, KeyEvent};
 use futures_core::Stream as _;
 use rustix::process::Signal;
 use tokio::sync::{mpsc, watch};
@@ -45,7 +48,7 @@ use crate::{
         input::SessionCommand,
     },
     nats::status::NatsStatus,
-    present::text::plain,
+    present::{local_time::local_zone, signs::SignSet, text::plain},
     process::{
         editor::EditorFile,
         signals::{ShutdownSignals, SuspendSignal, stop_job},
@@ -63,14 +66,21 @@ use crate::{
     },
 };
 use keymap::Keymap;
+use memory::ScreenMemory;
 use modals::editor::EditorPurpose;
 use model::{CloseBehavior, ScreenMode, ScreenModel};
 use notification::{TerminalFocus, TerminalNotifier};
 use replay::ReplayPlayer;
+use stream::SessionStream;
 use terminal::TerminalScreen;
-use theme::{ScreenTheme, ThemeRole};
+use theme::{
+    ScreenTheme, ThemeRole,
+    background::{BackgroundReply, FilteredKeys, Rgb},
+};
 use update::{ScreenEvent, ScreenRequest, update};
 
+/// How long an answer of the terminal about its background can change the theme.
+const ANSWER: Duration = Duration::from_secs(2);
 /// How long creel ignores signals that were meant for the user's editor or for a suspension: Ctrl-C in the editor also
 /// reaches creel, and then once more through the parent process.
 const ECHO: Duration = Duration::from_millis(500);
@@ -79,14 +89,45 @@ const ECHO: Duration = Duration::from_millis(500);
 pub struct ScreenOptions {
     pub theme: crate::config::ThemeName,
     pub no_color: bool,
+    /// The terminal's background as far as the environment says it, or whether to ask the terminal.
+    pub background: BackgroundSource,
+    pub motion: crate::config::MotionMode,
+    pub signs: SignSet,
     /// Whether to capture the mouse.
     pub mouse: bool,
     /// How to notify the user when a gate opens. None: not at all.
     pub notify: Option<TerminalNotifier>,
     /// The file with the user's own keys.
     pub keymap: Option<PathBuf>,
+    /// The file with what the screen remembers.
+    pub memory: Option<PathBuf>,
     /// The log file, for the message after a panic.
     pub log: Option<PathBuf>,
+}
+
+/// Where the theme `auto` finds out about the terminal's background.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BackgroundSource {
+    Known(Rgb),
+    Ask,
+    /// The terminal has a theme from the config, or cannot answer.
+    Unneeded,
+}
+
+impl BackgroundSource {
+    /// What the environment says about the background. The text consoles of Linux and dumb terminals do not answer.
+    pub fn detect(theme: crate::config::ThemeName, no_color: bool, variable: impl Fn(&str) -> Option<String>) -> Self {
+        if no_color || theme != crate::config::ThemeName::Auto {
+            return Self::Unneeded;
+        }
+        let known = variable("COLORFGBG").and_then(|value| Rgb::from_colorfgbg(&value));
+        let is_mute = variable("TERM").is_none_or(|term| matches!(term.as_str(), "linux" | "dumb"));
+        match known {
+            Some(colour) => Self::Known(colour),
+            None if is_mute => Self::Unneeded,
+            None => Self::Ask,
+        }
+    }
 }
 
 pub struct ScreenSource {
@@ -132,6 +173,10 @@ struct Tui {
     courier: CommandQueue,
     signals: ShutdownSignals,
     stop_signal: SuspendSignal,
+    /// Takes the terminal's answer about its background out of the keys.
+    reply: BackgroundReply,
+    /// When the terminal was asked.
+    asked_at: Instant,
     /// Until then, an interrupt was meant for the user's editor.
     deaf_until: Option<Instant>,
     /// Until then, a stop signal belongs to the suspension that creel has just returned from.
@@ -149,10 +194,17 @@ enum ExitCondition {
 pub async fn run(source: ScreenSource, options: ScreenOptions) -> io::Result<ScreenExit> {
     let standard = || (Keymap::standard(), Vec::new());
     let (keymap, mistakes) = options.keymap.as_deref().map_or_else(standard, Keymap::load);
-    let theme = ScreenTheme::chosen(options.theme, options.no_color);
+    let theme = match options.background {
+        BackgroundSource::Known(colour) => ScreenTheme::on_background(colour),
+        BackgroundSource::Ask | BackgroundSource::Unneeded => ScreenTheme::chosen(options.theme, options.no_color),
+    };
     let mode = if source.helm.is_some() { ScreenMode::Live } else { ScreenMode::Replay(ReplayPlayer::default()) };
     let mut model = ScreenModel::new(keymap, theme, mode);
     model.tie = source.tie;
+    (model.motion, model.signs) = (options.motion, options.signs);
+    model.zone = local_zone();
+    model.stream = SessionStream::in_zone(model.zone.clone());
+    model.memory = options.memory.as_deref().map(ScreenMemory::load).unwrap_or_default();
     if let Some(first) = mistakes.first() {
         let others = match mistakes.len() {
             1 => String::new(),
@@ -166,7 +218,10 @@ pub async fn run(source: ScreenSource, options: ScreenOptions) -> io::Result<Scr
     let history = if is_live { UnreadHistory::of(&source.journal, &mut model).map(Box::new) } else { None };
     let (signals, stop_signal) = (ShutdownSignals::listen()?, SuspendSignal::listen()?);
     let courier = CommandQueue::new(source.helm.clone());
-    let screen = TerminalScreen::open(options.mouse, options.log.clone())?;
+    let mut screen = TerminalScreen::open(options.mouse, options.log.clone())?;
+    if options.background == BackgroundSource::Ask {
+        screen.ask(theme::background::QUESTION)?;
+    }
     model.size = screen.size()?;
     let mut tui = Tui {
         model,
@@ -184,11 +239,14 @@ pub async fn run(source: ScreenSource, options: ScreenOptions) -> io::Result<Scr
         courier,
         signals,
         stop_signal,
+        reply: BackgroundReply::default(),
+        asked_at: Instant::now(),
         deaf_until: None,
         back_until: None,
     };
     tui.load_replay()?;
     let followed = tui.follow().await;
+    tui.remember();
     let left = tui.courier.part().await;
     // Close the screen first, so that these messages stay on the terminal.
     drop(tui.screen);
@@ -265,6 +323,7 @@ impl Tui {
         }
         self.model.look_after_the_gate();
         self.call_for_the_gate()?;
+        self.set_title()?;
         let Self { model, feed, screen, .. } = self;
         screen.draw(|frame| {
             // The terminal may have another size than the last event said.
@@ -274,6 +333,14 @@ impl Tui {
         self.pacer.drawn(Instant::now());
         self.changed = false;
         Ok(())
+    }
+
+    /// The terminal's title says what the session does, without times: it changes only with the state.
+    fn set_title(&mut self) -> io::Result<()> {
+        let Some(state) = &self.model.session else { return Ok(()) };
+        let chip = view::chip(&self.model, state);
+        let title = plain(&format!("{} {} · {}", chip.sign, state.name, chip.word)).replace('\n', " ");
+        self.screen.set_title(title)
     }
 
     fn open_gate(&self) -> Option<&crate::engine::gate::Gate> {
@@ -301,6 +368,7 @@ impl Tui {
         // A gate checks when the key was pressed, not when the last frame was drawn.
         self.model.now = session_time();
         let msg = match event {
+            Event::Key(key) if self.options.background == BackgroundSource::Ask => return self.on_filtered(key).await,
             Event::Key(key) => ScreenEvent::Key(key),
             Event::Mouse(mouse) => ScreenEvent::Mouse(mouse),
             Event::Paste(text) => ScreenEvent::Paste(text),
@@ -309,6 +377,28 @@ impl Tui {
             Event::FocusLost => ScreenEvent::Focus(false),
         };
         self.take(msg).await
+    }
+
+    /// A key that may be part of the terminal's answer.
+    async fn on_filtered(&mut self, key: KeyEvent) -> io::Result<()> {
+        match self.reply.filter(key) {
+            FilteredKeys::Keys(keys) => {
+                for key in keys {
+                    self.take(ScreenEvent::Key(key)).await?;
+                }
+            }
+            FilteredKeys::Withheld => {}
+            FilteredKeys::Answer(colour) => self.on_background(colour),
+        }
+        Ok(())
+    }
+
+    /// The terminal reported its background. A late answer changes nothing: the user is used to the colours by then.
+    fn on_background(&mut self, colour: Option<Rgb>) {
+        let Some(colour) = colour.filter(|_| self.asked_at.elapsed() < ANSWER) else { return };
+        self.model.theme = ScreenTheme::on_background(colour);
+        self.model.stream.forget_rows();
+        self.changed = true;
     }
 
     async fn take(&mut self, msg: ScreenEvent) -> io::Result<()> {
@@ -338,17 +428,27 @@ impl Tui {
             ScreenRequest::EditOutside(purpose, text) => return self.edit_outside(purpose, text).await,
             ScreenRequest::Suspend => self.suspend()?,
             ScreenRequest::Redraw => self.screen.redraw(),
-            ScreenRequest::ReadOutput { title, file, otherwise } => {
+            ScreenRequest::Remember => self.remember(),
+            ScreenRequest::ReadOutput { title, file, otherwise, earlier } => {
                 let folder = self.source.journal.parent().unwrap_or(Path::new("."));
                 return Ok(Some(ScreenEvent::Read(output_files::view(
                     title,
                     file.map(|file| folder.join(file)).as_deref(),
                     &otherwise,
+                    &earlier,
                 ))));
             }
             ScreenRequest::Seek(target) => self.seek(target)?,
         }
         Ok(None)
+    }
+
+    /// Saves what lasts longer than this screen. Without it the next screen has the defaults, so errors are only logged.
+    fn remember(&self) {
+        let Some(file) = &self.options.memory else { return };
+        if let Err(error) = self.model.memory.save(file) {
+            tracing::warn!("cannot save {}: {error}", file.display());
+        }
     }
 
     /// Hands the terminal to the user's editor until it exits.
@@ -459,7 +559,9 @@ impl Tui {
         let Some(turn) = turn.filter(|_| matches!(self.model.mode, ScreenMode::Live)) else { return };
         let folder = self.source.journal.parent().unwrap_or(Path::new("."));
         let (printed, end) = end(&folder.join(format!("outputs/turn-{turn}.log")));
-        self.model.stream.show_live_end(turn, self.model.now, printed, &end);
+        if self.model.stream.show_live_end(turn, self.model.now, printed, &end) {
+            self.model.times.heard_live(self.model.now);
+        }
     }
 
     /// Reads what running hooks printed before this screen opened.

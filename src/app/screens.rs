@@ -12,8 +12,9 @@ use crate::{
         target::remote_sessions::NatsServerConnection,
         tokio_runtime,
     },
-    config::{UiSettings, paths},
+    config::{SignChoice, UiSettings, paths},
     nats::{remote_journal::ViewerChannels, session_client::NatsSessionClient, status::NatsStatus},
+    present::signs::SignSet,
     socket::session_client::{LIVE_BACKLOG, RemoteSession, RemoteUpdates, SessionClient},
     tui::{self, keymap::Keymap, model::CloseBehavior},
 };
@@ -83,12 +84,23 @@ pub(super) fn replay(screen: &ReplayScreen) -> CliResult {
 }
 
 pub(super) fn screen_options(ui: UiSettings) -> tui::ScreenOptions {
+    let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
+    let no_color = variable("NO_COLOR").is_some();
+    let signs = match ui.signs {
+        SignChoice::Auto => SignSet::of_locale(variable),
+        SignChoice::Unicode => SignSet::Unicode,
+        SignChoice::Ascii => SignSet::Ascii,
+    };
     tui::ScreenOptions {
         theme: ui.theme,
-        no_color: std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty()),
+        no_color,
+        background: tui::BackgroundSource::detect(ui.theme, no_color, variable),
+        motion: ui.motion,
+        signs,
         mouse: ui.mouse,
         notify: ui.notify.then(|| tui::notification::TerminalNotifier::detect(|name| std::env::var(name).ok())),
         keymap: keymap(),
+        memory: paths::state_dir().map(|dir| dir.join("screen.json")),
         log: paths::state_dir().map(|dir| dir.join("log")),
     }
 }

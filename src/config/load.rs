@@ -366,5 +366,11 @@ fn submit(report: &mut DiagnosticReport, root: &ConfigFields<'_>) -> SubmitPlan 
 
 fn ui(root: &ConfigFields<'_>) -> UiSettings {
     let ui = root.below("ui", &UI);
-    UiSettings { theme: ui.one_of("theme"), mouse: ui.bool("mouse"), notify: ui.bool("notify") }
+    UiSettings {
+        theme: ui.one_of("theme"),
+        mouse: ui.bool("mouse"),
+        notify: ui.bool("notify"),
+        motion: ui.one_of("motion"),
+        signs: ui.one_of("signs"),
+    }
 }

@@ -136,17 +136,42 @@ pub struct UiSettings {
     pub mouse: bool,
     /// Whether creel notifies the terminal when the session needs the user.
     pub notify: bool,
+    pub motion: MotionMode,
+    pub signs: SignChoice,
+}
+
+/// How much moves on the screen while an agent or a hook works.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum MotionMode {
+    #[default]
+    Full,
+    /// No spinner, and clocks that change at most once per second.
+    Reduced,
+}
+
+/// The characters of creel's own signs and frames.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum SignChoice {
+    /// ASCII if the locale is not UTF-8.
+    #[default]
+    Auto,
+    Unicode,
+    Ascii,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ThemeName {
-    /// Asks the terminal.
+    /// Dark or light, like the terminal's background; the terminal's own colours if that is unknown.
     #[default]
     Auto,
     Dark,
     Light,
     HighContrast,
+    /// The 16 colours of the terminal.
+    Terminal,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

@@ -41,7 +41,7 @@ fn clock(at: UnixTime, now: Option<UnixTime>) -> String {
     clock_in(&local_zone(), at, now)
 }
 
-fn clock_in(zone: &TimeZone, at: UnixTime, now: Option<UnixTime>) -> String {
+pub(super) fn clock_in(zone: &TimeZone, at: UnixTime, now: Option<UnixTime>) -> String {
     let Ok(timestamp) = Timestamp::from_millisecond(at.0) else { return "an unknown time".to_owned() };
     let there = timestamp.to_zoned(zone.clone());
     let far = now.is_some_and(|now| at.since(now) > WITH_DAY);

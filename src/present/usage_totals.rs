@@ -64,6 +64,15 @@ pub fn tokens(count: u64) -> String {
     }
 }
 
+/// The same in a few characters: `41k tok`.
+pub fn short_tokens(count: u64) -> String {
+    match count {
+        0..1_000 => format!("{count} tok"),
+        1_000..1_000_000 => format!("{}k tok", count / 1_000),
+        _ => format!("{}.{}M tok", count / 1_000_000, count % 1_000_000 / 100_000),
+    }
+}
+
 /// Money. An amount below one cent is not shown as zero.
 pub fn money(cost: f64) -> String {
     if cost > 0.0 && cost < 0.01 { "<$0.01".into() } else { format!("${cost:.2}") }

@@ -37,6 +37,8 @@ actions! {
         FocusRetries "focus-retries" "go to the retries",
         FocusTasks "focus-tasks" "go to the tasks",
         Zoom "zoom" "show only this pane, or all panes again",
+        Wider "wider" "make the stream wider",
+        Narrower "narrower" "make the stream narrower",
         ShowGate "show-gate" "show the open gate",
         Message "message" "write a message; creel sends it when the turn ends",
         MessageNow "message-now" "write a message; creel cancels the turn for it",
@@ -67,8 +69,8 @@ actions! {
         PreviousIteration "previous-iteration" "previous iteration",
         NextError "next-error" "next error",
         PreviousError "previous-error" "previous error",
-        Fold "fold" "fold or unfold",
-        FoldThoughts "fold-thoughts" "fold or unfold all thoughts",
+        Fold "fold" "open or close the row under the cursor",
+        FoldThoughts "fold-thoughts" "open or close all thoughts",
     }
     Hooks {
         Open "open" "show the details",
@@ -82,6 +84,9 @@ actions! {
         Edit "edit" "edit",
         Skip "skip" "skip or restore the item",
         Preview "preview" "show the next prompt",
+    }
+    Retries {
+        OpenAttempt "open" "show the output of this run, and what changed since the run before",
     }
     Tasks {
         OpenTask "open" "show the details of the task",
@@ -126,17 +131,34 @@ actions! {
 }
 
 impl KeyContext {
-    const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Global,
         Self::Scroll,
         Self::Stream,
         Self::Hooks,
         Self::Pending,
+        Self::Retries,
         Self::Tasks,
         Self::Gate,
         Self::Viewer,
         Self::Replay,
     ];
+
+    /// The title of its keys on the help page.
+    pub const fn title(self) -> &'static str {
+        match self {
+            Self::Global => "Everywhere",
+            Self::Scroll => "Moving around",
+            Self::Stream => "Stream",
+            Self::Hooks => "Hooks",
+            Self::Pending => "Pending",
+            Self::Retries => "Retries",
+            Self::Tasks => "Tasks",
+            Self::Gate => "Gates",
+            Self::Viewer => "Viewer",
+            Self::Replay => "Replay",
+        }
+    }
 
     /// The name in the key map file.
     pub const fn name(self) -> &'static str {
@@ -146,6 +168,7 @@ impl KeyContext {
             Self::Stream => "stream",
             Self::Hooks => "hooks",
             Self::Pending => "pending",
+            Self::Retries => "retries",
             Self::Tasks => "tasks",
             Self::Gate => "gate",
             Self::Viewer => "viewer",
@@ -248,6 +271,32 @@ impl Keymap {
     pub fn key(&self, action: KeyAction) -> String {
         self.keys.iter().find(|(_, _, meant)| *meant == action).map(|(_, key, _)| key.to_string()).unwrap_or_default()
     }
+}
+
+/// What a key does, in everyday words for the last line of the screen.
+pub fn short_words(action: KeyAction) -> String {
+    #[expect(clippy::wildcard_enum_match_arm, reason = "the other names are everyday words already")]
+    let words = match action {
+        KeyAction::Quit => "leave",
+        KeyAction::Leave => "leave it running",
+        KeyAction::Help => "keys",
+        KeyAction::NextPane => "pane",
+        KeyAction::ShowGate => "answer",
+        KeyAction::Fold => "open",
+        KeyAction::SwitchHook => "disable",
+        KeyAction::RunHook => "run now",
+        KeyAction::CancelHook => "cancel",
+        KeyAction::HookStats => "statistics",
+        KeyAction::Aside => "look around",
+        KeyAction::NextChoice => "choose",
+        KeyAction::ToggleItem => "tick",
+        KeyAction::TextDown => "more text",
+        KeyAction::DependTask => "depends on the marked task",
+        KeyAction::ReadyTask => "unblock",
+        KeyAction::SwitchAgent => "other agent",
+        _ => name(action),
+    };
+    words.replace('-', " ")
 }
 
 pub fn name(action: KeyAction) -> &'static str {

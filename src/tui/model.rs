@@ -4,20 +4,24 @@
 
 use std::collections::HashMap;
 
+use jiff::tz::TimeZone;
 use ratatui::text::Line;
 
 use super::{
+    hook_rows::{HookRowId, HookRows},
     keymap::Keymap,
+    memory::ScreenMemory,
     modals::{Modal, editor::EditorModal, gate::GateModal},
     notification::TerminalFocus,
     replay::ReplayPlayer,
-    runs::{HookRowId, HookRows, RunList},
-    stream::SessionStream,
+    runs::RunList,
+    stream::{SessionStream, StreamPlace},
     theme::{ScreenTheme, ThemeRole},
     update::ScreenRequest,
     view,
 };
 use crate::{
+    config::MotionMode,
     engine::{
         SessionState,
         event::{Event, GateEvent, HookEvent, PendingEvent, RetryEvent, SessionEvent, StopEvent},
@@ -28,7 +32,7 @@ use crate::{
     },
     journal::Record,
     nats::status::NatsStatus,
-    present::hook_stats::HookTallies,
+    present::{hook_stats::HookTallies, session_chip::SessionTimes, signs::SignSet},
     tui::{
         journal_feed::RecordSpan,
         task_board::{self, TaskBoard},
@@ -48,6 +52,17 @@ impl Pane {
     /// In the order of the keys that focus them.
     pub const ALL: [Self; 5] = [Self::Stream, Self::Hooks, Self::Pending, Self::Retries, Self::Tasks];
 
+    /// The key that focuses it.
+    pub const fn number(self) -> u8 {
+        match self {
+            Self::Stream => 1,
+            Self::Hooks => 2,
+            Self::Pending => 3,
+            Self::Retries => 4,
+            Self::Tasks => 5,
+        }
+    }
+
     pub const fn title(self) -> &'static str {
         match self {
             Self::Stream => "Stream",
@@ -61,6 +76,8 @@ impl Pane {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RetryAttempt {
+    /// When the hook blocked.
+    pub at: UnixTime,
     /// The retry counter after this attempt.
     pub used: u32,
     /// The hook that blocked.
@@ -90,6 +107,13 @@ pub enum CloseBehavior {
     Loose,
 }
 
+/// The detail of the selected row, beside the panes of a wide screen.
+#[derive(Debug, Clone)]
+pub struct RowDetail {
+    pub title: String,
+    pub lines: Vec<Line<'static>>,
+}
+
 /// A message to the user at the bottom of the screen.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Toast {
@@ -115,6 +139,7 @@ impl SentDrafts {
             | ScreenRequest::LeaveAtOnce
             | ScreenRequest::Suspend
             | ScreenRequest::Redraw
+            | ScreenRequest::Remember
             | ScreenRequest::ReadOutput { .. }
             | ScreenRequest::Seek(_) => None,
         });
@@ -146,8 +171,12 @@ pub struct ScreenModel {
     /// The selected row of the pending pane.
     pub chosen_item: usize,
     pub board: TaskBoard,
-    /// How many attempts, newest first, are scrolled out of view.
-    pub skipped_attempts: usize,
+    /// The selected attempt of the retries pane, counted from the newest.
+    pub chosen_attempt: usize,
+    /// What lasts longer than this screen.
+    pub memory: ScreenMemory,
+    /// Whether the mouse moves the line between the panes.
+    pub drags: bool,
     /// The dialogs over the panes; the last one receives the keys.
     pub modals: Vec<Modal>,
     /// The gate that the user has closed without an answer, with the selections made in it.
@@ -161,6 +190,12 @@ pub struct ScreenModel {
     pub toast: Option<Toast>,
     pub keymap: Keymap,
     pub theme: ScreenTheme,
+    pub motion: MotionMode,
+    pub signs: SignSet,
+    /// The time zone of displayed times.
+    pub zone: TimeZone,
+    /// When the things that the header shows began.
+    pub times: SessionTimes,
     pub mode: ScreenMode,
     /// What happens to the session when the screen closes.
     pub tie: CloseBehavior,
@@ -176,6 +211,12 @@ pub struct ScreenModel {
     pub item_spots: HashMap<ItemId, RecordSpan>,
     /// The visible lines of the stream, made before each frame.
     pub stream_lines: Vec<Line<'static>>,
+    /// Where those lines are.
+    pub stream_places: Vec<StreamPlace>,
+    /// The row under the cursor, if there is one.
+    pub stream_cursor: Option<StreamPlace>,
+    /// What the selected row is about, for wide screens. Made before each frame.
+    pub detail: Option<RowDetail>,
     /// The size that those lines were made for.
     pub stream_size: (usize, usize),
 }
@@ -194,7 +235,9 @@ impl ScreenModel {
             chosen_hook: 0,
             chosen_item: 0,
             board: TaskBoard::default(),
-            skipped_attempts: 0,
+            chosen_attempt: 0,
+            memory: ScreenMemory::default(),
+            drags: false,
             modals: Vec::new(),
             aside: None,
             draft: String::new(),
@@ -203,6 +246,10 @@ impl ScreenModel {
             toast: None,
             keymap,
             theme,
+            motion: MotionMode::default(),
+            signs: SignSet::default(),
+            zone: TimeZone::UTC,
+            times: SessionTimes::default(),
             mode,
             tie: CloseBehavior::default(),
             nats: None,
@@ -212,6 +259,9 @@ impl ScreenModel {
             terminal_focus: TerminalFocus::Unknown,
             item_spots: HashMap::new(),
             stream_lines: Vec::new(),
+            stream_places: Vec::new(),
+            stream_cursor: None,
+            detail: None,
             stream_size: (80, 20),
         }
     }
@@ -220,7 +270,8 @@ impl ScreenModel {
     pub fn start_over(&mut self) {
         self.session = None;
         self.board.forget();
-        self.stream = SessionStream::default();
+        self.stream = SessionStream::in_zone(self.zone.clone());
+        self.times = SessionTimes::default();
         self.runs = RunList::default();
         self.tallies = HookTallies::default();
         self.attempts.clear();
@@ -242,6 +293,7 @@ impl ScreenModel {
             self.board.forget();
         }
         self.recorded = record.at;
+        self.times.follow(record.at, &record.event);
         self.stream.take(spot, record);
         let starts =
             matches!(record.event, Event::Hook(HookEvent::Started { .. }) | Event::Stop(StopEvent::RuleStarted { .. }));
@@ -253,6 +305,7 @@ impl ScreenModel {
                 let feedback = self.session.as_ref().and_then(|state| state.retry.last_feedback.as_deref());
                 let told = feedback.map(|text| text.trim_start_matches("[Hook feedback]: "));
                 self.attempts.push(RetryAttempt {
+                    at: record.at,
                     used: *used,
                     hook: hook.clone(),
                     reason: reason.clone(),
@@ -262,7 +315,7 @@ impl ScreenModel {
             }
             Event::Session(SessionEvent::IterationStarted { .. }) => {
                 self.attempts.clear();
-                self.skipped_attempts = 0;
+                self.chosen_attempt = 0;
             }
             Event::Gate(GateEvent::Opened { .. }) => self.aside = None,
             Event::Pending(PendingEvent::Added { item, .. } | PendingEvent::Edited { item, .. }) => {
@@ -283,6 +336,10 @@ impl ScreenModel {
 
     pub fn graph(&self) -> Option<&TaskGraph> {
         self.session.as_ref().map(|state| &state.tasks.graph)
+    }
+
+    pub fn has_tasks(&self) -> bool {
+        self.graph().is_some_and(|graph| !graph.is_empty())
     }
 
     /// None before there is a session.
@@ -306,10 +363,10 @@ impl ScreenModel {
         matches!(self.mode, ScreenMode::Live) && !over
     }
 
-    /// The hook row that the user selected. None if the selection is only the default, the newest run.
+    /// The hook row that the user selected. None if the selection is only the default, the first row.
     fn chosen_row(&self) -> Option<HookRowId> {
         let by_somebody = self.chosen_hook > 0 || self.focus == Pane::Hooks;
-        self.hook_rows().id(self.chosen_hook).filter(|_| by_somebody)
+        self.hook_rows().nth(self.chosen_hook).map(|row| row.id()).filter(|_| by_somebody)
     }
 
     /// Opens the gate that waits for the user, and closes a gate that was answered.
@@ -380,11 +437,31 @@ impl ScreenModel {
             return arming;
         }
         let state = self.session.as_ref()?;
-        let waits_for_a_person = state.gates.open.is_some() || state.phase.outcome().is_some() || state.steering.paused;
-        let asks = state.gates.open.is_some();
-        let works = (state.phase.turn_in_flight().is_some() && !asks) || state.commands().running().next().is_some();
+        if self.works() {
+            let period = match self.motion {
+                MotionMode::Full => view::SPIN,
+                MotionMode::Reduced => SECOND,
+            };
+            return Some(self.next_beat(period));
+        }
         // No time runs at a gate, so a session that waits for the user draws nothing.
-        let counts = works || (!waits_for_a_person && state.next_wake().is_some());
-        counts.then(|| UnixTime(self.now.0 - self.now.0.rem_euclid(1_000) + 1_000))
+        let waits_for_a_person = state.gates.open.is_some() || state.phase.outcome().is_some() || state.steering.paused;
+        let period = if state.limits.hold.is_some() { MINUTE } else { SECOND };
+        (!waits_for_a_person && state.next_wake().is_some()).then(|| self.next_beat(period))
+    }
+
+    /// Whether an agent or a hook works at this moment.
+    pub fn works(&self) -> bool {
+        let Some(state) = &self.session else { return false };
+        let turn = state.phase.turn_in_flight().is_some() && state.gates.open.is_none();
+        turn || state.commands().running().next().is_some()
+    }
+
+    fn next_beat(&self, period: i64) -> UnixTime {
+        UnixTime(self.now.0 - self.now.0.rem_euclid(period) + period)
     }
 }
+
+/// In milliseconds.
+const SECOND: i64 = 1_000;
+const MINUTE: i64 = 60_000;

@@ -3,13 +3,14 @@
 use std::{fs::File, io::Read as _, path::Path};
 
 use super::modals::viewer::ViewerModal;
-use crate::present::text::counted;
+use crate::present::text::readable_size;
 
 /// In bytes.
 const VIEWED: u64 = 8 << 20;
 
-/// A viewer with a run's output file, cut at [`VIEWED`]. Without a readable file it shows `otherwise`.
-pub(super) fn view(title: String, file: Option<&Path>, otherwise: &str) -> ViewerModal {
+/// A viewer with a run's output file, cut at [`VIEWED`]. Without a readable file it shows `otherwise`. The `earlier` runs
+/// of the hook follow.
+pub(super) fn view(title: String, file: Option<&Path>, otherwise: &str, earlier: &str) -> ViewerModal {
     let read = file.and_then(|file| {
         let mut bytes = Vec::new();
         let opened = File::open(file).ok()?;
@@ -18,10 +19,13 @@ pub(super) fn view(title: String, file: Option<&Path>, otherwise: &str) -> Viewe
         Some((String::from_utf8_lossy(&bytes).into_owned(), size, file.display().to_string()))
     });
     match read {
-        Some((text, size, _)) if size <= VIEWED => ViewerModal::new(title, &text, counted(size, "byte")),
-        Some((text, size, path)) => {
-            ViewerModal::new(title, &text, format!("the first {VIEWED} of {size} B; all of it: {path}"))
+        Some((text, size, _)) if size <= VIEWED => {
+            ViewerModal::new(title, &format!("{text}{earlier}"), readable_size(size))
         }
-        None => ViewerModal::new(title, otherwise, counted(otherwise.len(), "byte")),
+        Some((text, size, path)) => {
+            let (shown, size) = (readable_size(VIEWED), readable_size(size));
+            ViewerModal::new(title, &text, format!("the first {shown} of {size}; all of it: {path}"))
+        }
+        None => ViewerModal::new(title, &format!("{otherwise}{earlier}"), readable_size(otherwise.len() as u64)),
     }
 }

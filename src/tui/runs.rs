@@ -1,27 +1,31 @@
-//! The rows of the hooks pane: runs with their live output, past runs, and hooks that have not run.
+//! The runs of hooks and rules, by hook: with their live output while they run, and how they ended.
+//!
+//! # Invariants
+//! - Only the last runs of each hook are kept.
 
 use std::collections::VecDeque;
 
 use crate::{
     engine::{
-        SessionState,
         event::{Event, HookEvent, HookFinished, StopEvent},
         hooks::{
+            headline::telling_line,
             point::HookPoint,
-            resolve::HookRef,
             verdict::{RunEnd, Verdict},
         },
         ids::RunId,
-        policy::{HookSpec, RuleSpec, StopHook},
         time::{TimeSpan, UnixTime},
     },
     journal::Record,
     present::text::{plain, plain_line},
     socket::running_output::SHOWN,
+    tui::ansi::only_colours,
 };
 
-/// How many runs are listed.
-const LISTED: usize = 500;
+/// How many runs of a hook are kept.
+const LISTED: usize = 20;
+/// How many hooks are kept. Hooks of tasks can have a name each.
+const HOOKS: usize = 200;
 /// In bytes. creel does not wait for the end of a longer escape sequence.
 const LONGEST_SEQUENCE: usize = 256;
 
@@ -38,7 +42,9 @@ pub struct RunEntry {
     pub started: UnixTime,
     /// None while it runs.
     pub ended: Option<Box<HookFinished>>,
-    /// The last part of its output while it runs.
+    /// The line of its output that says most about how it ended. Empty while it runs.
+    pub reason: String,
+    /// The last part of its output while it runs, with its colours.
     pub live: String,
     /// How many bytes of its output were read or skipped. None until the output before this screen was read.
     heard: Option<u64>,
@@ -53,33 +59,65 @@ pub enum RunSubject {
     Rule,
 }
 
-/// The listed runs, oldest first.
-#[derive(Debug, Clone, Default)]
-pub struct RunList {
+/// The last runs of one hook or rule.
+#[derive(Debug, Clone)]
+pub struct HookRuns {
+    pub point: HookPoint,
+    pub kind: RunSubject,
+    /// The name in the plan.
+    pub hook: String,
+    /// Oldest first.
     list: VecDeque<RunEntry>,
 }
 
-impl RunList {
+impl HookRuns {
     pub fn newest_first(&self) -> impl Iterator<Item = &RunEntry> {
         self.list.iter().rev()
     }
 
+    /// The last runs, oldest first.
+    pub fn last(&self, count: usize) -> impl Iterator<Item = &RunEntry> {
+        self.list.iter().skip(self.list.len().saturating_sub(count))
+    }
+}
+
+/// The last runs of all hooks, in the order in which the hooks first ran.
+#[derive(Debug, Clone, Default)]
+pub struct RunList {
+    hooks: VecDeque<HookRuns>,
+}
+
+impl RunList {
+    pub fn hooks(&self) -> impl Iterator<Item = &HookRuns> {
+        self.hooks.iter()
+    }
+
+    pub fn of(&self, point: HookPoint, kind: RunSubject, hook: &str) -> Option<&HookRuns> {
+        self.hooks.iter().find(|runs| runs.point == point && runs.kind == kind && runs.hook == hook)
+    }
+
+    fn all(&self) -> impl Iterator<Item = &RunEntry> {
+        self.hooks.iter().flat_map(|runs| &runs.list)
+    }
+
     /// The newest run that has not ended.
     pub fn running(&self) -> Option<&RunEntry> {
-        self.newest_first().find(|run| run.ended.is_none())
+        self.all().filter(|run| run.ended.is_none()).max_by_key(|run| (run.started, run.run))
     }
 
-    /// Counted from the newest.
-    pub fn nth(&self, nth: usize) -> Option<&RunEntry> {
-        self.newest_first().nth(nth)
+    /// The last run of a hook that has ended, whatever its point.
+    pub fn last_ended(&self, hook: &str) -> Option<&RunEntry> {
+        let ended = self.all().filter(|run| run.hook == hook && run.ended.is_some());
+        ended.max_by_key(|run| (run.started, run.run))
     }
 
-    pub fn len(&self) -> usize {
-        self.list.len()
+    /// The newest run.
+    pub fn newest(&self) -> Option<&RunEntry> {
+        self.all().max_by_key(|run| (run.started, run.run))
     }
 
     pub fn is_empty(&self) -> bool {
-        self.list.is_empty()
+        self.hooks.is_empty()
     }
 
     /// Applies a record.
@@ -108,27 +146,45 @@ impl RunList {
     }
 
     fn begin(&mut self, run: RunEntry) {
-        self.list.push_back(run);
-        if self.list.len() > LISTED {
-            self.list.pop_front();
+        let known = self
+            .hooks
+            .iter()
+            .position(|runs| runs.point == run.point && runs.kind == run.kind && runs.hook == run.hook);
+        let at = known.unwrap_or_else(|| {
+            if self.hooks.len() >= HOOKS {
+                self.hooks.pop_front();
+            }
+            let (point, kind, hook) = (run.point, run.kind, run.hook.clone());
+            self.hooks.push_back(HookRuns { point, kind, hook, list: VecDeque::new() });
+            self.hooks.len() - 1
+        });
+        let list = &mut self.hooks[at].list;
+        list.push_back(run);
+        if list.len() > LISTED {
+            list.pop_front();
         }
     }
 
     fn end(&mut self, finished: Box<HookFinished>) {
-        if let Some(run) = self.list.iter_mut().rev().find(|run| run.run == finished.run) {
+        if let Some(run) = self.find(|run| run.run == finished.run) {
+            run.reason = telling_line(&[&finished.stdout, &finished.stderr]).unwrap_or_default();
             run.ended = Some(finished);
             run.live = String::new();
         }
     }
 
+    fn find(&mut self, wanted: impl Fn(&RunEntry) -> bool) -> Option<&mut RunEntry> {
+        self.hooks.iter_mut().flat_map(|runs| runs.list.iter_mut().rev()).find(|run| wanted(run))
+    }
+
     pub fn knows(&self, run: RunId) -> bool {
-        self.list.iter().rev().any(|known| known.run == run)
+        self.all().any(|known| known.run == run)
     }
 
     /// Running hooks of which the earlier output was not read yet.
     pub fn unheard(&self) -> Vec<RunId> {
         let unheard = |run: &&RunEntry| run.ended.is_none() && run.heard.is_none();
-        self.newest_first().filter(unheard).map(|run| run.run).collect()
+        self.all().filter(unheard).map(|run| run.run).collect()
     }
 
     /// Sets the output of a running hook so far: `printed` bytes, of which `end` is the last part.
@@ -149,7 +205,7 @@ impl RunList {
     }
 
     fn unended(&mut self, run: RunId) -> Option<&mut RunEntry> {
-        self.list.iter_mut().rev().find(|known| known.run == run && known.ended.is_none())
+        self.find(|known| known.run == run && known.ended.is_none())
     }
 }
 
@@ -164,6 +220,7 @@ impl RunEntry {
             attempt: 0,
             started,
             ended: None,
+            reason: String::new(),
             live: String::new(),
             heard: None,
             rest: Vec::new(),
@@ -173,104 +230,11 @@ impl RunEntry {
     fn hear(&mut self, bytes: &[u8]) {
         self.rest.extend_from_slice(bytes);
         let rest = self.rest.split_off(whole(&self.rest));
-        self.live.push_str(&plain(&String::from_utf8_lossy(&self.rest)));
+        self.live.push_str(&only_colours(&String::from_utf8_lossy(&self.rest)));
         self.rest = rest;
         if self.live.len() > SHOWN {
             let cut = self.live.ceil_char_boundary(self.live.len() - SHOWN / 2);
             self.live.drain(..cut);
-        }
-    }
-}
-
-#[derive(Debug, Clone, Copy)]
-pub enum HookRow<'a> {
-    Ran(&'a RunEntry),
-    /// A hook without a listed run.
-    Waits(HookPoint, &'a HookSpec),
-    /// A stop decision hook without a listed run; presets never run.
-    Decides(&'a StopHook),
-    /// A rule without a listed check.
-    Rule(&'a RuleSpec),
-}
-
-impl HookRow<'_> {
-    pub fn hook(&self) -> HookRef {
-        match self {
-            Self::Ran(run) => HookRef::new(run.point, &run.hook),
-            Self::Waits(point, spec) => HookRef::new(*point, &spec.name),
-            Self::Decides(hook) => HookRef::new(HookPoint::StopDecision, &hook.name),
-            Self::Rule(rule) => HookRef::new(HookPoint::StopDecision, &rule.name),
-        }
-    }
-
-    /// The name, for the screen.
-    pub fn name(&self) -> String {
-        match self {
-            Self::Ran(run) => run.name(),
-            Self::Waits(_, spec) => plain_line(&spec.name, 80),
-            Self::Decides(hook) => plain_line(&hook.name, 80),
-            Self::Rule(rule) => plain_line(&rule.name, 80),
-        }
-    }
-}
-
-/// All rows: the runs, newest first, then the other hooks in the order of a session.
-#[derive(Debug)]
-pub struct HookRows<'a> {
-    runs: &'a RunList,
-    waiting: Vec<HookRow<'a>>,
-}
-
-/// Identifies a row by its content.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum HookRowId {
-    Run(RunId),
-    Hook(HookRef),
-}
-
-impl<'a> HookRows<'a> {
-    pub fn new(runs: &'a RunList, state: Option<&'a SessionState>) -> Self {
-        let planned = state.into_iter().flat_map(|state| {
-            let at =
-                |point: HookPoint| state.plan().hooks_at(point).iter().map(move |spec| HookRow::Waits(point, spec));
-            let registered = state.stop.registered.iter().map(|known| &known.hook);
-            let deciding = state.plan().stop.said().iter().chain(registered).map(HookRow::Decides);
-            let rules = state.plan().stop.rules.iter().map(HookRow::Rule);
-            HookPoint::ALL.into_iter().flat_map(at).chain(rules).chain(deciding)
-        });
-        let is_listed = |row: &HookRow<'_>| {
-            let (hook, kind) =
-                (row.hook(), if matches!(row, HookRow::Rule(_)) { RunSubject::Rule } else { RunSubject::Hook });
-            runs.list.iter().any(|run| run.point == hook.point && run.hook == hook.hook && run.kind == kind)
-        };
-        Self { runs, waiting: planned.filter(|row| !is_listed(row)).collect() }
-    }
-
-    pub fn len(&self) -> usize {
-        self.runs.len() + self.waiting.len()
-    }
-
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
-    pub fn nth(&self, nth: usize) -> Option<HookRow<'a>> {
-        let waits = || self.waiting.get(nth.checked_sub(self.runs.len())?).copied();
-        self.runs.nth(nth).map(HookRow::Ran).or_else(waits)
-    }
-
-    pub fn id(&self, nth: usize) -> Option<HookRowId> {
-        self.nth(nth).map(|row| match row {
-            HookRow::Ran(run) => HookRowId::Run(run.run),
-            HookRow::Waits(..) | HookRow::Decides(_) | HookRow::Rule(_) => HookRowId::Hook(row.hook()),
-        })
-    }
-
-    /// The current position of a row. For a hook that has started, the position of its run.
-    pub fn find(&self, id: &HookRowId) -> Option<usize> {
-        match id {
-            HookRowId::Run(ticket) => self.runs.newest_first().position(|run| run.run == *ticket),
-            HookRowId::Hook(hook) => (0..self.len()).find(|n| self.nth(*n).is_some_and(|row| row.hook() == *hook)),
         }
     }
 }

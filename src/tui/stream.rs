@@ -11,19 +11,14 @@
 mod block_text;
 mod event_block;
 mod live_answer;
+mod movement;
+mod rows;
 
-use std::{
-    collections::{HashMap, VecDeque},
-    ops::Range,
-    rc::Rc,
-};
+use std::collections::{HashMap, VecDeque};
 
-use ratatui::text::Line;
+use jiff::tz::TimeZone;
 
-use super::{
-    text::{markdown, wrap},
-    theme::{ScreenTheme, ThemeRole},
-};
+use super::theme::{ScreenTheme, ThemeRole};
 use crate::{
     engine::{
         event::{Event, HookEvent, StopEvent, TurnEvent},
@@ -38,6 +33,7 @@ use crate::{
             block_text::size,
             event_block::{block, event_block},
             live_answer::LiveAnswerTail,
+            rows::BlockRows,
         },
     },
 };
@@ -46,11 +42,34 @@ use crate::{
 const KEPT: usize = 16 << 20;
 /// A block of agent text ends at the first line end after this many bytes, so that its rows stay cheap to make.
 const LONG_BLOCK: usize = 8 << 10;
-/// How many blocks have cached rows.
-const ROWS_KEPT: usize = 512;
-
 /// Reads a record again.
 pub type RecordLoader<'a> = &'a dyn Fn(RecordSpan) -> Option<Record>;
+
+/// What rows depend on, apart from the blocks.
+#[derive(Clone, Copy)]
+pub struct StreamViewport<'a> {
+    pub width: usize,
+    pub height: usize,
+    pub theme: &'a ScreenTheme,
+    pub reload: RecordLoader<'a>,
+}
+
+/// A row of a block. It stays valid while other blocks come and go below it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct StreamPlace {
+    pub block: usize,
+    pub row: usize,
+}
+
+/// How much of a block's text is visible.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BlockFold {
+    /// Only its first line.
+    Closed,
+    /// The end of a long output.
+    End,
+    Open,
+}
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BlockKind {
@@ -79,7 +98,7 @@ pub struct StreamBlock {
     pub role: ThemeRole,
     /// Whether something went wrong, for the keys that jump to errors.
     pub error: bool,
-    pub folded: bool,
+    pub fold: BlockFold,
     body: BlockBody,
     spots: Vec<RecordSpan>,
     turn: Option<TurnId>,
@@ -101,18 +120,13 @@ pub enum StreamPosition {
     At { block: usize, row: usize },
 }
 
-/// Cached rows of a block, valid for one width and one revision.
-#[derive(Debug)]
-struct BlockRows {
-    width: usize,
-    revision: u32,
-    lines: Rc<Vec<Line<'static>>>,
-}
-
 #[derive(Debug)]
 pub struct SessionStream {
     blocks: Vec<StreamBlock>,
     position: StreamPosition,
+    /// The row under the cursor. None: the last one.
+    cursor: Option<StreamPlace>,
+    zone: TimeZone,
     tools: HashMap<String, usize>,
     runs: HashMap<RunId, usize>,
     /// The block of the newest plan.
@@ -131,6 +145,8 @@ impl Default for SessionStream {
         Self {
             blocks: Vec::new(),
             position: StreamPosition::Follow,
+            cursor: None,
+            zone: TimeZone::UTC,
             tools: HashMap::new(),
             runs: HashMap::new(),
             plan: None,
@@ -145,6 +161,11 @@ impl Default for SessionStream {
 }
 
 impl SessionStream {
+    /// An empty stream that shows times in this zone.
+    pub fn in_zone(zone: TimeZone) -> Self {
+        Self { zone, ..Self::default() }
+    }
+
     pub fn len(&self) -> usize {
         self.blocks.len()
     }
@@ -216,7 +237,7 @@ impl SessionStream {
     fn planned(&mut self, new: StreamBlock, detail: Vec<DetailText>, spot: RecordSpan) {
         let before = self.plan.filter(|_| self.position == StreamPosition::Follow);
         if let Some(before) = before.and_then(|index| self.blocks.get_mut(index)) {
-            before.folded = true;
+            before.fold = BlockFold::Closed;
             before.revision += 1;
         }
         self.plan = Some(self.put(None, new, detail, spot));
@@ -240,8 +261,9 @@ impl SessionStream {
         } else {
             let head = if kind == BlockKind::Thought { "… thinking".into() } else { String::new() };
             let role = if kind == BlockKind::Thought { ThemeRole::Faint } else { ThemeRole::Text };
-            let folded = kind == BlockKind::Thought && self.fold_thoughts;
-            let new = StreamBlock { turn: Some(turn), folded, ..block(kind, at, head, role) };
+            let closed = kind == BlockKind::Thought && self.fold_thoughts;
+            let fold = if closed { BlockFold::Closed } else { BlockFold::Open };
+            let new = StreamBlock { turn: Some(turn), fold, ..block(kind, at, head, role) };
             self.put(None, new, vec![DetailText::words(text)], spot);
         }
         self.forget_old_text();
@@ -255,9 +277,9 @@ impl SessionStream {
             // A block without text cannot have been folded by the user, so the new block's default applies.
             match &old.body {
                 BlockBody::None => {}
-                BlockBody::OnDisk => new.folded = old.folded,
+                BlockBody::OnDisk => new.fold = old.fold,
                 BlockBody::Text(parts) => {
-                    new.folded = old.folded;
+                    new.fold = old.fold;
                     self.loaded_bytes = self.loaded_bytes.saturating_sub(size(parts));
                 }
             }
@@ -309,248 +331,4 @@ impl SessionStream {
         let words = matches!(self.blocks[index].kind, BlockKind::Said | BlockKind::Thought);
         texts.collect::<Vec<_>>().join(if words { "" } else { "\n" })
     }
-
-    fn rows(
-        &mut self,
-        index: usize,
-        width: usize,
-        theme: &ScreenTheme,
-        reload: RecordLoader<'_>,
-    ) -> Rc<Vec<Line<'static>>> {
-        let block = &self.blocks[index];
-        if let Some(rows) = self.rows.get(&index).filter(|rows| rows.width == width && rows.revision == block.revision)
-        {
-            return rows.lines.clone();
-        }
-        let lines = Rc::new(self.make_rows(index, width, theme, reload));
-        if self.rows.len() >= ROWS_KEPT {
-            self.rows.clear();
-        }
-        let revision = self.blocks[index].revision;
-        self.rows.insert(index, BlockRows { width, revision, lines: lines.clone() });
-        lines
-    }
-
-    fn make_rows(
-        &self,
-        index: usize,
-        width: usize,
-        theme: &ScreenTheme,
-        reload: RecordLoader<'_>,
-    ) -> Vec<Line<'static>> {
-        let block = &self.blocks[index];
-        let mut lines = Vec::new();
-        if block.kind == BlockKind::Iteration && index > 0 {
-            lines.push(Line::default());
-        }
-        let hidden = block.folded && !matches!(block.body, BlockBody::None);
-        if !block.head.is_empty() {
-            let more = if hidden { " ▾" } else { "" };
-            lines.extend(wrap(&[(format!("{}{more}", block.head), theme.style(block.role))], width, 2));
-        }
-        if hidden || matches!(block.body, BlockBody::None) {
-            return lines;
-        }
-        lines.extend(match block.kind {
-            BlockKind::Said => markdown(&self.text(index, reload), theme, width),
-            BlockKind::Thought => block_text::quoted(&[DetailText::words(self.text(index, reload))], theme, width),
-            BlockKind::Session
-            | BlockKind::Iteration
-            | BlockKind::Prompt
-            | BlockKind::Tool
-            | BlockKind::Request
-            | BlockKind::Plan
-            | BlockKind::Hook
-            | BlockKind::Note => block_text::quoted(&self.parts(index, reload), theme, width),
-        });
-        lines
-    }
-
-    /// The visible lines.
-    pub fn in_sight(
-        &mut self,
-        width: usize,
-        height: usize,
-        theme: &ScreenTheme,
-        reload: RecordLoader<'_>,
-    ) -> Vec<Line<'static>> {
-        let (mut block, mut skip) = self.first_in_sight(width, height, theme, reload);
-        let mut lines = Vec::with_capacity(height);
-        while lines.len() < height && block < self.blocks.len() {
-            let rows = self.rows(block, width, theme, reload);
-            lines.extend(rows.iter().skip(skip).take(height - lines.len()).cloned());
-            (block, skip) = (block + 1, 0);
-        }
-        lines
-    }
-
-    fn first_in_sight(
-        &mut self,
-        width: usize,
-        height: usize,
-        theme: &ScreenTheme,
-        reload: RecordLoader<'_>,
-    ) -> (usize, usize) {
-        match self.position {
-            StreamPosition::At { block, row } if block < self.blocks.len() => {
-                let rows = self.rows(block, width, theme, reload).len();
-                (block, row.min(rows.saturating_sub(1)))
-            }
-            StreamPosition::At { .. } | StreamPosition::Follow => self.end(width, height, theme, reload),
-        }
-    }
-
-    /// The position at which the last row is just visible.
-    fn end(&mut self, width: usize, height: usize, theme: &ScreenTheme, reload: RecordLoader<'_>) -> (usize, usize) {
-        let mut need = height;
-        for block in (0..self.blocks.len()).rev() {
-            let rows = self.rows(block, width, theme, reload).len();
-            if rows >= need {
-                return (block, rows - need);
-            }
-            need -= rows;
-        }
-        (0, 0)
-    }
-
-    /// Scrolls by rows; at the end it follows again.
-    pub fn scroll(
-        &mut self,
-        by: isize,
-        (width, height): (usize, usize),
-        theme: &ScreenTheme,
-        reload: RecordLoader<'_>,
-    ) {
-        let (mut block, mut row) = self.first_in_sight(width, height, theme, reload);
-        let mut left = by.unsigned_abs();
-        while left > 0 {
-            if by < 0 {
-                if row >= left {
-                    row -= left;
-                    break;
-                }
-                left -= row;
-                if block == 0 {
-                    row = 0;
-                    break;
-                }
-                block -= 1;
-                row = self.rows(block, width, theme, reload).len();
-            } else {
-                let rows = self.rows(block, width, theme, reload).len();
-                if row + left < rows {
-                    row += left;
-                    break;
-                }
-                left -= rows - row;
-                if block + 1 >= self.blocks.len() {
-                    break;
-                }
-                (block, row) = (block + 1, 0);
-            }
-        }
-        let end = self.end(width, height, theme, reload);
-        // If everything is visible there is nothing to scroll back to, so the end stays in view.
-        let all_in_sight = end == (0, 0) && self.position == StreamPosition::Follow;
-        let follows = all_in_sight || (by > 0 && (block, row) >= end);
-        self.position = if follows { StreamPosition::Follow } else { StreamPosition::At { block, row } };
-    }
-
-    pub fn to_top(&mut self) {
-        self.position = StreamPosition::At { block: 0, row: 0 };
-    }
-
-    pub fn to_end(&mut self) {
-        self.position = StreamPosition::Follow;
-    }
-
-    /// The block at the top of the view.
-    fn here(&mut self, size: (usize, usize), theme: &ScreenTheme, reload: RecordLoader<'_>) -> usize {
-        self.first_in_sight(size.0, size.1, theme, reload).0
-    }
-
-    /// Jumps to the next or previous block that `wanted` accepts; returns whether there is one.
-    pub fn jump(
-        &mut self,
-        forward: bool,
-        size: (usize, usize),
-        theme: &ScreenTheme,
-        reload: RecordLoader<'_>,
-        wanted: &dyn Fn(&StreamBlock) -> bool,
-    ) -> bool {
-        let here = self.here(size, theme, reload);
-        let found = if forward {
-            let from = if self.position == StreamPosition::Follow { self.blocks.len() } else { here + 1 };
-            (from..self.blocks.len()).find(|index| wanted(&self.blocks[*index]))
-        } else {
-            (0..here.min(self.blocks.len())).rev().find(|index| wanted(&self.blocks[*index]))
-        };
-        if let Some(block) = found {
-            self.position = StreamPosition::At { block, row: 0 };
-        }
-        found.is_some()
-    }
-
-    /// Searches from the current position, going around; returns whether something was found.
-    pub fn search(
-        &mut self,
-        query: &str,
-        forward: bool,
-        size: (usize, usize),
-        theme: &ScreenTheme,
-        reload: RecordLoader<'_>,
-    ) -> bool {
-        let (here, row) = self.first_in_sight(size.0, size.1, theme, reload);
-        let query = query.to_lowercase();
-        if here < self.blocks.len() {
-            let rows = self.rows(here, size.0, theme, reload);
-            if let Some(row) = row_with(&rows, &query, forward, if forward { row + 1..rows.len() } else { 0..row }) {
-                self.position = StreamPosition::At { block: here, row };
-                return true;
-            }
-        }
-        let holds = |stream: &Self, index: usize| {
-            let block = &stream.blocks[index];
-            block.head.to_lowercase().contains(&query) || stream.text(index, reload).to_lowercase().contains(&query)
-        };
-        let count = self.blocks.len();
-        let order: Vec<usize> = if forward {
-            (here + 1..count).chain(0..(here + 1).min(count)).collect()
-        } else {
-            (0..here.min(count)).rev().chain((here.min(count)..count).rev()).collect()
-        };
-        let Some(block) = order.into_iter().find(|index| holds(self, *index)) else { return false };
-        self.blocks[block].folded = false;
-        self.blocks[block].revision += 1;
-        let rows = self.rows(block, size.0, theme, reload);
-        let row = row_with(&rows, &query, forward, 0..rows.len()).unwrap_or(0);
-        self.position = StreamPosition::At { block, row };
-        true
-    }
-
-    /// Folds or unfolds the block at the top of the view, or the nearest one below that can be folded.
-    pub fn fold(&mut self, size: (usize, usize), theme: &ScreenTheme, reload: RecordLoader<'_>) {
-        let here = self.here(size, theme, reload);
-        let end = (here + size.1).min(self.blocks.len());
-        let can = |block: &StreamBlock| !matches!(block.body, BlockBody::None) && block.kind != BlockKind::Said;
-        if let Some(index) = (here..end).find(|index| can(&self.blocks[*index])) {
-            let block = &mut self.blocks[index];
-            block.folded = !block.folded;
-            block.revision += 1;
-        }
-    }
-
-    pub fn fold_thoughts(&mut self) {
-        self.fold_thoughts = !self.fold_thoughts;
-        for block in self.blocks.iter_mut().filter(|block| block.kind == BlockKind::Thought) {
-            block.folded = self.fold_thoughts;
-            block.revision += 1;
-        }
-    }
-}
-
-/// The first of these rows that contains the text, or the last one when searching backwards.
-fn row_with(rows: &[Line<'_>], query: &str, forward: bool, mut among: Range<usize>) -> Option<usize> {
-    let holds = |row: &usize| rows.get(*row).is_some_and(|line| line.to_string().to_lowercase().contains(query));
-    if forward { among.find(holds) } else { among.rev().find(holds) }
 }

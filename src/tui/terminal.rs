@@ -3,8 +3,10 @@
 //! # Invariants
 //! - After [`TerminalScreen`] is dropped, after a panic, and while suspended, the terminal has its own settings.
 
+mod lean_backend;
+
 use std::{
-    io::{self, Stdout, Write as _},
+    io::{self, BufWriter, Stdout, Write as _},
     mem::ManuallyDrop,
     path::PathBuf,
     sync::{
@@ -16,12 +18,18 @@ use std::{
 use crossterm::{
     clipboard::CopyToClipboard,
     cursor, event, execute,
-    terminal::{self, EnterAlternateScreen, LeaveAlternateScreen},
+    style::{Attribute, Print, SetAttribute},
+    terminal::{self, Clear, ClearType, EnterAlternateScreen, LeaveAlternateScreen},
 };
-use ratatui::{Terminal, backend::CrosstermBackend};
+use lean_backend::LeanBackend;
+use ratatui::Terminal;
 use rustix::termios::{LocalModes, SpecialCodeIndex, Termios, tcgetattr};
 
 use super::notification::TerminalNotifier;
+
+/// Terminals that keep a stack of titles put the old one back when creel leaves.
+const SAVE_TITLE: &str = "\u{1b}[22;2t";
+const RESTORE_TITLE: &str = "\u{1b}[23;2t";
 
 /// Whether the screen has the terminal now.
 static TAKEN: AtomicBool = AtomicBool::new(false);
@@ -29,27 +37,48 @@ static TAKEN: AtomicBool = AtomicBool::new(false);
 pub struct TerminalScreen {
     /// Never dropped: its `drop` prints to standard error if it cannot show the cursor, and panics if standard error is
     /// gone with the terminal. [`give_back`] shows the cursor.
-    terminal: ManuallyDrop<Terminal<CrosstermBackend<Stdout>>>,
+    terminal: ManuallyDrop<Terminal<LeanBackend<BufWriter<Stdout>>>>,
     mouse: bool,
     /// Whether the terminal shows something else than the last frame.
     stale: bool,
+    /// The terminal's title, as it was last set.
+    title: String,
 }
 
 impl TerminalScreen {
     pub fn open(mouse: bool, log: Option<PathBuf>) -> io::Result<Self> {
         restore_on_panic(log);
         take(mouse)?;
-        let terminal = ManuallyDrop::new(Terminal::new(CrosstermBackend::new(io::stdout()))?);
-        Ok(Self { terminal, mouse, stale: false })
+        let terminal = ManuallyDrop::new(Terminal::new(LeanBackend::new(BufWriter::new(io::stdout())))?);
+        Ok(Self { terminal, mouse, stale: false, title: String::new() })
     }
 
     pub fn draw(&mut self, draw: impl FnOnce(&mut ratatui::Frame<'_>)) -> io::Result<()> {
         if std::mem::take(&mut self.stale) {
             // Not `clear`: that asks the terminal for the cursor position, and waits for the answer.
+            self.terminal.backend_mut().forget();
             let size = self.terminal.size()?;
             self.terminal.resize(size.into())?;
         }
         self.terminal.draw(draw).map(|_| ())
+    }
+
+    /// Sets the terminal's title, if it has changed.
+    pub fn set_title(&mut self, title: String) -> io::Result<()> {
+        if self.title == title {
+            return Ok(());
+        }
+        // Not `SetTitle`: it ends with the character of the bell.
+        execute!(io::stdout(), Print(format!("\u{1b}]2;{title}\u{1b}\\")))?;
+        self.title = title;
+        Ok(())
+    }
+
+    /// Asks the terminal for something. The answer arrives among the keys.
+    pub fn ask(&mut self, question: &str) -> io::Result<()> {
+        let mut out = io::stdout();
+        out.write_all(question.as_bytes())?;
+        out.flush()
     }
 
     pub fn size(&self) -> io::Result<(u16, u16)> {
@@ -68,6 +97,7 @@ impl TerminalScreen {
 
     pub fn take_back(&mut self) -> io::Result<()> {
         self.redraw();
+        self.title.clear();
         take(self.mouse)
     }
 
@@ -96,7 +126,17 @@ impl Drop for TerminalScreen {
 fn take(mouse: bool) -> io::Result<()> {
     TAKEN.store(true, Ordering::SeqCst);
     terminal::enable_raw_mode()?;
-    execute!(io::stdout(), EnterAlternateScreen, event::EnableBracketedPaste, event::EnableFocusChange, cursor::Hide)?;
+    // Where there is no alternate screen, the text of the shell would stay inside the panes.
+    execute!(
+        io::stdout(),
+        Print(SAVE_TITLE),
+        EnterAlternateScreen,
+        SetAttribute(Attribute::Reset),
+        Clear(ClearType::All),
+        event::EnableBracketedPaste,
+        event::EnableFocusChange,
+        cursor::Hide
+    )?;
     if mouse {
         execute!(io::stdout(), event::EnableMouseCapture)?;
     }
@@ -151,7 +191,9 @@ pub fn switch_off() {
         event::DisableMouseCapture,
         event::DisableFocusChange,
         event::DisableBracketedPaste,
+        SetAttribute(Attribute::Reset),
         LeaveAlternateScreen,
+        Print(RESTORE_TITLE),
         cursor::Show
     );
 }

@@ -1,8 +1,12 @@
 //! Themes: the screen uses roles, and a theme is a data file that gives each role its colours.
 
+pub mod background;
+
 use std::collections::BTreeMap;
 
 use ratatui::style::{Color, Modifier, Style};
+
+use background::Rgb;
 
 use crate::config::ThemeName as Choice;
 
@@ -12,8 +16,10 @@ pub enum ThemeRole {
     /// Less important text.
     Faint,
     Heading,
-    /// Something to find quickly.
+    /// Something to find quickly; the agent at work.
     Accent,
+    /// A hook at work.
+    Running,
     Good,
     Bad,
     Warning,
@@ -23,15 +29,18 @@ pub enum ThemeRole {
     BorderFocused,
     Code,
     Key,
-    /// The session waits for the user.
+    /// A decision for the user.
     Gate,
+    /// The session waits for the user: the loudest text on the screen.
+    Alert,
 }
 
-const NAMES: [(&str, ThemeRole); 13] = [
+const NAMES: [(&str, ThemeRole); 15] = [
     ("text", ThemeRole::Text),
     ("faint", ThemeRole::Faint),
     ("heading", ThemeRole::Heading),
     ("accent", ThemeRole::Accent),
+    ("running", ThemeRole::Running),
     ("good", ThemeRole::Good),
     ("bad", ThemeRole::Bad),
     ("warning", ThemeRole::Warning),
@@ -41,24 +50,52 @@ const NAMES: [(&str, ThemeRole); 13] = [
     ("code", ThemeRole::Code),
     ("key", ThemeRole::Key),
     ("gate", ThemeRole::Gate),
+    ("alert", ThemeRole::Alert),
 ];
 
 #[derive(Debug, Clone)]
 pub struct ScreenTheme {
     styles: BTreeMap<ThemeRole, Style>,
+    /// Whether text of hooks and agents keeps its own colours.
+    pub keeps_colours: bool,
 }
 
 impl ScreenTheme {
-    /// The theme from the config. With `no_color`, a theme without colours.
+    /// The theme from the config. With `no_color`, a theme without colours. `auto` begins with the terminal's own
+    /// colours, until the terminal has reported its background.
     pub fn chosen(choice: Choice, no_color: bool) -> Self {
         let text = match choice {
             _ if no_color => include_str!("../../assets/themes/plain.yaml"),
-            Choice::Auto => include_str!("../../assets/themes/auto.yaml"),
+            Choice::Auto | Choice::Terminal => include_str!("../../assets/themes/terminal.yaml"),
             Choice::Dark => include_str!("../../assets/themes/dark.yaml"),
             Choice::Light => include_str!("../../assets/themes/light.yaml"),
             Choice::HighContrast => include_str!("../../assets/themes/high-contrast.yaml"),
         };
-        Self::parse(text).expect("the themes that creel brings along are right")
+        let theme = Self::parse(text).expect("the themes that creel brings along are right");
+        Self { keeps_colours: !no_color, ..theme }
+    }
+
+    /// The theme for a terminal with this background: dark or light. The background stays as it is if every colour of
+    /// the theme is readable on it.
+    pub fn on_background(reported: Rgb) -> Self {
+        let choice = if reported.is_dark() { Choice::Dark } else { Choice::Light };
+        let mut theme = Self::chosen(choice, false);
+        if theme.content().all(|(front, back)| front.contrast(back.unwrap_or(reported)) >= background::READABLE)
+            && let Some(text) = theme.styles.get_mut(&ThemeRole::Text)
+        {
+            text.bg = None;
+        }
+        theme
+    }
+
+    /// The colours of all content, each with its own background. None: the background of the text. Frames are not
+    /// content.
+    fn content(&self) -> impl Iterator<Item = (Rgb, Option<Rgb>)> {
+        let is_content = |role: ThemeRole| !matches!(role, ThemeRole::Border | ThemeRole::BorderFocused);
+        self.styles.iter().filter(move |(role, _)| is_content(**role)).filter_map(|(role, style)| {
+            let back = style.bg.and_then(Rgb::of).filter(|_| *role != ThemeRole::Text);
+            Some((Rgb::of(style.fg?)?, back))
+        })
     }
 
     /// Parses a theme: `role: "colour on-colour bold"`.
@@ -73,7 +110,7 @@ impl ScreenTheme {
         }
         match NAMES.iter().find(|(_, role)| !styles.contains_key(role)) {
             Some((missing, _)) => Err(ThemeError::MissingRole(missing)),
-            None => Ok(Self { styles }),
+            None => Ok(Self { styles, keeps_colours: true }),
         }
     }
 
@@ -123,7 +160,7 @@ mod tests {
 
     #[test]
     fn every_theme_that_creel_brings_along_is_whole() {
-        for choice in [Choice::Auto, Choice::Dark, Choice::Light, Choice::HighContrast] {
+        for choice in [Choice::Auto, Choice::Dark, Choice::Light, Choice::HighContrast, Choice::Terminal] {
             ScreenTheme::chosen(choice, false);
         }
         let plain = ScreenTheme::chosen(Choice::Dark, true);
@@ -134,5 +171,40 @@ mod tests {
     fn a_wrong_theme_is_told() {
         assert_eq!(ScreenTheme::parse("texd: red").expect_err("wrong").to_string(), "unknown role `texd`");
         assert_eq!(ScreenTheme::parse("text: rad").expect_err("wrong").to_string(), "`rad` is not a colour");
+    }
+
+    #[test]
+    fn every_content_colour_of_the_fixed_themes_is_readable() {
+        for choice in [Choice::Dark, Choice::Light, Choice::HighContrast] {
+            let theme = ScreenTheme::chosen(choice, false);
+            let base = theme.style(ThemeRole::Text).bg.and_then(Rgb::of).expect("a fixed background");
+            assert_eq!(theme.content().count(), NAMES.len() - 2, "{choice:?} has a fixed colour for everything");
+            for (front, back) in theme.content() {
+                let contrast = front.contrast(back.unwrap_or(base));
+                assert!(contrast >= background::READABLE, "{choice:?}: {front:?} on {back:?} has {contrast:.1}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_terminal_theme_uses_only_the_sixteen_colours() {
+        let theme = ScreenTheme::chosen(Choice::Terminal, false);
+        let colours = theme.styles.values().flat_map(|style| [style.fg, style.bg]).flatten();
+        for colour in colours {
+            assert!(!matches!(colour, Color::Rgb(..) | Color::Indexed(_)), "{colour:?}");
+        }
+    }
+
+    #[test]
+    fn a_reported_background_chooses_the_theme_and_stays_if_everything_is_readable_on_it() {
+        let back = |reported| ScreenTheme::on_background(reported).style(ThemeRole::Text).bg;
+        assert_eq!(back(Rgb(0, 0, 0)), None);
+        assert_eq!(back(Rgb(255, 255, 255)), None);
+        // A background in between has no theme of its own, so the theme brings its own.
+        assert_eq!(back(Rgb(90, 90, 90)), ScreenTheme::chosen(Choice::Dark, false).style(ThemeRole::Text).bg);
+        assert_eq!(
+            ScreenTheme::on_background(Rgb(250, 245, 230)).style(ThemeRole::Bad),
+            ScreenTheme::chosen(Choice::Light, false).style(ThemeRole::Bad)
+        );
     }
 }

@@ -1,5 +1,6 @@
 //! Applies keys, clicks and answers to the model, and returns what to request from the session and the terminal.
 
+mod hook;
 mod modal;
 mod mouse;
 mod pane;
@@ -28,14 +29,14 @@ use super::{
 use crate::engine::{
     event::StopTiming, input::SessionCommand, submit::kind::PipelineKind, tasks::command::TaskCommand,
 };
+use hook::{cancel_hook, open_attempt, open_hook, run_hook, show_stats, switch_hook};
 use modal::{
     edited_outside, on_editor_key, on_gate_key, on_help_key, on_palette_key, on_quit_key, on_search_key, on_viewer_key,
 };
 use mouse::on_mouse;
 use pane::{
-    ScrollStep, cancel_hook, change_speed, copy, edit_item, focus, focus_by, fold, fold_thoughts, jump_to_error,
-    jump_to_iteration, leave, open_hook, open_item, pause, play, preview, quit, run_hook, scroll, search, seek,
-    show_stats, skip_item, steer, switch_hook, write, zoom,
+    ScrollStep, change_speed, copy, edit_item, focus, focus_by, fold, fold_thoughts, jump_to_error, jump_to_iteration,
+    leave, open_item, pause, play, preview, quit, scroll, search, seek, skip_item, split, steer, write, zoom,
 };
 use task::on_remove_key;
 
@@ -85,6 +86,8 @@ pub enum ScreenRequest {
     /// Stop the process until the shell continues it.
     Suspend,
     Redraw,
+    /// Save what lasts longer than this screen.
+    Remember,
     /// Show the whole output of a run.
     ReadOutput {
         title: String,
@@ -92,6 +95,8 @@ pub enum ScreenRequest {
         file: Option<String>,
         /// What to show without a file.
         otherwise: String,
+        /// The earlier runs of the hook, to show below.
+        earlier: String,
     },
     /// Show a past session up to this record.
     Seek(usize),
@@ -229,31 +234,33 @@ fn interrupt(model: &mut ScreenModel) -> Vec<ScreenRequest> {
 }
 
 fn on_pane_key(model: &mut ScreenModel, key: KeyEvent, reload: RecordLoader<'_>) -> Vec<ScreenRequest> {
-    let mut contexts = Vec::with_capacity(4);
-    if matches!(model.mode, ScreenMode::Replay(_)) {
-        contexts.push(KeyContext::Replay);
-    }
-    contexts.extend(match model.focus {
-        Pane::Stream => Some(KeyContext::Stream),
-        Pane::Hooks => Some(KeyContext::Hooks),
-        Pane::Pending => Some(KeyContext::Pending),
-        Pane::Tasks => Some(KeyContext::Tasks),
-        Pane::Retries => None,
-    });
-    contexts.extend([KeyContext::Scroll, KeyContext::Global]);
-    match model.keymap.action(key, &contexts) {
+    match model.keymap.action(key, &contexts(model)) {
         Some(action) => perform(model, action, reload),
         None => Vec::new(),
     }
 }
 
+/// Where the keys of the focused pane have their meanings, most important first.
+fn contexts(model: &ScreenModel) -> Vec<KeyContext> {
+    let replay = matches!(model.mode, ScreenMode::Replay(_)).then_some(KeyContext::Replay);
+    let pane = match model.focus {
+        Pane::Stream => KeyContext::Stream,
+        Pane::Hooks => KeyContext::Hooks,
+        Pane::Pending => KeyContext::Pending,
+        Pane::Retries => KeyContext::Retries,
+        Pane::Tasks => KeyContext::Tasks,
+    };
+    replay.into_iter().chain([pane, KeyContext::Scroll, KeyContext::Global]).collect()
+}
+
 /// Performs an action, from a key or from the palette.
 pub fn perform(model: &mut ScreenModel, action: KeyAction, reload: RecordLoader<'_>) -> Vec<ScreenRequest> {
+    model.memory.count(action);
     match action {
         KeyAction::Quit => quit(model),
         KeyAction::Leave => leave(model),
-        KeyAction::Help => lay_over(model, Modal::Help(HelpModal::default())),
-        KeyAction::Palette => lay_over(model, Modal::Palette(PaletteModal::default())),
+        KeyAction::Help => lay_over(model, Modal::Help(HelpModal::new(contexts(model)))),
+        KeyAction::Palette => lay_over(model, Modal::Palette(PaletteModal::new(model))),
         KeyAction::NextPane => focus_by(model, 1),
         KeyAction::PreviousPane => focus_by(model, Pane::ALL.len() - 1),
         KeyAction::FocusStream => focus(model, Pane::Stream),
@@ -262,6 +269,8 @@ pub fn perform(model: &mut ScreenModel, action: KeyAction, reload: RecordLoader<
         KeyAction::FocusRetries => focus(model, Pane::Retries),
         KeyAction::FocusTasks => focus(model, Pane::Tasks),
         KeyAction::Zoom => zoom(model),
+        KeyAction::Wider => split(model, 5),
+        KeyAction::Narrower => split(model, -5),
         KeyAction::ShowGate => show_gate(model),
         KeyAction::Message => write(model, EditorPurpose::Message),
         KeyAction::MessageNow => write(model, EditorPurpose::MessageNow),
@@ -295,6 +304,7 @@ pub fn perform(model: &mut ScreenModel, action: KeyAction, reload: RecordLoader<
         KeyAction::SwitchHook => switch_hook(model),
         KeyAction::CancelHook => cancel_hook(model),
         KeyAction::HookStats => show_stats(model),
+        KeyAction::OpenAttempt => open_attempt(model),
         KeyAction::OpenItem => open_item(model, reload),
         KeyAction::Edit => edit_item(model),
         KeyAction::Skip => skip_item(model),

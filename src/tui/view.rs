@@ -1,12 +1,21 @@
 //! The layout of the screen, and its drawing. No I/O, no decisions.
 
-mod hints;
+mod detail;
+pub mod facts;
+pub mod hints;
+mod layout;
+mod lines;
 pub mod pipeline;
 mod status;
+mod tabs;
+
+pub use layout::{ScreenLayout, has_room, has_tabs, is_split_line, places, split_at};
+pub use status::{SPIN, chip};
 
 use ratatui::{
     buffer::Buffer,
-    layout::{Constraint, Layout, Rect},
+    layout::Rect,
+    style::Color,
     text::{Line, Span},
     widgets::{Block, BorderType, Paragraph, Widget as _},
 };
@@ -16,130 +25,102 @@ use super::{
     model::{Pane, ScreenModel},
     panes,
     runs::RunEntry,
-    stream::RecordLoader,
+    stream::{RecordLoader, StreamPosition, StreamViewport},
     text::{fit, wrap},
     theme::{ScreenTheme, ThemeRole},
 };
-use crate::{engine::tasks::graph::TaskGraph, present::text::plain};
+use crate::present::{signs::SignSet, text::plain};
 
-/// Columns and rows. A smaller screen shows only a note.
-const SMALLEST: (u16, u16) = (24, 6);
-/// Columns and rows. From this size on, all panes are visible side by side.
-const WIDE: (u16, u16) = (100, 20);
-
-#[derive(Debug)]
-pub struct ScreenLayout {
-    pub panes: Vec<(Pane, Rect)>,
-    /// The row of tabs, if only one pane is visible.
-    pub tabs: Option<Rect>,
-    pub status: Rect,
-    /// The row of a submit or a merge. Its height is 0 if there is none.
-    pub pipeline: Rect,
-    pub hints: Rect,
-}
-
-/// Whether a screen of this size can show anything.
-pub const fn has_room(size: (u16, u16)) -> bool {
-    size.0 >= SMALLEST.0 && size.1 >= SMALLEST.1
-}
-
-/// The layout for an area. None if it is too small.
-pub fn places(model: &ScreenModel, area: Rect) -> Option<ScreenLayout> {
-    if !has_room((area.width, area.height)) {
-        return None;
-    }
-    let row = u16::from(model.session.as_ref().is_some_and(pipeline::is_shown));
-    let rows = [1, row].map(Constraint::Length).into_iter().chain([Constraint::Min(1), Constraint::Length(1)]);
-    let [status, pipeline, body, hints] = Layout::vertical(rows).areas(area);
-    let wide = area.width >= WIDE.0 && area.height >= WIDE.1;
-    if wide && !model.zoomed {
-        let [left, right] = Layout::horizontal([Constraint::Percentage(60), Constraint::Fill(1)]).areas(body);
-        let column = Layout::vertical([
-            Constraint::Fill(3),
-            Constraint::Fill(2),
-            Constraint::Length(9.min(body.height / 4).max(4)),
-            if model.graph().is_none_or(TaskGraph::is_empty) { Constraint::Length(3) } else { Constraint::Fill(2) },
-        ]);
-        let [hooks, pending, retries, tasks] = column.areas(right);
-        let panes = vec![
-            (Pane::Stream, left),
-            (Pane::Hooks, hooks),
-            (Pane::Pending, pending),
-            (Pane::Retries, retries),
-            (Pane::Tasks, tasks),
-        ];
-        return Some(ScreenLayout { panes, tabs: None, status, pipeline, hints });
-    }
-    let [tabs, pane] = Layout::vertical([Constraint::Length(1), Constraint::Min(1)]).areas(body);
-    Some(ScreenLayout { panes: vec![(model.focus, pane)], tabs: Some(tabs), status, pipeline, hints })
-}
+/// The columns before each row that show the cursor.
+pub const MARGIN: u16 = 2;
 
 /// The pane, or the tab of a pane, at a screen position.
 pub fn pane_at(model: &ScreenModel, column: u16, row: u16) -> Option<Pane> {
-    let area = Rect { x: 0, y: 0, width: model.size.0, height: model.size.1 };
-    let places = places(model, area)?;
+    let places = places(model, screen_area(model))?;
     if let Some(tabs) = places.tabs.filter(|tabs| tabs.y == row) {
-        return tab_at(model, tabs.width, column - tabs.x);
+        return tabs::tab_at(model, tabs.width, column - tabs.x);
     }
     places.panes.into_iter().find(|(_, rect)| rect.contains((column, row).into())).map(|(pane, _)| pane)
 }
 
-fn tab_at(model: &ScreenModel, room: u16, column: u16) -> Option<Pane> {
-    let mut from = 0;
-    for (pane, text) in tabs(model, room) {
-        let width = u16::try_from(text.len()).unwrap_or(0);
-        if (from..from + width).contains(&column) {
-            return Some(pane);
-        }
-        from += width;
-    }
-    None
+fn screen_area(model: &ScreenModel) -> Rect {
+    Rect { x: 0, y: 0, width: model.size.0, height: model.size.1 }
 }
 
-/// The tabs. If there is no room for all names, only the focused pane has one.
-fn tabs(model: &ScreenModel, room: u16) -> Vec<(Pane, String)> {
-    let numbered = || Pane::ALL.into_iter().zip(1..);
-    let long: Vec<(Pane, String)> = numbered().map(|(pane, n)| (pane, format!(" {n} {} ", pane.title()))).collect();
-    if long.iter().map(|(_, text)| text.len()).sum::<usize>() <= usize::from(room) {
-        return long;
-    }
-    let short = |(pane, text): (Pane, String), n: usize| {
-        if pane == model.focus { (pane, text) } else { (pane, format!(" {n} ")) }
+/// What a click has hit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ClickedRow {
+    Nothing,
+    Chosen,
+    /// It was selected already.
+    Again,
+}
+
+/// Selects the clicked row of a pane.
+pub fn choose_at(model: &mut ScreenModel, pane: Pane, row: u16) -> ClickedRow {
+    let Some(places) = places(model, screen_area(model)) else { return ClickedRow::Nothing };
+    let Some((_, rect)) = places.panes.into_iter().find(|(shown, _)| *shown == pane) else {
+        return ClickedRow::Nothing;
     };
-    long.into_iter().zip(1..).map(|(tab, n)| short(tab, n)).collect()
-}
-
-/// Selects the clicked row of a list.
-pub fn choose_at(model: &mut ScreenModel, pane: Pane, row: u16) {
-    let area = Rect { x: 0, y: 0, width: model.size.0, height: model.size.1 };
-    let Some(places) = places(model, area) else { return };
-    let Some((_, rect)) = places.panes.into_iter().find(|(shown, _)| *shown == pane) else { return };
     let inside = Rect { y: rect.y + 1, height: rect.height.saturating_sub(2), ..rect };
-    let Some(nth) = row.checked_sub(inside.y).map(usize::from) else { return };
+    let Some(nth) = row.checked_sub(inside.y).filter(|nth| *nth < inside.height).map(usize::from) else {
+        return ClickedRow::Nothing;
+    };
+    let choose = |at: &mut usize, new: Option<usize>| match new {
+        None => ClickedRow::Nothing,
+        Some(new) if new == *at => ClickedRow::Again,
+        Some(new) => {
+            *at = new;
+            ClickedRow::Chosen
+        }
+    };
     match pane {
-        Pane::Hooks => panes::hooks::choose(model, inside, nth),
-        Pane::Pending => panes::pending::choose(model, inside, nth),
+        Pane::Hooks => {
+            let new = panes::hooks::row_at(model, inside, nth);
+            choose(&mut model.chosen_hook, new)
+        }
+        Pane::Pending => {
+            let new = panes::pending::row_at(model, inside, nth);
+            choose(&mut model.chosen_item, new)
+        }
+        Pane::Retries => {
+            let new = panes::retries::row_at(model, inside, nth);
+            choose(&mut model.chosen_attempt, new)
+        }
         Pane::Tasks => panes::tasks::choose(model, inside, nth),
-        Pane::Stream | Pane::Retries => {}
+        Pane::Stream => match model.stream_places.get(nth) {
+            Some(place) => {
+                model.stream_cursor = Some(*place);
+                ClickedRow::Chosen
+            }
+            None => ClickedRow::Nothing,
+        },
     }
 }
 
-/// What a run printed: stdout, then stderr; while it runs, its live output.
-pub fn run_text(run: &RunEntry) -> String {
-    run.ended
-        .as_ref()
-        .map_or_else(|| run.live.clone(), |finished| plain(&format!("{}{}", finished.stdout, finished.stderr)))
+/// What a run printed: stdout, then stderr; while it runs, its live output. With its colours.
+pub fn coloured_run_text(run: &RunEntry) -> String {
+    run.ended.as_ref().map_or_else(|| run.live.clone(), |finished| format!("{}{}", finished.stdout, finished.stderr))
 }
 
-/// Computes what the next frame needs: the rows of the stream that will be in sight, and the layout of what lies over the
-/// panes. Text that is on disk is read here, not while drawing.
+/// The same without colours.
+pub fn run_text(run: &RunEntry) -> String {
+    plain(&coloured_run_text(run))
+}
+
+/// Computes what the next frame needs: the rows of the stream that will be in sight, the detail of the selected row, and
+/// the layout of what lies over the panes. Text that is on disk is read here, not while drawing.
 pub fn prepare(model: &mut ScreenModel, area: Rect, reload: RecordLoader<'_>) {
     let Some(places) = places(model, area) else { return };
     if let Some((_, rect)) = places.panes.iter().find(|(pane, _)| *pane == Pane::Stream) {
-        let size = (usize::from(rect.width.saturating_sub(2)), usize::from(rect.height.saturating_sub(2)));
+        // One column on the right stays free.
+        let size = (usize::from(rect.width.saturating_sub(3 + MARGIN)), usize::from(rect.height.saturating_sub(2)));
         model.stream_size = size;
-        model.stream_lines = model.stream.in_sight(size.0, size.1, &model.theme, reload);
+        let view = StreamViewport { width: size.0, height: size.1, theme: &model.theme, reload };
+        (model.stream_places, model.stream_lines) = model.stream.in_sight(view).into_iter().unzip();
+        model.stream_cursor = (!model.stream.is_empty()).then(|| model.stream.cursor(view));
     }
+    model.detail = places.detail.and_then(|rect| detail::of(model, rect, reload));
     let mut modals = std::mem::take(&mut model.modals);
     for modal in &mut modals {
         match modal {
@@ -168,20 +149,34 @@ fn draw_too_small(model: &ScreenModel, theme: &ScreenTheme, area: Rect, buffer: 
 pub fn draw(model: &ScreenModel, area: Rect, buffer: &mut Buffer) {
     let theme = &model.theme;
     buffer.set_style(area, theme.style(ThemeRole::Text));
-    let Some(places) = places(model, area) else {
-        draw_too_small(model, theme, area, buffer);
-        return;
-    };
+    match places(model, area) {
+        Some(places) => draw_places(model, &places, area, buffer),
+        None => draw_too_small(model, theme, area, buffer),
+    }
+    if model.signs != SignSet::Unicode {
+        for cell in &mut buffer.content {
+            let shown = model.signs.shown(cell.symbol()).to_owned();
+            cell.set_symbol(&shown);
+        }
+    }
+}
+
+fn draw_places(model: &ScreenModel, places: &ScreenLayout, area: Rect, buffer: &mut Buffer) {
+    let theme = &model.theme;
     status::draw(model, theme, places.status, buffer);
     if let Some(state) = &model.session {
         pipeline::draw(state, theme, places.pipeline, buffer);
     }
     if let Some(tabs) = places.tabs {
-        draw_tabs(model, theme, tabs, buffer);
+        tabs::draw(model, theme, tabs, buffer);
     }
     for (pane, rect) in &places.panes {
         draw_pane(model, *pane, theme, *rect, buffer);
     }
+    if let (Some(rect), Some(detail)) = (places.detail, &model.detail) {
+        detail::draw(detail, theme, rect, buffer);
+    }
+    lines::draw(model, theme, places.hook_line, places.fact_line, buffer);
     hints::draw(model, theme, places.hints, buffer);
     for modal in &model.modals {
         match modal {
@@ -200,11 +195,26 @@ pub fn draw(model: &ScreenModel, area: Rect, buffer: &mut Buffer) {
 fn draw_pane(model: &ScreenModel, pane: Pane, theme: &ScreenTheme, area: Rect, buffer: &mut Buffer) {
     let focused = model.focus == pane;
     let role = if focused { ThemeRole::BorderFocused } else { ThemeRole::Border };
-    let border = if focused { BorderType::Thick } else { BorderType::Plain };
-    let block = Block::bordered()
-        .border_type(border)
-        .border_style(theme.style(role))
-        .title(Line::styled(format!(" {} ", panes::title(model, pane)), theme.style(role)));
+    if area.height == 1 {
+        draw_shrunk(model, pane, theme, area, buffer);
+        return;
+    }
+    let border = if focused { BorderType::Thick } else { BorderType::Rounded };
+    let words = theme.style(if focused { ThemeRole::BorderFocused } else { ThemeRole::Text });
+    // Without a colour of its own, a title would have that of the frame.
+    let words = words.fg(words.fg.unwrap_or(Color::Reset));
+    let mut block = Block::bordered().border_type(border).border_style(theme.style(role));
+    // The tabs already say which pane it is.
+    if !has_tabs(model) {
+        block = block.title(Line::styled(format!(" {} {} ", pane.number(), pane.title()), words));
+    }
+    let count = panes::count_in_words(model, pane);
+    if !count.is_empty() && area.width > 24 {
+        block = block.title_top(Line::styled(format!(" {count} "), words).right_aligned());
+    }
+    if pane == Pane::Stream {
+        block = block.title_bottom(live_sign(model, theme).right_aligned());
+    }
     let inside = block.inner(area);
     block.render(area, buffer);
     match pane {
@@ -216,10 +226,26 @@ fn draw_pane(model: &ScreenModel, pane: Pane, theme: &ScreenTheme, area: Rect, b
     }
 }
 
-fn draw_tabs(model: &ScreenModel, theme: &ScreenTheme, area: Rect, buffer: &mut Buffer) {
-    let tabs = tabs(model, area.width).into_iter().map(|(pane, text)| {
-        let role = if pane == model.focus { ThemeRole::Selected } else { ThemeRole::Faint };
-        Span::styled(text, theme.style(role))
-    });
-    Line::from(tabs.collect::<Vec<_>>()).render(area, buffer);
+/// Whether the stream follows the end.
+fn live_sign(model: &ScreenModel, theme: &ScreenTheme) -> Line<'static> {
+    let over = model.session.as_ref().is_some_and(|state| state.phase.outcome().is_some());
+    match model.stream.position() {
+        StreamPosition::Follow if over || !model.is_steered() => Line::default(),
+        StreamPosition::Follow => Line::styled(" ● live ", theme.style(ThemeRole::Good)),
+        StreamPosition::At { .. } => {
+            let key = model.keymap.key(super::keymap::KeyAction::Bottom);
+            Line::styled(format!(" ○ scrolled back · {key} to the end "), theme.style(ThemeRole::Warning))
+        }
+    }
+}
+
+/// A pane without content: its name, and what would be there.
+fn draw_shrunk(model: &ScreenModel, pane: Pane, theme: &ScreenTheme, area: Rect, buffer: &mut Buffer) {
+    let focused = model.focus == pane;
+    let sign = if focused { "▌" } else { " " };
+    let name = theme.style(if focused { ThemeRole::BorderFocused } else { ThemeRole::Text });
+    let head = format!("{sign}{} {}  ", pane.number(), pane.title());
+    let text = fit(&panes::empty(model, pane), usize::from(area.width).saturating_sub(head.len()));
+    let spans = vec![Span::styled(head, name), Span::styled(text, theme.style(ThemeRole::Faint))];
+    Line::from(spans).render(area, buffer);
 }

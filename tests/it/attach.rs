@@ -178,7 +178,7 @@ fn an_attached_screen_shows_the_whole_session_and_can_answer() {
     await_gate(&terminal, "Final delivery");
     terminal.wait_for_text("red");
     terminal.press("enter");
-    terminal.wait_for_status(" complete ");
+    terminal.wait_for_status("COMPLETE");
     terminal.wait_for_text("Session started");
     terminal.press("q");
     assert_eq!(terminal.end(), 0);
@@ -204,7 +204,7 @@ fn leaving_an_attached_screen_leaves_the_session_running() {
     ];
     for leave in leave {
         let mut terminal = session.attach();
-        terminal.wait_for_status("the agent works");
+        terminal.wait_for_status("WORKING");
         leave(&terminal);
         assert_eq!(terminal.end(), 0);
         terminal.is_as_it_was();
@@ -220,15 +220,15 @@ fn leaving_an_attached_screen_leaves_the_session_running() {
 fn two_screens_show_the_same_session_and_either_can_stop_it() {
     let session = Background::start(scripted("", UNTIL_GO));
     let (mut one, mut two) = (session.attach(), session.attach());
-    one.wait_for_status("the agent works");
-    two.wait_for_status("the agent works");
+    one.wait_for_status("WORKING");
+    two.wait_for_status("WORKING");
     one.press("p");
     two.wait_for_status("pauses then");
     two.press("q");
     two.wait_for_text("leave it running");
     two.press("y");
     assert_eq!(two.end(), 0);
-    one.wait_for_status(" cancelled ");
+    one.wait_for_status("STOPPED");
     one.press("q");
     assert_eq!(one.end(), 0);
     one.is_as_it_was();
@@ -241,13 +241,13 @@ fn an_attached_screen_shows_what_a_hook_prints_while_it_runs() {
     let session = Background::start(scripted(&format!("hooks: {{ stop: [{{ command: '{hook}' }}] }}"), COMPLETE));
     session.waits_for("hook_started");
     let mut terminal = session.attach();
-    terminal.wait_for_status(" runs `");
+    terminal.wait_for_status("▸ ");
     terminal.press("2 z");
     session.project.write("start", "");
     terminal
         .wait_for("its output", |shown| shown.has("halfway there") && session.project.kind("hook_finished").is_empty());
     session.project.write("go", "");
-    terminal.wait_for_status(" complete ");
+    terminal.wait_for_status("COMPLETE");
     terminal.press("q");
     assert_eq!(terminal.end(), 0);
     session.ends("complete");
@@ -260,16 +260,18 @@ fn an_attached_screen_shows_what_a_running_hook_had_printed_before() {
     let session = Background::start(scripted(&format!("hooks: {{ stop: [{{ command: \"{hook}\" }}] }}"), COMPLETE));
     until("it has printed", || session.project.read(".creel/sessions/s/outputs/run-1.log") == "one\ntwo\n");
     let mut terminal = session.attach();
-    terminal.wait_for_status(" runs `");
+    terminal.wait_for_status("▸ ");
     terminal.press("2 z");
-    terminal.wait_for("what it printed", |shown| shown.has("│ one") && shown.has("│ two"));
+    terminal.wait_for("what it printed", |shown| shown.has("┃    one") && shown.has("┃    two"));
     session.project.write("start", "");
-    terminal.wait_for_text("│ three");
-    let shown: Vec<String> = terminal.text().lines().filter_map(|line| Some(line.split_once("│ ")?.1.into())).collect();
-    let shown: Vec<&str> = shown.iter().filter_map(|line: &String| line.split_whitespace().next()).collect();
+    terminal.wait_for_text("┃    three");
+    let shown: Vec<String> =
+        terminal.text().lines().filter_map(|line| Some(line.split_once("┃    ")?.1.into())).collect();
+    let shown: Vec<&str> =
+        shown.iter().filter_map(|line: &String| line.split_whitespace().next().filter(|word| *word != "┃")).collect();
     assert_eq!(shown, ["one", "two", "three"]);
     session.project.write("go", "");
-    terminal.wait_for_status(" complete ");
+    terminal.wait_for_status("COMPLETE");
     terminal.press("q");
     assert_eq!(terminal.end(), 0);
     session.ends("complete");
@@ -283,8 +285,8 @@ fn a_second_screen_can_be_attached() {
     let mut other = Terminal::open(&project, &["attach", "s"], WIDE);
     await_gate(&other, "Final delivery");
     other.press("right enter");
-    own.wait_for_status(" complete ");
-    other.wait_for_status(" complete ");
+    own.wait_for_status("COMPLETE");
+    other.wait_for_status("COMPLETE");
     other.press("q");
     assert_eq!(other.end(), 0);
     own.press("q");
@@ -296,7 +298,7 @@ fn a_second_screen_can_be_attached() {
 fn a_screen_reports_the_death_of_its_session() {
     let session = Background::start(scripted("", UNTIL_GO));
     let mut terminal = session.attach();
-    terminal.wait_for_status("the agent works");
+    terminal.wait_for_status("WORKING");
     kill_process(Pid::from_raw(session.pid).expect("a process"), Signal::KILL).expect("it is there");
     assert_eq!(terminal.end(), 0);
     terminal.is_as_it_was();
@@ -319,7 +321,7 @@ fn attach_is_refused_without_a_running_session_or_without_a_terminal() {
 fn the_screen_handles_keys_while_the_session_does_not_answer() {
     let session = Background::start(scripted("", UNTIL_GO));
     let mut terminal = Terminal::open(&session.project, &["attach"], WIDE);
-    terminal.wait_for_status("the agent works");
+    terminal.wait_for_status("WORKING");
     let creel = Pid::from_raw(session.pid).expect("a process");
     kill_process(creel, Signal::STOP).expect("it is there");
     terminal.press("p q");

@@ -58,7 +58,7 @@ fn headless_turn(project: &Project) -> (Started, i32) {
 fn screen_turn(project: Project) -> (Background, Terminal, i32) {
     let terminal = Terminal::run(&project, WIDE);
     let turn = number_in(&project.root().join("turn"));
-    terminal.wait_for_status("the agent works");
+    terminal.wait_for_status("WORKING");
     (Background::of(project), terminal, turn)
 }
 

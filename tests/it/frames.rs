@@ -227,7 +227,7 @@ fn a_gate_that_just_opened_accepts_no_answer_and_aborting_asks_once_more() {
 #[test]
 fn a_gate_closed_for_later_is_named_in_the_status_line() {
     let mut screen = pressed(&scenes::retry_limit(), MIDDLE, "esc");
-    expect![" story · demo  needs you: retry limit  iteration 1/20 · 0:12  ◆ gate: g"]
+    expect![" story · demo    ◆ NEEDS YOU: retry limit since 00:00                            iteration 1/20  retries ●●●  pending 0"]
         .assert_eq(screen.frame().lines().next().expect("a status line"));
 }
 
@@ -284,7 +284,7 @@ fn a_replay_is_shown() {
     let limit = scenes::retry_limit();
     let mut screen = Screen::replay(&limit, SMALL, limit.events.len());
     screen.press("+ +");
-    expect![" s… needs you: retry limit  iteration 1/20 · replay 31/31 holds · 4x  ◆ gate: g"]
+    expect!["  ◆ NEEDS YOU: retry limit since 00:00  iteration 1/20  replay 31/31 holds · 4x"]
         .assert_eq(screen.frame().lines().next().expect("a status line"));
     screen.press("g");
     shows(screen, expect_file!["../frames/replay-gate-80.txt"]);
@@ -388,8 +388,8 @@ fn a_lost_nats_server_is_shown_on_a_screen_of_usual_size() {
         screen.model.nats = Some(creel::nats::status::NatsStatus::Away { why: why.into(), behind });
         screen.frame().lines().next().unwrap_or_default().to_owned()
     };
-    assert!(status((80, 24), 12).contains("· nats: away, 12 behind"), "{}", status((80, 24), 12));
-    assert!(status((80, 24), 0).contains("· nats: away"), "{}", status((80, 24), 0));
+    assert!(status((80, 24), 12).contains("  nats: away, 12 behind"), "{}", status((80, 24), 12));
+    assert!(status((80, 24), 0).contains("  nats: away"), "{}", status((80, 24), 0));
     assert!(status((200, 24), 12).contains(&format!("nats: {why}, 12 records behind")), "{}", status((200, 24), 12));
     assert!(status((40, 12), 12).contains("iteration 1/20"), "{}", status((40, 12), 12));
 }

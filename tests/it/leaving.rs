@@ -32,7 +32,7 @@ fn in_a_turn(rest: &str) -> (Background, Terminal, i32) {
     let project = scripted(rest, &UNTIL_GO.repeat(2));
     let terminal = Terminal::run(&project, WIDE);
     let turn = eventually_in(&project.root().join("turn")).parse().expect("a number");
-    terminal.wait_for_status("the agent works");
+    terminal.wait_for_status("WORKING");
     (Background::of(project), terminal, turn)
 }
 
@@ -61,9 +61,9 @@ fn a_session_left_running_continues_its_turn() {
         let status = session.project.creel(&["status"]);
         assert!(status.out.contains("the agent works"), "{}{}", status.out, status.err);
         let mut again = session.attach();
-        again.wait_for_status("the agent works");
+        again.wait_for_status("WORKING");
         session.project.write("go", "");
-        again.wait_for_status(" complete ");
+        again.wait_for_status("COMPLETE");
         again.press("q");
         assert_eq!(again.end(), 0);
         session.ends("complete");
@@ -84,7 +84,7 @@ fn a_shell_has_its_prompt_back_and_no_job_left() {
     shell.arg("-c").arg(job).current_dir(project.root());
     shell.envs(creel.get_envs().filter_map(|(name, value)| Some((name, value?)))).env_remove("CREEL_SESSION");
     let mut terminal = Terminal::start(shell, WIDE);
-    terminal.wait_for_status("the agent works");
+    terminal.wait_for_status("WORKING");
     terminal.press("ctrl-d");
     terminal.wait_for_text("code 0, jobs:\n");
     let session = Background::of(project);
@@ -121,7 +121,7 @@ fn a_session_left_running_can_be_resumed_on_a_screen_and_left_again() {
     fs::remove_file(session.project.root().join("turn")).expect("it was there");
     let mut terminal = Terminal::open(&session.project, &["resume", "s"], WIDE);
     eventually_in(&session.project.root().join("turn"));
-    terminal.wait_for_status("the agent works");
+    terminal.wait_for_status("WORKING");
     terminal.press("ctrl-d");
     assert_eq!(terminal.end(), 0);
     session.project.write("go", "");
@@ -189,7 +189,7 @@ fn hooks_and_agents_do_not_see_the_parent_process() {
     let rest = format!("hooks: {{ session_start: [{{ command: '{}' }}] }}", look("hook"));
     let project = scripted(&rest, &format!("  - {{ say: '<promise>COMPLETE</promise>', run: '{}' }}\n", look("agent")));
     let mut terminal = Terminal::run(&project, WIDE);
-    terminal.wait_for_status(" complete ");
+    terminal.wait_for_status("COMPLETE");
     terminal.press("q");
     assert_eq!(terminal.end(), 0);
     for who in ["hook", "agent"] {

@@ -54,6 +54,8 @@ mod reasons;
 mod recorded_decisions;
 mod refusals;
 mod rules;
+mod screen_panes;
+mod screen_states;
 mod seeds;
 mod sessions;
 mod settled;

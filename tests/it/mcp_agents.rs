@@ -111,7 +111,7 @@ fn the_screen_shows_what_an_agent_decides_about_itself() {
     let text = terminal.text();
     assert!(text.contains("Agent signaled a need for escalation"), "{text}");
     terminal.press("right right enter");
-    terminal.wait_for_status(" complete ");
+    terminal.wait_for_status("COMPLETE");
     terminal.press("q");
     assert_eq!(terminal.end(), 0, "{}", terminal.text());
     until("it is on record", || project.outcome().as_deref() == Some("complete"));

@@ -91,19 +91,19 @@ fn a_remote_screen_shows_the_output_of_running_hooks() {
     until("it has printed", || output(&here, 1) == "first-before\n");
     let url = server.url();
     let mut screen = Terminal::open(&there, &["attach", "--nats", &url, "s"], WIDE);
-    screen.wait_for_status(" runs `");
+    screen.wait_for_status("▸ ");
     screen.press("2 z");
-    screen.wait_for_text("│ first-before");
+    screen.wait_for_text("    first-before");
     here.write("first", "");
-    screen.wait_for_text("│ first-after");
-    assert_eq!(screen.text().matches("│ first-before").count(), 1);
+    screen.wait_for_text("    first-after");
+    assert_eq!(screen.text().matches("    first-before").count(), 1);
     assert!(here.kind("hook_finished").is_empty());
     here.write("first-end", "");
     // The record of the hook's start arrives on another path than its output.
-    screen.wait_for_text("│ second-before");
+    screen.wait_for_text("    second-before");
     assert_eq!(here.kind("hook_finished").len(), 1);
     here.write("second", "");
-    screen.wait_for_status(" complete ");
+    screen.wait_for_status("COMPLETE");
     screen.press("q");
     assert_eq!(screen.end(), 0);
     assert_eq!(session.end().code, 0);
@@ -120,15 +120,15 @@ fn a_remote_screen_shows_hook_output_again_when_the_server_is_back() {
     let url = server.url();
     let mut screen = Terminal::open(&there, &["attach", "--nats", &url, "s"], WIDE);
     screen.press("2 z");
-    screen.wait_for_text("│ first-before");
+    screen.wait_for_text("    first-before");
     server.kill();
     here.write("first", "");
     until("it has printed", || output(&here, 1).ends_with("first-after\n"));
     server.up();
-    screen.wait_for_text("│ first-after");
+    screen.wait_for_text("    first-after");
     here.write("first-end", "");
     here.write("second", "");
-    screen.wait_for_status(" complete ");
+    screen.wait_for_status("COMPLETE");
     screen.press("q");
     assert_eq!(screen.end(), 0);
     assert_eq!(session.end().code, 0);
@@ -212,16 +212,16 @@ fn a_server_that_forbids_live_output_disturbs_nothing_else() {
         until_sent(&here);
         let url = server.url_for("viewer:s3cret");
         let mut screen = Terminal::open(&there, &["attach", "--nats", &url, "s"], WIDE);
-        screen.wait_for_status(" runs `");
+        screen.wait_for_status("▸ ");
         screen.press("2 z");
         if is_seen {
-            screen.wait_for_text("│ first-before");
+            screen.wait_for_text("    first-before");
         }
         here.write("first", "");
         here.write("first-end", "");
         screen.wait_for("the next hook", |shown| shown.has("second") && shown.has("nats: connected"));
         here.write("second", "");
-        screen.wait_for_status(" complete ");
+        screen.wait_for_status("COMPLETE");
         assert!(is_seen || !screen.text().contains("│ "), "{}", screen.text());
         screen.press("q");
         assert_eq!(screen.end(), 0);

@@ -93,16 +93,16 @@ fn filters_go_around_and_a_tree_closes_its_gaps() {
         screen.press(keys);
         format!(
             "{}: {}\n",
-            screen.row("Tasks ·").trim_matches(['┏', '━', '┓']).trim(),
+            screen.row("1/7 · tree").trim_matches(['┏', '━', '┓']).trim(),
             in_sight(&screen).trim_end().replace('\n', " ")
         )
     };
     expect![[r#"
-        Tasks · 6 open, 1 done · tree · only open: parser ├─ task_2 ├─ task_3 └─ task_4 task_5 └─ task_6
-        Tasks · 6 open, 1 done · tree · only ready: task_5
-        Tasks · 6 open, 1 done · tree · only blocked: task_3
-        Tasks · 6 open, 1 done · tree · only done: task_1
-        Tasks · 6 open, 1 done · tree: parser ├─ task_1 ├─ task_2 ├─ task_3 └─ task_4 task_5 └─ task_6
+        1/7 · tree · only open: parser ├─ task_2 ├─ task_3 └─ task_4 task_5 └─ task_6
+        1/7 · tree · only ready: task_5
+        1/7 · tree · only blocked: task_3
+        1/7 · tree · only done: task_1
+        1/7 · tree: parser ├─ task_1 ├─ task_2 ├─ task_3 └─ task_4 task_5 └─ task_6
     "#]]
     .assert_eq(&["f", "f", "f", "f", "f"].map(&mut after).concat());
 }
@@ -391,13 +391,13 @@ fn the_hints_name_only_what_can_be_done_with_the_task() {
     past.press("5");
     let mut none = on_tasks(&scenes::first_turn());
     expect![[r#"
-        5: enter open  a add  s start  d done  e edit  f filter  t tree  q quit  ? help
-        j: enter open  a add  d done  e edit  f filter  t tree  B block  q quit  ? help
-        v k: enter open  a add  s start  d done  e edit  D depend  q quit  ? help
-        end: enter open  a add  e edit  f filter  t tree  v mark  R remove  q quit  ? help
-        home f f f f f: enter open  a add  s start  d done  e edit  D depend  q quit  ? help
-        past: enter open  f filter  t tree  space play  right step  q quit  ? help
-        none: a add  m message  p pause  tab next-pane  / search  z zoom  q quit  ? help
+        5: enter open  a add  s start  d done  e edit  f filter  t tree  ? keys  q leave
+        j: enter open  a add  d done  e edit  f filter  t tree  B block  ? keys  q leave
+        v k: enter open  a add  s start  d done  e edit  f filter  t tree  ? keys  q leave
+        end: enter open  a add  e edit  f filter  t tree  v mark  p pause  ? keys  q leave
+        home f f f f f: enter open  a add  s start  d done  e edit  f filter  t tree  ? keys  q leave
+        past: enter open  f filter  t tree  space play  right step  ? keys  q leave
+        none: a add  m message  p pause  / search  tab pane  z zoom  ? keys  q leave
     "#]]
     .assert_eq(&format!("{all}past: {}\nnone: {}\n", hinted(&mut past), hinted(&mut none)));
 }

@@ -328,8 +328,9 @@ pub static UI: MapShape = MapShape {
     fields: &[
         FieldShape {
             name: "theme",
-            doc: "The colours; `auto` asks the terminal.",
-            ty: ValueType::OneOf(&["auto", "dark", "light", "high-contrast"]),
+            doc: "The colours. `auto` is dark or light, like the terminal's background; `terminal` uses only the \
+                  terminal's own 16 colours.",
+            ty: ValueType::OneOf(&["auto", "dark", "light", "high-contrast", "terminal"]),
             default: DefaultValue::Text("auto"),
         },
         FieldShape {
@@ -344,6 +345,19 @@ pub static UI: MapShape = MapShape {
                   elsewhere.",
             ty: ValueType::Bool,
             default: DefaultValue::Bool(true),
+        },
+        FieldShape {
+            name: "motion",
+            doc: "What moves while an agent or a hook works. `reduced`: no spinner, and clocks change at most once per \
+                  second.",
+            ty: ValueType::OneOf(&["full", "reduced"]),
+            default: DefaultValue::Text("full"),
+        },
+        FieldShape {
+            name: "signs",
+            doc: "The characters of signs and frames. `auto` uses ASCII where the locale is not UTF-8.",
+            ty: ValueType::OneOf(&["auto", "unicode", "ascii"]),
+            default: DefaultValue::Text("auto"),
         },
     ],
 };

@@ -191,7 +191,7 @@ stop:
         creel.yaml:5:14: `mouse` must be `true` or `false`, not text
         5 | ui: { mouse: on, theme: drak }
           |              ^^ did you mean `true`?
-        creel.yaml:5:25: `theme` must be one of `auto`, `dark`, `light`, `high-contrast`, not `drak`
+        creel.yaml:5:25: `theme` must be one of `auto`, `dark`, `light`, `high-contrast`, `terminal`, not `drak`
         5 | ui: { mouse: on, theme: drak }
           |                         ^^^^ did you mean `dark`?
         creel.yaml:6:18: `jitter` must be a number from 0 to 1

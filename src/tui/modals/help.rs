@@ -1,4 +1,4 @@
-//! The help page: all keys, from the key map.
+//! The help page: all keys, from the key map. The keys of the focused pane come first.
 
 use ratatui::{
     buffer::Buffer,
@@ -9,7 +9,7 @@ use ratatui::{
 
 use super::{framed, middle};
 use crate::tui::{
-    keymap::{ACTIONS, KeyAction, Keymap},
+    keymap::{ACTIONS, KeyAction, KeyContext, Keymap},
     text::wrap,
     theme::{ScreenTheme, ThemeRole},
 };
@@ -19,12 +19,19 @@ const KEYS: usize = 24;
 /// Narrower pages have no such column.
 const NARROW: usize = 56;
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct HelpModal {
     top: usize,
+    /// The places whose keys come first.
+    first: Vec<KeyContext>,
 }
 
 impl HelpModal {
+    /// A page that begins with the keys of these places.
+    pub const fn new(first: Vec<KeyContext>) -> Self {
+        Self { top: 0, first }
+    }
+
     #[expect(clippy::wildcard_enum_match_arm, reason = "an action without a meaning here does nothing")]
     pub fn key(&mut self, action: KeyAction, page: usize) {
         match action {
@@ -41,34 +48,33 @@ impl HelpModal {
     /// Keeps the page from scrolling past its end: the way back would be as long.
     pub fn prepare(&mut self, keymap: &Keymap, theme: &ScreenTheme, area: Rect) {
         let inside = Block::bordered().inner(frame(area));
-        let rows = lines(keymap, theme, usize::from(inside.width)).len();
+        let rows = self.lines(keymap, theme, usize::from(inside.width)).len();
         self.top = self.top.min(rows.saturating_sub(usize::from(inside.height)));
     }
 
     pub fn draw(&self, keymap: &Keymap, theme: &ScreenTheme, area: Rect, buffer: &mut Buffer) {
         let inside = framed(frame(area), "Keys", ThemeRole::Accent, theme, buffer);
-        let lines = lines(keymap, theme, usize::from(inside.width));
+        let lines = self.lines(keymap, theme, usize::from(inside.width));
         Paragraph::new(lines.into_iter().skip(self.top).collect::<Vec<_>>()).render(inside, buffer);
+    }
+
+    fn lines(&self, keymap: &Keymap, theme: &ScreenTheme, width: usize) -> Vec<Line<'static>> {
+        // On a narrow page, a fixed column of keys would leave no room for the text.
+        let column = if width < NARROW { 0 } else { KEYS };
+        let others = KeyContext::ALL.into_iter().filter(|context| !self.first.contains(context));
+        let mut lines = Vec::new();
+        for place in self.first.iter().copied().chain(others) {
+            lines.push(Line::styled(place.title(), theme.style(ThemeRole::Heading)));
+            for (_, action, _, about) in ACTIONS.iter().filter(|(context, ..)| *context == place) {
+                let keys = format!("  {:column$}  ", keymap.keys(*action));
+                let pieces = [(keys, theme.style(ThemeRole::Key)), ((*about).to_owned(), theme.style(ThemeRole::Text))];
+                lines.extend(wrap(&pieces, width, column + 4));
+            }
+        }
+        lines
     }
 }
 
 fn frame(area: Rect) -> Rect {
     middle(area, 84, area.height)
-}
-
-fn lines(keymap: &Keymap, theme: &ScreenTheme, width: usize) -> Vec<Line<'static>> {
-    // On a narrow page, a fixed column of keys would leave no room for the text.
-    let column = if width < NARROW { 0 } else { KEYS };
-    let mut lines = Vec::new();
-    let mut place = None;
-    for (context, action, _, about) in ACTIONS {
-        if place != Some(context) {
-            place = Some(context);
-            lines.push(Line::styled(context.name(), theme.style(ThemeRole::Heading)));
-        }
-        let keys = format!("  {:column$}  ", keymap.keys(*action));
-        let pieces = [(keys, theme.style(ThemeRole::Key)), ((*about).to_owned(), theme.style(ThemeRole::Text))];
-        lines.extend(wrap(&pieces, width, column + 4));
-    }
-    lines
 }

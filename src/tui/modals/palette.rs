@@ -1,4 +1,6 @@
-//! The palette: finds a command by a few letters of its name.
+//! The palette: finds a command by a few letters of its name. It begins with what is useful now.
+
+use std::collections::BTreeMap;
 
 use nucleo_matcher::{
     Config, Matcher,
@@ -14,17 +16,31 @@ use ratatui::{
 use super::{framed, middle};
 use crate::tui::{
     keymap::{ACTIONS, KeyAction, KeyContext, Keymap},
+    model::ScreenModel,
     text::fit,
     theme::{ScreenTheme, ThemeRole},
+    view::hints,
 };
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct PaletteModal {
     query: String,
     chosen: usize,
+    /// How useful each command is, highest first: what can be done now, then what the user used most.
+    ranks: BTreeMap<KeyAction, (usize, u32)>,
 }
 
 impl PaletteModal {
+    pub fn new(model: &ScreenModel) -> Self {
+        let now = hints::useful(model);
+        let rank = |action: KeyAction| {
+            let useful = now.iter().position(|one| *one == action).map_or(0, |at| now.len() - at);
+            (action, (useful, model.memory.uses(action)))
+        };
+        let ranks = ACTIONS.iter().map(|(_, action, ..)| rank(*action)).collect();
+        Self { query: String::new(), chosen: 0, ranks }
+    }
+
     pub fn push(&mut self, c: char) {
         self.query.push(c);
         self.chosen = 0;
@@ -60,7 +76,8 @@ impl PaletteModal {
                 scored.push((score(name), whole, (*action, *name, *about)));
             }
         }
-        scored.sort_by_key(|(name, whole, _)| std::cmp::Reverse((*name, *whole)));
+        let rank = |action: &KeyAction| self.ranks.get(action).copied().unwrap_or_default();
+        scored.sort_by_key(|(name, whole, (action, ..))| std::cmp::Reverse((*name, *whole, rank(action))));
         scored.into_iter().map(|(_, _, command)| command).collect()
     }
 
@@ -78,7 +95,7 @@ impl PaletteModal {
         let rows = self.found().into_iter().enumerate().skip(first).take(height);
         let lines: Vec<Line<'_>> = rows
             .map(|(n, (action, name, about))| {
-                let text = format!("{name:20} {:12} {about}", keymap.key(action));
+                let text = format!("{:20} {:12} {about}", name.replace('-', " "), keymap.key(action));
                 let role = if n == self.chosen { ThemeRole::Selected } else { ThemeRole::Text };
                 Line::styled(fit(&text, usize::from(list.width)), theme.style(role))
             })

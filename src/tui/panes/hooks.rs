@@ -1,168 +1,238 @@
-//! The hooks pane: running hooks with their live output, past runs, and hooks that have not run. Every hook of the
-//! session has a row.
+//! The hooks pane: one row per hook, by hook point, with its last runs, what it does now, and its time. The running hook
+//! also shows its last lines.
 
 use ratatui::{
     buffer::Buffer,
-    layout::{Constraint, Layout, Rect},
-    text::Line,
+    layout::Rect,
+    text::{Line, Span},
     widgets::{Paragraph, Widget as _},
 };
+use unicode_width::UnicodeWidthStr as _;
 
+use super::with_cursor;
 use crate::{
     engine::{
         SessionState,
         hooks::{point::HookPoint, verdict::Verdict},
-        policy::StopHook,
         session::phase::Phase,
-        time::TimeSpan,
     },
     present::{
+        clock::{against, brief_span},
         hook_stats::DecisionCounts,
-        text::{plain, plain_line},
+        text::plain,
     },
     tui::{
-        model::ScreenModel,
-        runs::{HookRow, RunEntry, RunSubject},
-        text::fit,
+        ansi::coloured_lines,
+        hook_rows::{HookRow, HookRowKind, HookRows},
+        model::{Pane, ScreenModel},
+        runs::{RunEntry, RunSubject},
+        text::{fit, wrap},
         theme::{ScreenTheme, ThemeRole},
     },
 };
 
-/// The list, the live output, and the next hooks.
-fn parts(model: &ScreenModel, area: Rect) -> [Rect; 3] {
-    let live_rows = if model.runs.running().is_some() { (area.height / 3).max(1) } else { 0 };
-    Layout::vertical([Constraint::Min(1), Constraint::Length(live_rows), Constraint::Length(1)]).areas(area)
+/// How many runs of a hook have a sign.
+const SIGNS: usize = 6;
+/// The longest name of a hook, in columns.
+const NAME: usize = 20;
+/// How many lines of the running hook are visible if there is room.
+const LIVE: usize = 6;
+
+/// A line of the pane.
+#[derive(Debug, Clone, Copy)]
+enum HookLine {
+    /// Its hooks follow.
+    Point(HookPoint),
+    /// The row of a hook, by its number.
+    Hook(usize),
+    /// A line of the running hook's output, counted from its end.
+    Output(usize),
+}
+
+/// How many rows the pane needs.
+pub fn wanted(model: &ScreenModel) -> usize {
+    let rows = model.hook_rows();
+    if rows.is_empty() {
+        return 0;
+    }
+    lines(&rows, LIVE).len() + usize::from(model.session.as_ref().and_then(upcoming).is_some())
+}
+
+fn lines(rows: &HookRows<'_>, live: usize) -> Vec<HookLine> {
+    let mut lines = Vec::new();
+    let mut point = None;
+    for (n, row) in rows.iter().enumerate() {
+        if point != Some(row.point) {
+            point = Some(row.point);
+            lines.push(HookLine::Point(row.point));
+        }
+        lines.push(HookLine::Hook(n));
+        if let Some(run) = row.running() {
+            let count = live.min(run.live.lines().rev().take(live).count());
+            lines.extend((0..count).rev().map(HookLine::Output));
+        }
+    }
+    lines
+}
+
+/// The visible lines: as many of the running hook's output as there is room for, but at least two.
+fn visible(model: &ScreenModel, rows: &HookRows<'_>, height: usize) -> Vec<HookLine> {
+    let without = lines(rows, 0).len();
+    let live = height.saturating_sub(without).clamp(2, LIVE.max(height / 3));
+    let all = lines(rows, live);
+    let shown = if model.focus == Pane::Hooks { Some(model.chosen_hook) } else { None };
+    let running = || rows.iter().position(|row| row.running().is_some());
+    let wanted = shown.or_else(running).unwrap_or(0);
+    let at = all.iter().position(|line| matches!(line, HookLine::Hook(n) if *n == wanted)).unwrap_or(0);
+    // The output below the row is visible with it.
+    let output = all[at + 1..].iter().take_while(|line| matches!(line, HookLine::Output(_))).count();
+    let first = (at + output + 1).saturating_sub(height).min(at);
+    all.into_iter().skip(first).take(height).collect()
 }
 
 pub fn draw(model: &ScreenModel, theme: &ScreenTheme, area: Rect, buffer: &mut Buffer) {
-    let [list, live, next] = parts(model, area);
-    draw_list(model, theme, list, buffer);
-    if let Some(run) = model.runs.running() {
-        let height = usize::from(live.height);
-        let lines: Vec<&str> = run.live.lines().collect();
-        let tail = lines[lines.len().saturating_sub(height)..].iter();
-        let shown = tail.map(|line| {
-            Line::styled(fit(&format!("│ {line}"), usize::from(live.width)), theme.style(ThemeRole::Faint))
-        });
-        Paragraph::new(shown.collect::<Vec<_>>()).render(live, buffer);
-    }
-    let upcoming = model.session.as_ref().map(upcoming).unwrap_or_default();
-    Line::styled(fit(&upcoming, usize::from(next.width)), theme.style(ThemeRole::Faint)).render(next, buffer);
-}
-
-fn first_row(model: &ScreenModel, height: usize) -> usize {
-    model.chosen_hook.saturating_sub(height.saturating_sub(1))
-}
-
-fn draw_list(model: &ScreenModel, theme: &ScreenTheme, area: Rect, buffer: &mut Buffer) {
     let rows = model.hook_rows();
     if rows.is_empty() {
-        Line::styled("No hooks.", theme.style(ThemeRole::Faint)).render(area, buffer);
+        Line::styled(super::empty(model, Pane::Hooks), theme.style(ThemeRole::Faint)).render(area, buffer);
         return;
     }
-    let height = usize::from(area.height);
-    let focused = model.focus == crate::tui::model::Pane::Hooks;
-    let first = first_row(model, height);
-    let shown = (first..rows.len()).take(height).filter_map(|n| rows.nth(n).map(|row| (n, row)));
-    let lines: Vec<Line<'_>> = shown
-        .map(|(n, row)| {
-            let (text, role) = match row {
-                HookRow::Ran(run) => ran(model, run),
-                HookRow::Waits(point, _) => {
-                    (format!("○ {point} {}{}", row.name(), waits(model, row)), ThemeRole::Faint)
-                }
-                HookRow::Decides(hook) => (decides(model, hook), ThemeRole::Faint),
-                HookRow::Rule(rule) => {
-                    let off = if rule.enabled { "" } else { " · disabled" };
-                    (format!("☐ rule {}{off}", row.name()), ThemeRole::Faint)
-                }
-            };
-            let role = if n == model.chosen_hook && focused { ThemeRole::Selected } else { role };
-            Line::styled(fit(&text, usize::from(area.width)), theme.style(role))
-        })
-        .collect();
-    Paragraph::new(lines).render(area, buffer);
-}
-
-/// The note behind a hook without a listed run.
-fn waits(model: &ScreenModel, row: HookRow<'_>) -> &'static str {
-    let over = model.session.as_ref().is_some_and(|state| state.phase.outcome().is_some());
-    match switched_off(model, row) {
-        "" if over => "",
-        "" => " · waits for its point",
-        off => off,
-    }
-}
-
-fn switched_off(model: &ScreenModel, row: HookRow<'_>) -> &'static str {
-    let hook = row.hook();
-    let state = model.session.as_ref();
-    let spec = state.and_then(|state| state.plan().hook(hook.point, &hook.hook).map(|spec| (state, spec)));
-    let off = spec.is_some_and(|(state, spec)| !state.hooks.is_enabled(hook.point, spec));
-    let decides = state
-        .and_then(|state| state.agent_loops().stop_hook(&hook.hook).map(|hook| !state.hooks.stop_hook_is_on(hook)));
-    let off = off || (hook.point == HookPoint::StopDecision && decides == Some(true));
-    if off { " · disabled" } else { "" }
-}
-
-/// A stop decision hook, with how often it decided what.
-fn decides(model: &ScreenModel, hook: &StopHook) -> String {
-    let off = switched_off(model, HookRow::Decides(hook));
-    let stats = model.tallies.decisions(&hook.name);
-    let said = stats.map(|DecisionCounts { complete, go_on, escalate }| {
-        format!(" · complete {complete}, continue {go_on}, escalate {escalate}")
+    let (list, next) = parts(model, area);
+    let columns = HookColumns::of(&rows, usize::from(area.width));
+    let running = rows.iter().find_map(HookRow::running);
+    let shown = visible(model, &rows, usize::from(list.height)).into_iter().filter_map(|line| match line {
+        HookLine::Point(point) => Some(Line::styled(point.name(), theme.style(ThemeRole::Faint))),
+        HookLine::Hook(n) => Some(columns.line(model, &rows.nth(n)?, n, theme)),
+        HookLine::Output(n) => running.map(|run| output_line(run, n, theme, usize::from(area.width))),
     });
-    let name = plain_line(&hook.name, 80);
-    format!("◇ {} {name}{off}{}", HookPoint::StopDecision, said.unwrap_or_default())
-}
-
-/// One rule check; together they read as a checklist.
-fn checked(run: &RunEntry, took: TimeSpan) -> (String, ThemeRole) {
-    let Some(finished) = &run.ended else {
-        return (format!("▸ rule {} · {} s", run.name(), took.0 / 1_000), ThemeRole::Accent);
-    };
-    let (sign, role) =
-        if finished.verdict == Verdict::Pass { ("☑", ThemeRole::Good) } else { ("☐", ThemeRole::Warning) };
-    let message = plain_line(&finished.stdout, 80);
-    (format!("{sign} rule {} · {message} · iteration {} · {took}", run.name(), run.iteration), role)
-}
-
-/// One run.
-fn ran(model: &ScreenModel, run: &RunEntry) -> (String, ThemeRole) {
-    let took = run.took(model.moment());
-    if run.kind == RunSubject::Rule {
-        return checked(run, took);
+    Paragraph::new(shown.collect::<Vec<_>>()).render(list, buffer);
+    if let (Some(area), Some(text)) = (next, model.session.as_ref().and_then(upcoming)) {
+        Line::styled(fit(&text, usize::from(area.width)), theme.style(ThemeRole::Faint)).render(area, buffer);
     }
-    let again = if run.attempt > 0 { format!(" · retry {}", run.attempt) } else { String::new() };
-    let Some(finished) = &run.ended else {
-        let left = model.session.as_ref().and_then(|state| state.plan().hook(run.point, &run.hook)).map(|spec| {
-            let left = spec.timeout.0.saturating_sub(took.0) / 1_000;
-            format!(" · {left} s left")
-        });
-        return (
-            format!("▸ {} {} · {} s{}{again}", run.point, run.name(), took.0 / 1_000, left.unwrap_or_default()),
-            ThemeRole::Accent,
-        );
+}
+
+/// The list, and the line about the next hooks.
+fn parts(model: &ScreenModel, area: Rect) -> (Rect, Option<Rect>) {
+    let has_next = model.session.as_ref().and_then(upcoming).is_some();
+    if !has_next || area.height < 4 {
+        return (area, None);
+    }
+    let list = Rect { height: area.height - 1, ..area };
+    (list, Some(Rect { y: list.bottom(), height: 1, ..area }))
+}
+
+/// A line of a running hook's output, counted from its end, in its own colours.
+fn output_line(run: &RunEntry, from_end: usize, theme: &ScreenTheme, width: usize) -> Line<'static> {
+    let text = run.live.lines().rev().nth(from_end).unwrap_or_default();
+    let pieces = coloured_lines(text, theme.style(ThemeRole::Text), theme.keeps_colours);
+    let inner = width.saturating_sub(4).max(1);
+    let first = pieces.into_iter().next().and_then(|line| wrap(&line, inner, 0).into_iter().next());
+    let mut line = first.unwrap_or_default();
+    line.spans.insert(0, "    ".into());
+    line
+}
+
+/// What all rows have in common.
+struct HookColumns {
+    width: usize,
+    names: usize,
+}
+
+impl HookColumns {
+    fn of(rows: &HookRows<'_>, width: usize) -> Self {
+        let names = rows.iter().map(|row| row.name().width().min(NAME)).max().unwrap_or(0);
+        Self { width, names }
+    }
+
+    fn line(&self, model: &ScreenModel, row: &HookRow<'_>, n: usize, theme: &ScreenTheme) -> Line<'static> {
+        let name = fit(&row.name(), self.names);
+        let name = format!("{name}{}  ", " ".repeat(self.names.saturating_sub(name.width())));
+        let (right, right_role) = right_of(model, row);
+        let running = row.running().is_some();
+        let name_role = if running { ThemeRole::Running } else { ThemeRole::Text };
+        let mut spans = vec![Span::styled(name, theme.style(name_role))];
+        let room = self.width.saturating_sub(2 + self.names + 2 + right.width() + 1);
+        spans.extend(signs(model, row, theme).into_iter().rev().take(room).rev());
+        let used: usize = spans.iter().map(Span::width).sum();
+        let right = fit(&right, self.width.saturating_sub(used + 3));
+        let gap = self.width.saturating_sub(2 + used + right.width());
+        spans.push(Span::raw(" ".repeat(gap)));
+        spans.push(Span::styled(right, theme.style(right_role)));
+        with_cursor(spans, n == model.chosen_hook, model.focus == Pane::Hooks, theme)
+    }
+}
+
+/// One sign per run, oldest first, and a dot if the hook is about to run.
+fn signs(model: &ScreenModel, row: &HookRow<'_>, theme: &ScreenTheme) -> Vec<Span<'static>> {
+    let sign = |run: &RunEntry| {
+        let (sign, role) = match run.ended.as_ref().map(|finished| finished.verdict) {
+            None => ("▸", ThemeRole::Running),
+            Some(Verdict::Pass) => ("✓", ThemeRole::Good),
+            Some(Verdict::Block) => ("✗", ThemeRole::Bad),
+            Some(Verdict::Fail) => ("!", ThemeRole::Warning),
+        };
+        Span::styled(sign, theme.style(role))
     };
-    let (sign, role) = match finished.verdict {
-        Verdict::Pass => ("✓", ThemeRole::Good),
-        Verdict::Block => ("✗", ThemeRole::Bad),
-        Verdict::Fail => ("!", ThemeRole::Warning),
+    let mut signs: Vec<Span<'static>> = row.last(SIGNS).map(sign).collect();
+    if signs.is_empty() || is_due(model, row) {
+        signs.push(Span::styled("·", theme.style(ThemeRole::Faint)));
+    }
+    signs
+}
+
+/// Whether the hook is about to run.
+fn is_due(model: &ScreenModel, row: &HookRow<'_>) -> bool {
+    let dispatch = model.session.as_ref().and_then(|state| state.phase.dispatch());
+    let queue = dispatch.filter(|dispatch| dispatch.point == row.point).and_then(|dispatch| dispatch.queue.as_ref());
+    queue.is_some_and(|queue| queue.iter().any(|due| *due == row.hook().hook))
+}
+
+/// The right end of a row: what the hook does now, or how its last run ended.
+fn right_of(model: &ScreenModel, row: &HookRow<'_>) -> (String, ThemeRole) {
+    if is_off(model, row) {
+        return ("disabled".to_owned(), ThemeRole::Warning);
+    }
+    if let Some(run) = row.running() {
+        let took = run.took(model.moment());
+        let limit = model.session.as_ref().and_then(|state| state.plan().hook(run.point, &run.hook));
+        let time = limit.map_or_else(|| brief_span(took), |spec| against(took, spec.timeout));
+        return (time, ThemeRole::Running);
+    }
+    if let HookRowKind::Decides(hook) = row.kind
+        && let Some(DecisionCounts { complete, go_on, escalate }) = model.tallies.decisions(&hook.name)
+    {
+        return (format!("complete {complete} · continue {go_on} · escalate {escalate}"), ThemeRole::Text);
+    }
+    let Some(run) = row.latest() else { return (String::new(), ThemeRole::Faint) };
+    let Some(finished) = &run.ended else { return (String::new(), ThemeRole::Faint) };
+    let piped = if finished.piped { "  piped" } else { "" };
+    let end = match (finished.verdict, run.kind) {
+        (Verdict::Pass, _) | (_, RunSubject::Rule) => String::new(),
+        (Verdict::Block | Verdict::Fail, RunSubject::Hook) => format!("{}  ", plain(&finished.end.describe())),
     };
-    let piped = if finished.piped { " · piped" } else { "" };
-    let off = switched_off(model, HookRow::Ran(run));
-    (format!("{sign} {} {} · {}{off}{piped}{again} · {took}", run.point, run.name(), finished.end.describe()), role)
+    let role = if finished.verdict == Verdict::Pass { ThemeRole::Faint } else { ThemeRole::Text };
+    (format!("{end}{}{piped}", brief_span(finished.took_ms)), role)
+}
+
+fn is_off(model: &ScreenModel, row: &HookRow<'_>) -> bool {
+    let Some(state) = &model.session else { return false };
+    match row.kind {
+        HookRowKind::Hook(spec) => !state.hooks.is_enabled(row.point, spec),
+        HookRowKind::Decides(hook) => !state.hooks.stop_hook_is_on(hook),
+        HookRowKind::Rule(rule) => !rule.enabled,
+        HookRowKind::Unplanned(_) => false,
+    }
 }
 
 /// The next hooks, by name.
-fn upcoming(state: &SessionState) -> String {
-    let queued = state.phase.dispatch().and_then(|dispatch| dispatch.queue.as_ref());
-    let here: Vec<String> = queued.into_iter().flatten().map(|hook| plain(hook)).collect();
-    if !here.is_empty() {
-        return format!("next: {}", here.join(", "));
+pub fn upcoming(state: &SessionState) -> Option<String> {
+    if let Some(dispatch) = state.phase.dispatch() {
+        let here: Vec<String> = dispatch.queue.iter().flatten().map(|hook| plain(hook)).collect();
+        if !here.is_empty() {
+            return Some(format!("next: {} → {}", dispatch.point, here.join(", ")));
+        }
     }
     if matches!(state.phase, Phase::Ended(_)) {
-        return String::new();
+        return None;
     }
     let soon = [HookPoint::Stop, HookPoint::PostIteration, HookPoint::PreIteration, HookPoint::SessionEnd];
     let from = match state.phase.dispatch().map(|dispatch| dispatch.point) {
@@ -171,24 +241,20 @@ fn upcoming(state: &SessionState) -> String {
         Some(_) | None if matches!(state.phase, Phase::Delivering | Phase::Exit(_)) => 3,
         Some(_) | None => 0,
     };
-    let next = soon[from..].iter().find_map(|point| {
-        let names: Vec<String> = state
-            .plan()
-            .hooks_at(*point)
-            .iter()
-            .filter(|spec| state.hooks.is_enabled(*point, spec))
-            .map(|spec| plain(&spec.name))
-            .collect();
-        (!names.is_empty()).then(|| format!("then {point}: {}", names.join(", ")))
-    });
-    next.unwrap_or_default()
+    soon[from..].iter().find_map(|point| {
+        let enabled = |spec: &&crate::engine::policy::HookSpec| state.hooks.is_enabled(*point, spec);
+        let names: Vec<String> =
+            state.plan().hooks_at(*point).iter().filter(enabled).map(|spec| plain(&spec.name)).collect();
+        (!names.is_empty()).then(|| format!("next: {point} → {}", names.join(", ")))
+    })
 }
 
-/// Selects the clicked row.
-pub fn choose(model: &mut ScreenModel, area: Rect, nth: usize) {
-    let height = usize::from(parts(model, area)[0].height);
-    let chosen = first_row(model, height) + nth;
-    if nth < height && chosen < model.hook_rows().len() {
-        model.chosen_hook = chosen;
+/// The row at a line of the pane.
+pub fn row_at(model: &ScreenModel, area: Rect, nth: usize) -> Option<usize> {
+    let rows = model.hook_rows();
+    let (list, _) = parts(model, area);
+    match visible(model, &rows, usize::from(list.height)).get(nth)? {
+        HookLine::Hook(n) => Some(*n),
+        HookLine::Point(_) | HookLine::Output(_) => None,
     }
 }

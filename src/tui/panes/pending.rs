@@ -1,15 +1,20 @@
-//! The pending pane: output that waits for the agent, in order.
+//! The pending pane: output that waits for the agent, in the order of delivery, with when creel sends it.
 
 use ratatui::{
     buffer::Buffer,
     layout::Rect,
-    text::Line,
+    text::{Line, Span},
     widgets::{Paragraph, Widget as _},
 };
+use unicode_width::UnicodeWidthStr as _;
 
+use super::with_cursor;
 use crate::{
-    engine::pending::{ItemState, PendingItem},
-    present::text::{counted, plain},
+    engine::{
+        SessionState,
+        pending::{ItemState, PendingItem},
+    },
+    present::text::{plain_line, readable_size},
     tui::{
         model::{Pane, ScreenModel},
         text::fit,
@@ -17,59 +22,61 @@ use crate::{
     },
 };
 
+/// The longest name of a hook, in columns.
+const NAME: usize = 24;
+
 pub fn draw(model: &ScreenModel, theme: &ScreenTheme, area: Rect, buffer: &mut Buffer) {
-    let items = model.session.as_ref().map_or(&[][..], |state| state.pending.items());
-    if items.is_empty() {
-        Line::styled("No pending items.", theme.style(ThemeRole::Faint)).render(area, buffer);
+    let Some(state) = model.session.as_ref().filter(|state| !state.pending.items().is_empty()) else {
+        Line::styled(super::empty(model, Pane::Pending), theme.style(ThemeRole::Faint)).render(area, buffer);
         return;
-    }
+    };
+    let items = state.pending.items();
     let height = usize::from(area.height);
     let focused = model.focus == Pane::Pending;
-    let first = first_row(model, items.len(), height);
-    let lines: Vec<Line<'_>> = items
-        .iter()
-        .enumerate()
-        .skip(first)
-        .take(height)
-        .map(|(n, item)| {
-            let (text, role) = row(item);
-            let role = if focused && n == model.chosen_item { ThemeRole::Selected } else { role };
-            Line::styled(fit(&text, usize::from(area.width)), theme.style(role))
-        })
-        .collect();
-    Paragraph::new(lines).render(area, buffer);
+    let first = first_row(model, items.len(), area);
+    let names = items.iter().skip(first).take(height).map(|item| name(item).width()).max().unwrap_or(0);
+    let rows = items.iter().enumerate().skip(first).take(height).map(|(n, item)| {
+        let spans = row(state, item, (names, usize::from(area.width)), theme);
+        with_cursor(spans, n == model.chosen_item, focused, theme)
+    });
+    Paragraph::new(rows.collect::<Vec<_>>()).render(area, buffer);
+}
+
+fn name(item: &PendingItem) -> String {
+    plain_line(&item.source.hook, NAME)
 }
 
 /// Items that wait are at the end, so the end is visible unless the user has selected something else.
-fn first_row(model: &ScreenModel, count: usize, height: usize) -> usize {
+fn first_row(model: &ScreenModel, count: usize, area: Rect) -> usize {
     let last = if model.focus == Pane::Pending { model.chosen_item } else { count.saturating_sub(1) };
-    (last + 1).saturating_sub(height)
+    super::first_row(last, area)
 }
 
-fn row(item: &PendingItem) -> (String, ThemeRole) {
-    let (state, role) = match item.state {
-        ItemState::Pending => ("● pending", ThemeRole::Warning),
-        ItemState::InFlight => ("→ with the agent", ThemeRole::Accent),
-        ItemState::Skipped => ("○ skipped", ThemeRole::Faint),
-        ItemState::Delivered => ("✓ delivered", ThemeRole::Good),
+fn row(
+    state: &SessionState,
+    item: &PendingItem,
+    (names, width): (usize, usize),
+    theme: &ScreenTheme,
+) -> Vec<Span<'static>> {
+    let (sign, role, when) = match item.state {
+        ItemState::Pending if state.ending.is_some() => ("☑", ThemeRole::Text, "for the final delivery"),
+        ItemState::Pending => ("☑", ThemeRole::Text, "for the next prompt"),
+        ItemState::InFlight => ("→", ThemeRole::Accent, "with the agent"),
+        ItemState::Skipped => ("☐", ThemeRole::Warning, "skipped"),
+        ItemState::Delivered => ("✓", ThemeRole::Good, "delivered"),
     };
+    let name = name(item);
+    let pad = " ".repeat(names.saturating_sub(name.width()));
+    let size = if item.text.is_empty() { String::new() } else { readable_size(item.text.len() as u64) };
     let edited = if item.edited { " · edited" } else { "" };
-    let size = if item.text.is_empty() { String::new() } else { format!(" · {}", counted(item.text.len(), "byte")) };
-    let source = &item.source;
-    let iteration = if source.iteration == 0 { String::new() } else { format!(" · iteration {}", source.iteration) };
-    let text = format!("{} {state}{size}{edited} · {} {}{iteration}", item.id, source.point, plain(&source.hook));
-    (text, role)
+    let head = format!("{sign} {name}{pad}  {size:>9}  ");
+    let text = fit(&format!("{when}{edited}"), width.saturating_sub(2 + head.width()));
+    vec![Span::styled(head, theme.style(role)), Span::styled(text, theme.style(role))]
 }
 
-fn item_at(model: &ScreenModel, area: Rect, nth: usize) -> Option<usize> {
+/// The item at a row of the pane. Call this before the click focuses the pane, because that moves the rows.
+pub fn row_at(model: &ScreenModel, area: Rect, nth: usize) -> Option<usize> {
     let count = model.session.as_ref().map_or(0, |state| state.pending.items().len());
-    let chosen = first_row(model, count, usize::from(area.height)) + nth;
+    let chosen = first_row(model, count, area) + nth;
     (nth < usize::from(area.height) && chosen < count).then_some(chosen)
-}
-
-/// Selects the clicked row. Call this before the click focuses the pane, because that moves the rows.
-pub fn choose(model: &mut ScreenModel, area: Rect, nth: usize) {
-    if let Some(chosen) = item_at(model, area, nth) {
-        model.chosen_item = chosen;
-    }
 }

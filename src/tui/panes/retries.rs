@@ -1,4 +1,4 @@
-//! The retries pane: a large gauge, and the reason of each attempt.
+//! The retries pane: one dot per retry, what comes next, and one row per attempt with its reason.
 
 use ratatui::{
     buffer::Buffer,
@@ -7,61 +7,91 @@ use ratatui::{
     widgets::{Paragraph, Widget as _},
 };
 
+use super::with_cursor;
 use crate::{
-    engine::{SessionState, retry::RetryWait},
+    engine::{SessionState, event::UserPresence, retry::RetryWait},
     present::{
+        clock::time_of_day,
         text::{plain, plain_line},
         usage_limits,
     },
     tui::{
-        model::ScreenModel,
+        model::{Pane, RetryAttempt, ScreenModel},
         text::fit,
         theme::{ScreenTheme, ThemeRole},
+        view::facts,
     },
 };
+
+/// How many rows the pane needs. 0 if nothing was retried.
+pub fn wanted(model: &ScreenModel) -> usize {
+    let Some(state) = &model.session else { return 0 };
+    let waits = usize::from(waits(state, model).is_some());
+    if model.attempts.is_empty() && state.retry.errors == 0 && waits == 0 {
+        return 0;
+    }
+    1 + waits + model.attempts.len() + 1
+}
 
 pub fn draw(model: &ScreenModel, theme: &ScreenTheme, area: Rect, buffer: &mut Buffer) {
     let Some(state) = &model.session else { return };
     let width = usize::from(area.width);
-    let used = state.retry.used;
-    let limit = state.retries().retry_limit();
-    // As tall as the pane allows, so that the count is readable from a distance.
-    let tall = usize::from((area.height / 3).clamp(1, 3));
-    let mut lines = gauge("retries", used, limit, (width, tall), theme);
-    lines.extend(gauge("errors ", state.retry.errors, state.plan().max_consecutive_errors, (width, 1), theme));
-    if let Some(wait) = waits(state, model) {
-        lines.push(Line::styled(fit(&wait, width), theme.style(ThemeRole::Accent)));
+    let mut lines = head(model, state, theme, width);
+    let focused = model.focus == Pane::Retries;
+    let rows = usize::from(area.height).saturating_sub(lines.len() + 1);
+    let first = first_attempt(model, rows);
+    for (n, attempt) in model.attempts.iter().rev().enumerate().skip(first).take(rows) {
+        lines.push(with_cursor(row(model, attempt, theme, width), n == model.chosen_attempt, focused, theme));
     }
-    for attempt in model.attempts.iter().rev().skip(model.skipped_attempts) {
-        let same = if attempt.no_progress { " · same as before" } else { "" };
-        let role = if attempt.no_progress { ThemeRole::Bad } else { ThemeRole::Text };
-        let text = format!("{}. {}{same}: {}", attempt.used, plain(&attempt.hook), plain_line(&attempt.reason, 200));
-        lines.push(Line::styled(fit(&text, width), theme.style(role)));
-    }
+    let (errors, most) = (state.retry.errors, state.plan().max_consecutive_errors);
+    let role = match errors {
+        0 => ThemeRole::Faint,
+        n if n >= most => ThemeRole::Bad,
+        _ => ThemeRole::Warning,
+    };
+    lines.push(Line::styled(fit(&format!("errors {errors} of {most}"), width), theme.style(role)));
     Paragraph::new(lines).render(area, buffer);
 }
 
-fn gauge(name: &str, used: u32, limit: u32, (width, rows): (usize, usize), theme: &ScreenTheme) -> Vec<Line<'static>> {
-    let label = format!("{name} {used}/{limit} ");
-    let room = width.saturating_sub(label.len());
-    let parts = |n: u32| usize::try_from(n).unwrap_or(usize::MAX);
-    let full = (parts(used.min(limit)) * room).checked_div(parts(limit)).unwrap_or(0);
-    let role = if used == 0 {
-        ThemeRole::Good
-    } else if used >= limit {
-        ThemeRole::Bad
-    } else {
-        ThemeRole::Warning
+fn first_attempt(model: &ScreenModel, rows: usize) -> usize {
+    (model.chosen_attempt + 1).saturating_sub(rows.max(1))
+}
+
+/// The counter, what the next blocked turn leads to, and the wait before the next attempt.
+fn head(model: &ScreenModel, state: &SessionState, theme: &ScreenTheme, width: usize) -> Vec<Line<'static>> {
+    let (used, limit) = (state.retry.used, state.retries().retry_limit());
+    let dots = facts::dots(used, limit);
+    let role = match used {
+        0 => ThemeRole::Text,
+        n if n >= limit => ThemeRole::Bad,
+        _ => ThemeRole::Warning,
     };
-    let row = |n: usize| {
-        let label = if n == 0 { label.clone() } else { " ".repeat(label.len()) };
-        Line::from(vec![
-            Span::styled(label, theme.style(role)),
-            Span::styled("█".repeat(full), theme.style(role)),
-            Span::styled("░".repeat(room - full), theme.style(ThemeRole::Faint)),
-        ])
+    let hook = model.attempts.last().map_or_else(|| "retries".to_owned(), |attempt| plain_line(&attempt.hook, 30));
+    let next = match state.presence {
+        _ if used < limit => "next: sent back again",
+        UserPresence::Attended => "next: creel asks you",
+        UserPresence::Unattended => "next: the retry limit decides",
     };
-    (0..rows).map(row).collect()
+    let count = if dots.contains('/') { dots } else { format!("{dots}  {used} of {limit}") };
+    let text = fit(&format!("{hook}  {count}"), width);
+    let left = width.saturating_sub(unicode_width::UnicodeWidthStr::width(text.as_str()) + 3);
+    let mut lines = vec![Line::from(vec![
+        Span::styled(text, theme.style(role)),
+        Span::styled(format!("   {}", fit(next, left)), theme.style(ThemeRole::Faint)),
+    ])];
+    if let Some(wait) = waits(state, model) {
+        lines.push(Line::styled(fit(&wait, width), theme.style(ThemeRole::Warning)));
+    }
+    lines
+}
+
+fn row(model: &ScreenModel, attempt: &RetryAttempt, theme: &ScreenTheme, width: usize) -> Vec<Span<'static>> {
+    let same = if attempt.no_progress { "= " } else { "" };
+    let head = format!("{}  {}  ", attempt.used, time_of_day(attempt.at, &model.zone));
+    let reason = format!("{same}{}", plain(&plain_line(&attempt.reason, 200)));
+    let role = if attempt.no_progress { ThemeRole::Bad } else { ThemeRole::Text };
+    let room = width.saturating_sub(2 + head.len());
+    vec![Span::styled(head, theme.style(ThemeRole::Faint)), Span::styled(fit(&reason, room), theme.style(role))]
 }
 
 /// The wait before the next attempt, if there is one.
@@ -72,4 +102,13 @@ pub fn waits(state: &SessionState, model: &ScreenModel) -> Option<String> {
         return Some(usage_limits::waiting(hold, model.moment()));
     }
     (left.0 > 0).then(|| format!("next retry in {} s", left.0.div_ceil(1_000)))
+}
+
+/// The attempt at a row of the pane.
+pub fn row_at(model: &ScreenModel, area: Rect, nth: usize) -> Option<usize> {
+    let state = model.session.as_ref()?;
+    let head = 1 + usize::from(waits(state, model).is_some());
+    let rows = usize::from(area.height).saturating_sub(head + 1);
+    let at = first_attempt(model, rows) + nth.checked_sub(head)?;
+    (nth - head < rows && at < model.attempts.len()).then_some(at)
 }

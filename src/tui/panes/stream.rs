@@ -1,4 +1,4 @@
-//! The stream pane: what happens, as it happens.
+//! The stream pane: what happens, as it happens. The row under the cursor has a mark.
 
 use ratatui::{
     buffer::Buffer,
@@ -8,18 +8,29 @@ use ratatui::{
 };
 
 use crate::tui::{
-    model::ScreenModel,
+    model::{Pane, ScreenModel},
     theme::{ScreenTheme, ThemeRole},
+    view::MARGIN,
 };
 
 pub fn draw(model: &ScreenModel, theme: &ScreenTheme, area: Rect, buffer: &mut Buffer) {
+    let text = Rect { x: area.x + MARGIN, width: area.width.saturating_sub(MARGIN), ..area };
     if model.stream_lines.is_empty() {
-        Line::styled("Nothing has happened yet.", theme.style(ThemeRole::Faint)).render(area, buffer);
+        Line::styled("Nothing has happened yet", theme.style(ThemeRole::Faint)).render(text, buffer);
         return;
     }
-    Paragraph::new(model.stream_lines.clone()).render(area, buffer);
+    for (line, y) in model.stream_lines.iter().zip(area.top()..area.bottom()) {
+        Paragraph::new(line.clone()).render(Rect { y, height: 1, ..text }, buffer);
+    }
+    let row = model.stream_places.iter().position(|place| Some(*place) == model.stream_cursor);
+    if let Some(y) = row.and_then(|row| u16::try_from(row).ok()).map(|row| area.y + row)
+        && y < area.bottom()
+    {
+        let role = if model.focus == Pane::Stream { ThemeRole::BorderFocused } else { ThemeRole::Border };
+        buffer.set_string(area.x, y, "▌", theme.style(role));
+    }
     if !model.query.is_empty() {
-        mark_matches(&model.query.to_lowercase(), theme, area, buffer);
+        mark_matches(&model.query.to_lowercase(), theme, text, buffer);
     }
 }
 

@@ -3,18 +3,15 @@
 use ratatui::{
     buffer::Buffer,
     layout::Rect,
-    text::Line,
+    text::Span,
     widgets::{Paragraph, Widget as _},
 };
 use unicode_width::UnicodeWidthStr as _;
 
 use crate::{
-    engine::{
-        SessionState,
-        tasks::{
-            graph::TaskGraph,
-            task::{Task, TaskState},
-        },
+    engine::tasks::{
+        graph::TaskGraph,
+        task::{Task, TaskState},
     },
     present::text::{plain, plain_line},
     tui::{
@@ -23,6 +20,7 @@ use crate::{
         task_board::{TaskFilter, TaskLayout, TaskRow, details::sign},
         text::{fit, wrap},
         theme::{ScreenTheme, ThemeRole},
+        view::{ClickedRow, facts},
     },
 };
 
@@ -40,26 +38,21 @@ pub fn draw(model: &ScreenModel, theme: &ScreenTheme, area: Rect, buffer: &mut B
     };
     let height = usize::from(area.height);
     let chosen = model.board.position(rows);
-    let first = first_row(chosen, height);
+    let first = super::first_row(chosen, area);
     let in_sight = (first..first + height).filter_map(|n| Some((n, rows.get(n)?)));
     let names = in_sight.clone().map(|(_, row)| row.task.id.width().min(NAME)).max().unwrap_or(0);
     let columns = TaskColumns { graph: model.graph(), width: area.width, names, marked: model.board.marked.as_deref() };
     let focused = model.focus == Pane::Tasks;
     let line = |(n, row): (usize, TaskRow<'_>)| {
-        let role = if focused && n == chosen { ThemeRole::Selected } else { role(row.task.state) };
-        Line::styled(fit(&columns.line(row), usize::from(area.width)), theme.style(role))
+        let text = fit(&columns.line(row), usize::from(area.width).saturating_sub(2));
+        super::with_cursor(vec![Span::styled(text, theme.style(role(row.task.state)))], n == chosen, focused, theme)
     };
     Paragraph::new(in_sight.map(line).collect::<Vec<_>>()).render(area, buffer);
 }
 
-fn first_row(chosen: usize, height: usize) -> usize {
-    (chosen + 1).saturating_sub(height)
-}
-
 const fn role(state: TaskState) -> ThemeRole {
     match state {
-        TaskState::Created => ThemeRole::Faint,
-        TaskState::Ready => ThemeRole::Text,
+        TaskState::Created | TaskState::Ready => ThemeRole::Text,
         TaskState::Active => ThemeRole::Accent,
         TaskState::Blocked => ThemeRole::Warning,
         TaskState::Completed => ThemeRole::Good,
@@ -109,10 +102,10 @@ fn note(graph: Option<&TaskGraph>, task: &Task) -> String {
 /// Explains how to add tasks, or how to show others.
 fn draw_none(model: &ScreenModel, theme: &ScreenTheme, area: Rect, buffer: &mut Buffer) {
     let key = |action| model.keymap.key(action);
-    let mut said = if model.graph().is_some_and(|graph| !graph.is_empty()) {
+    let mut said = if model.has_tasks() {
         vec![format!("No task is {}. {} shows others.", model.board.filter().name(), key(KeyAction::FilterTasks))]
     } else if model.is_steered() {
-        let how = format!("No tasks yet. Add one with {} or `creel task add`.", key(KeyAction::AddTask));
+        let how = format!("No tasks. Press {} to add one, or use `creel task add`.", key(KeyAction::AddTask));
         vec![how, "Agents and hooks can add tasks too.".to_owned()]
     } else {
         vec!["No tasks.".to_owned()]
@@ -134,26 +127,27 @@ fn elsewhere(model: &ScreenModel) -> Option<String> {
     }
 }
 
-/// The text after the pane's name: open and completed tasks, layout and filter.
-pub fn title(model: &ScreenModel, state: &SessionState) -> String {
-    let graph: &TaskGraph = &state.tasks.graph;
-    if graph.is_empty() {
-        return String::new();
-    }
-    let open = model.board.rows(graph).open();
+/// How many tasks are done, of all, and what the pane shows of them.
+pub fn count(model: &ScreenModel) -> String {
+    let Some(done) = facts::tasks(model) else { return String::new() };
     let shape = if model.board.shape() == TaskLayout::Tree { " · tree" } else { "" };
     let filter = model.board.filter();
     let filter = if filter == TaskFilter::All { String::new() } else { format!(" · only {}", filter.name()) };
-    format!(" · {open} open, {} done{shape}{filter}", graph.len() - open)
+    format!("{done}{shape}{filter}")
 }
 
 /// Selects the clicked row.
-pub fn choose(model: &mut ScreenModel, area: Rect, nth: usize) {
-    let Some(rows) = model.task_rows() else { return };
-    let height = usize::from(area.height);
-    let at = first_row(model.board.position(rows), height) + nth;
-    let id = rows.get(at).filter(|_| nth < height).map(|row| row.task.id.clone());
-    if id.is_some() {
-        model.board.choose(id, at);
+pub fn choose(model: &mut ScreenModel, area: Rect, nth: usize) -> ClickedRow {
+    let Some(rows) = model.task_rows() else { return ClickedRow::Nothing };
+    let before = model.board.position(rows);
+    let at = super::first_row(before, area) + nth;
+    let id = rows.get(at).filter(|_| nth < usize::from(area.height)).map(|row| row.task.id.clone());
+    match id {
+        None => ClickedRow::Nothing,
+        Some(_) if at == before => ClickedRow::Again,
+        Some(id) => {
+            model.board.choose(Some(id), at);
+            ClickedRow::Chosen
+        }
     }
 }

@@ -2,14 +2,24 @@
 
 use ratatui::text::Line;
 
+use super::BlockFold;
 use crate::{
-    present::describe::{DetailKind, DetailText},
+    present::{
+        describe::{DetailKind, DetailText},
+        text::plural,
+    },
     tui::{
+        ansi::coloured_lines,
         diff,
-        text::plain_lines,
+        text::{plain_lines, wrap},
         theme::{ScreenTheme, ThemeRole},
     },
 };
+
+/// How many lines of a long output are visible before the user opens all of it.
+const END: usize = 12;
+/// Narrower text has a smaller indent, in columns.
+const NARROW: usize = 40;
 
 /// The title above the text, used if a block has more than one text.
 const fn title(kind: DetailKind) -> &'static str {
@@ -26,26 +36,46 @@ pub(super) fn size(parts: &[DetailText]) -> usize {
     parts.iter().map(|part| part.text.len()).sum()
 }
 
-/// The rows of the texts, with a bar on their left.
-pub(super) fn quoted(parts: &[DetailText], theme: &ScreenTheme, width: usize) -> Vec<Line<'static>> {
-    let inner = width.saturating_sub(2).max(1);
+/// The rows of the texts, indented. Of a block that is open to its end, only the last lines of long texts.
+pub(super) fn quoted(parts: &[DetailText], fold: BlockFold, theme: &ScreenTheme, width: usize) -> Vec<Line<'static>> {
+    let indent = if width < NARROW { 2 } else { 4 };
+    let inner = width.saturating_sub(indent).max(1);
     let mut rows = Vec::new();
     for part in parts {
         if parts.len() > 1 && !title(part.kind).is_empty() {
-            rows.extend(plain_lines(title(part.kind), theme.style(ThemeRole::Accent), inner));
+            rows.extend(plain_lines(title(part.kind), theme.style(ThemeRole::Faint), inner));
         }
         rows.extend(match part.kind {
             DetailKind::Change => diff::lines(&part.text, theme, inner),
             DetailKind::Plan => part.text.lines().flat_map(|entry| planned(entry, theme, inner)).collect(),
-            DetailKind::Words | DetailKind::Arguments | DetailKind::Output => {
-                plain_lines(&part.text, theme.style(ThemeRole::Faint), inner)
-            }
+            DetailKind::Words | DetailKind::Arguments | DetailKind::Output => output(&part.text, fold, theme, inner),
         });
     }
     for row in &mut rows {
-        row.spans.insert(0, "│ ".into());
+        row.spans.insert(0, " ".repeat(indent).into());
     }
     rows
+}
+
+/// Output in its own colours.
+fn output(text: &str, fold: BlockFold, theme: &ScreenTheme, width: usize) -> Vec<Line<'static>> {
+    let text = text.trim_end();
+    let (omitted, text) = if fold == BlockFold::End { end_of(text) } else { (0, text) };
+    let mut rows = Vec::new();
+    if omitted > 0 {
+        let note = format!("… {omitted} more {}", plural(omitted, "line"));
+        rows.extend(plain_lines(&note, theme.style(ThemeRole::Faint), width));
+    }
+    let lines = coloured_lines(text, theme.style(ThemeRole::Text), theme.keeps_colours);
+    rows.extend(lines.iter().flat_map(|line| wrap(line, width, 0)));
+    rows
+}
+
+/// The last lines of a text, and how many are before them.
+fn end_of(text: &str) -> (usize, &str) {
+    let Some((cut, _)) = text.rmatch_indices('\n').nth(END - 1) else { return (0, text) };
+    let before = text[..=cut].matches('\n').count();
+    (before, &text[cut + 1..])
 }
 
 /// An entry of a plan: active entries stand out, completed ones are faint.
@@ -57,4 +87,19 @@ fn planned(entry: &str, theme: &ScreenTheme, width: usize) -> Vec<Line<'static>>
         Some(_) | None => ThemeRole::Text,
     };
     plain_lines(entry, theme.style(role), width)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_text_is_shown_from_its_end() {
+        let text = (1..=20).map(|n| n.to_string()).collect::<Vec<_>>().join("\n");
+        let (omitted, end) = end_of(&text);
+        assert_eq!((omitted, end.lines().count(), end.lines().next()), (8, 12, Some("9")));
+        assert_eq!(end_of("1\n2"), (0, "1\n2"));
+        let twelve = (1..=12).map(|n| n.to_string()).collect::<Vec<_>>().join("\n");
+        assert_eq!(end_of(&twelve).0, 0);
+    }
 }

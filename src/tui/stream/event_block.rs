@@ -1,6 +1,6 @@
 //! A described event as a block of the stream: its kind, its style, and whether it is folded.
 
-use super::{BlockBody, BlockKind, StreamBlock};
+use super::{BlockBody, BlockFold, BlockKind, StreamBlock};
 use crate::{
     engine::{
         event::{Event, HookEvent, SessionEvent, TurnEvent},
@@ -12,23 +12,27 @@ use crate::{
 
 pub(super) fn block(kind: BlockKind, at: UnixTime, head: String, role: ThemeRole) -> StreamBlock {
     let (body, spots) = (BlockBody::None, Vec::new());
-    StreamBlock { kind, at, head, role, error: false, folded: false, body, spots, turn: None, revision: 0 }
+    StreamBlock { kind, at, head, role, error: false, fold: BlockFold::Open, body, spots, turn: None, revision: 0 }
 }
 
 pub(super) fn event_block(at: UnixTime, event: &Event, described: &Described) -> StreamBlock {
     let kind = kind_of(event);
-    let folded = match kind {
-        BlockKind::Tool | BlockKind::Request | BlockKind::Prompt | BlockKind::Thought | BlockKind::Note => true,
-        BlockKind::Hook => !described.tone.is_error(),
-        BlockKind::Session | BlockKind::Iteration | BlockKind::Said | BlockKind::Plan => false,
+    let fold = match kind {
+        BlockKind::Tool | BlockKind::Request | BlockKind::Prompt | BlockKind::Thought | BlockKind::Note => {
+            BlockFold::Closed
+        }
+        BlockKind::Hook if described.tone.is_error() => BlockFold::End,
+        BlockKind::Hook => BlockFold::Closed,
+        BlockKind::Session | BlockKind::Iteration | BlockKind::Said | BlockKind::Plan => BlockFold::Open,
     };
     let error = described.tone.is_error();
-    StreamBlock { error, folded, ..block(kind, at, described.headline(), role_of(described.tone)) }
+    StreamBlock { error, fold, ..block(kind, at, described.headline(), role_of(described.tone)) }
 }
 
 const fn role_of(tone: EventTone) -> ThemeRole {
     match tone {
-        EventTone::Plain | EventTone::Active => ThemeRole::Accent,
+        EventTone::Plain => ThemeRole::Text,
+        EventTone::Active => ThemeRole::Running,
         EventTone::Heading => ThemeRole::Heading,
         EventTone::Passed => ThemeRole::Good,
         EventTone::Failed => ThemeRole::Bad,

@@ -39,11 +39,11 @@ impl LiveAnswerTail {
 }
 
 impl SessionStream {
-    /// Shows the end of this turn's answer, which has `printed` bytes by now.
-    pub fn show_live_end(&mut self, turn: TurnId, at: UnixTime, printed: u64, end: &[u8]) {
+    /// Shows the end of this turn's answer, which has `printed` bytes by now. Returns whether it has grown.
+    pub fn show_live_end(&mut self, turn: TurnId, at: UnixTime, printed: u64, end: &[u8]) -> bool {
         let missing = printed.saturating_sub(self.live_end.recorded);
         if self.live_end.turn != Some(turn) || missing == 0 || self.live_end.shown == Some(printed) {
-            return;
+            return false;
         }
         self.hide_live_end();
         let wanted = usize::try_from(missing).unwrap_or(usize::MAX).min(end.len());
@@ -58,6 +58,7 @@ impl SessionStream {
         new.body = BlockBody::Text(vec![DetailText::words(text)]);
         self.blocks.push(new);
         self.live_end.shown = Some(printed);
+        true
     }
 
     /// Removes the block of the live end, before a record or a newer end is added.

@@ -5,63 +5,98 @@ use crossterm::event::{MouseButton, MouseEvent, MouseEventKind};
 use super::{
     ScreenRequest,
     modal::on_gate,
-    pane::{ScrollStep, scroll},
+    pane::{on_stream, wheel},
+    perform,
 };
 use crate::tui::{
     keymap::KeyAction,
     modals::{Modal, viewer},
-    model::ScreenModel,
+    model::{Pane, ScreenModel},
     stream::RecordLoader,
-    view,
+    view::{self, ClickedRow},
 };
+
+/// How many rows one step of the wheel moves.
+const WHEEL: usize = 3;
 
 #[expect(clippy::wildcard_enum_match_arm, reason = "the terminal library's enum grows")]
 pub(super) fn on_mouse(model: &mut ScreenModel, mouse: MouseEvent, reload: RecordLoader<'_>) -> Vec<ScreenRequest> {
-    let wheel = match mouse.kind {
-        MouseEventKind::ScrollUp => Some(KeyAction::Up),
-        MouseEventKind::ScrollDown => Some(KeyAction::Down),
-        _ => None,
-    };
-    let page = 3;
-    let room = viewer::room(model.size);
-    if let Some(action) = wheel {
-        for _ in 0..page {
-            match model.modals.last_mut() {
-                Some(Modal::Viewer(viewer)) => viewer.key(action, room),
-                Some(Modal::Help(help)) => help.key(action, 1),
-                Some(Modal::Gate(gate)) => gate.wheel(action == KeyAction::Down),
-                Some(_) => {}
-                None => {
-                    if let Some(pane) = view::pane_at(model, mouse.column, mouse.row) {
-                        model.focus = pane;
-                    }
-                    let step = if action == KeyAction::Down { ScrollStep::LineDown } else { ScrollStep::LineUp };
-                    scroll(model, step, reload);
-                }
+    match mouse.kind {
+        MouseEventKind::ScrollUp => on_wheel(model, mouse, false, reload),
+        MouseEventKind::ScrollDown => on_wheel(model, mouse, true, reload),
+        MouseEventKind::Down(MouseButton::Left) => return click(model, mouse.column, mouse.row, reload),
+        MouseEventKind::Drag(MouseButton::Left) if model.drags => {
+            if let Some(split) = view::split_at(model, mouse.column) {
+                model.memory.split = split;
             }
         }
-        return Vec::new();
+        MouseEventKind::Up(MouseButton::Left) if std::mem::take(&mut model.drags) => {
+            return vec![ScreenRequest::Remember];
+        }
+        _ => {}
     }
-    if mouse.kind != MouseEventKind::Down(MouseButton::Left) {
-        return Vec::new();
-    }
-    click(model, mouse.column, mouse.row)
+    Vec::new()
 }
 
-pub(super) fn click(model: &mut ScreenModel, column: u16, row: u16) -> Vec<ScreenRequest> {
+fn on_wheel(model: &mut ScreenModel, mouse: MouseEvent, down: bool, reload: RecordLoader<'_>) {
+    let action = if down { KeyAction::Down } else { KeyAction::Up };
+    let room = viewer::room(model.size);
+    for _ in 0..WHEEL {
+        match model.modals.last_mut() {
+            Some(Modal::Viewer(viewer)) => viewer.key(action, room),
+            Some(Modal::Help(help)) => help.key(action, 1),
+            Some(Modal::Gate(gate)) => gate.wheel(down),
+            Some(_) => {}
+            None => {
+                if let Some(pane) = view::pane_at(model, mouse.column, mouse.row) {
+                    model.focus = pane;
+                }
+                wheel(model, down, reload);
+            }
+        }
+    }
+}
+
+fn click(model: &mut ScreenModel, column: u16, row: u16, reload: RecordLoader<'_>) -> Vec<ScreenRequest> {
     let now = model.now;
+    let on_line = view::is_split_line(model, column, row);
     match model.modals.last_mut() {
         Some(Modal::Gate(gate)) => {
             let asked = gate.click(column, row, now);
             on_gate(model, asked)
         }
         Some(_) => Vec::new(),
-        None => {
-            if let Some(pane) = view::pane_at(model, column, row) {
-                view::choose_at(model, pane, row);
-                model.focus = pane;
-            }
+        None if on_line => {
+            model.drags = true;
             Vec::new()
         }
+        None => click_pane(model, column, row, reload),
+    }
+}
+
+/// A click moves the cursor. On a row of the stream, and on the row that is selected already, it does what enter does.
+fn click_pane(model: &mut ScreenModel, column: u16, row: u16, reload: RecordLoader<'_>) -> Vec<ScreenRequest> {
+    let Some(pane) = view::pane_at(model, column, row) else { return Vec::new() };
+    let was_there = model.focus == pane;
+    let hit = view::choose_at(model, pane, row);
+    model.focus = pane;
+    match (hit, pane) {
+        (ClickedRow::Nothing | ClickedRow::Chosen, Pane::Hooks | Pane::Pending | Pane::Retries | Pane::Tasks)
+        | (ClickedRow::Nothing, Pane::Stream) => Vec::new(),
+        (ClickedRow::Chosen | ClickedRow::Again, Pane::Stream) => {
+            let place = model.stream_cursor;
+            on_stream(model, reload, |stream, view| {
+                if let Some(place) = place {
+                    stream.point_at(place, view);
+                    stream.fold(view);
+                }
+            });
+            Vec::new()
+        }
+        (ClickedRow::Again, _) if !was_there => Vec::new(),
+        (ClickedRow::Again, Pane::Hooks) => perform(model, KeyAction::Open, reload),
+        (ClickedRow::Again, Pane::Pending) => perform(model, KeyAction::OpenItem, reload),
+        (ClickedRow::Again, Pane::Retries) => perform(model, KeyAction::OpenAttempt, reload),
+        (ClickedRow::Again, Pane::Tasks) => perform(model, KeyAction::OpenTask, reload),
     }
 }

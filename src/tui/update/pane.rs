@@ -1,15 +1,18 @@
 //! Keys of the panes: scrolling, searching, steering the session, and actions on runs and items.
 
-use super::{ScreenRequest, lay_over, task};
+use super::{
+    ScreenRequest,
+    hook::{chosen_attempt, hook_text, latest_hook, search_attempts, search_hooks},
+    lay_over, task,
+};
 use crate::{
     engine::{
         event::{Event, PendingEvent},
-        hooks::{point::HookPoint, resolve::HookRef},
-        ids::{ItemId, RunId},
+        ids::ItemId,
         input::SessionCommand,
         pending::ItemState,
     },
-    present::{hook_stats, stop_decisions, text::counted},
+    present::text::readable_size,
     tui::{
         keymap::KeyAction,
         modals::{
@@ -20,10 +23,8 @@ use crate::{
         },
         model::{CloseBehavior, Pane, ScreenMode, ScreenModel},
         replay::ReplayPlayer,
-        runs::{HookRow, RunSubject},
-        stream::{BlockKind, RecordLoader, StreamBlock},
+        stream::{BlockKind, RecordLoader, SessionStream, StreamBlock, StreamViewport},
         theme::ThemeRole,
-        view,
     },
 };
 
@@ -34,6 +35,9 @@ pub(super) fn focus(model: &mut ScreenModel, pane: Pane) -> Vec<ScreenRequest> {
     if pane == Pane::Pending && model.focus != pane && gone {
         let waits = items.iter().position(|item| item.state == ItemState::Pending);
         model.chosen_item = waits.unwrap_or(model.chosen_item);
+    }
+    if pane == Pane::Hooks && model.focus != pane && model.chosen_hook == 0 {
+        model.chosen_hook = latest_hook(model);
     }
     model.focus = pane;
     Vec::new()
@@ -87,6 +91,12 @@ pub(super) fn write(model: &mut ScreenModel, purpose: EditorPurpose) -> Vec<Scre
     Vec::new()
 }
 
+/// Moves the line between the stream and the other panes, by percent of the width.
+pub(super) fn split(model: &mut ScreenModel, by: i16) -> Vec<ScreenRequest> {
+    model.memory.split = model.memory.split.moved(by);
+    vec![ScreenRequest::Remember]
+}
+
 pub(super) fn zoom(model: &mut ScreenModel) -> Vec<ScreenRequest> {
     model.zoomed = !model.zoomed;
     Vec::new()
@@ -134,19 +144,37 @@ pub(super) fn scroll(model: &mut ScreenModel, step: ScrollStep, reload: RecordLo
         Pane::Stream => match step {
             ScrollStep::Top => model.stream.to_top(),
             ScrollStep::Bottom => model.stream.to_end(),
-            ScrollStep::LineUp | ScrollStep::LineDown | ScrollStep::PageUp | ScrollStep::PageDown => {
-                model.stream.scroll(by, model.stream_size, &model.theme, reload);
-            }
+            ScrollStep::LineUp | ScrollStep::LineDown => on_stream(model, reload, |stream, view| stream.step(by, view)),
+            ScrollStep::PageUp | ScrollStep::PageDown => on_stream(model, reload, |stream, view| stream.page(by, view)),
         },
         Pane::Hooks => model.chosen_hook = moved(model.chosen_hook, by, model.hook_rows().len()),
         Pane::Pending => {
             let count = model.session.as_ref().map_or(0, |state| state.pending.items().len());
             model.chosen_item = moved(model.chosen_item, by, count);
         }
-        Pane::Retries => model.skipped_attempts = moved(model.skipped_attempts, by, model.attempts.len()),
+        Pane::Retries => model.chosen_attempt = moved(model.chosen_attempt, by, model.attempts.len()),
         Pane::Tasks => task::scroll(model, by),
     }
     Vec::new()
+}
+
+/// Scrolls the pane under the wheel. In the stream the view moves, in a list the selection.
+pub(super) fn wheel(model: &mut ScreenModel, down: bool, reload: RecordLoader<'_>) {
+    if model.focus == Pane::Stream {
+        on_stream(model, reload, |stream, view| stream.scroll(if down { 1 } else { -1 }, view));
+    } else {
+        scroll(model, if down { ScrollStep::LineDown } else { ScrollStep::LineUp }, reload);
+    }
+}
+
+/// Does something with the stream as it was last visible.
+pub(super) fn on_stream<T>(
+    model: &mut ScreenModel,
+    reload: RecordLoader<'_>,
+    act: impl FnOnce(&mut SessionStream, StreamViewport<'_>) -> T,
+) -> T {
+    let ((width, height), theme) = (model.stream_size, &model.theme);
+    act(&mut model.stream, StreamViewport { width, height, theme, reload })
 }
 
 pub(super) fn moved(at: usize, by: isize, count: usize) -> usize {
@@ -165,7 +193,7 @@ pub(super) fn search(model: &mut ScreenModel, forward: bool, reload: RecordLoade
         (_, Pane::Pending) => search_items(model, &query, forward),
         (_, Pane::Retries) => search_attempts(model, &query, forward),
         (_, Pane::Tasks) => task::search(model, &query, forward),
-        (_, Pane::Stream) => model.stream.search(&query, forward, model.stream_size, &model.theme, reload),
+        (_, Pane::Stream) => on_stream(model, reload, |stream, view| stream.search(&query, forward, view)),
     };
     if !found {
         model.say(ThemeRole::Warning, format!("not found: {query}"));
@@ -178,25 +206,6 @@ pub(super) fn next_fit(from: usize, count: usize, forward: bool, fits: impl Fn(u
     (1..=count)
         .map(|n| if forward { (from + n) % count } else { (from + count - n % count) % count })
         .find(|n| fits(*n))
-}
-
-pub(super) fn search_hooks(model: &mut ScreenModel, query: &str, forward: bool) -> bool {
-    let query = query.to_lowercase();
-    let rows = model.hook_rows();
-    let fits = |n| rows.nth(n).is_some_and(|row| row.name().to_lowercase().contains(&query));
-    let found = next_fit(model.chosen_hook, rows.len(), forward, fits);
-    model.chosen_hook = found.unwrap_or(model.chosen_hook);
-    found.is_some()
-}
-
-pub(super) fn search_attempts(model: &mut ScreenModel, query: &str, forward: bool) -> bool {
-    let query = query.to_lowercase();
-    let newest_first: Vec<String> =
-        model.attempts.iter().rev().map(|attempt| attempt.feedback.to_lowercase()).collect();
-    let fits = |n: usize| newest_first[n].contains(&query);
-    let found = next_fit(model.skipped_attempts, newest_first.len(), forward, fits);
-    model.skipped_attempts = found.unwrap_or(model.skipped_attempts);
-    found.is_some()
 }
 
 pub(super) fn search_items(model: &mut ScreenModel, query: &str, forward: bool) -> bool {
@@ -213,20 +222,13 @@ pub(super) fn search_items(model: &mut ScreenModel, query: &str, forward: bool) 
 
 pub(super) fn copy(model: &mut ScreenModel) -> Vec<ScreenRequest> {
     let text = match model.focus {
-        Pane::Stream | Pane::Retries => {
-            model.stream_lines.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
-        }
-        Pane::Hooks => match model.hook_rows().nth(model.chosen_hook) {
-            Some(HookRow::Ran(run)) => view::run_text(run),
-            Some(HookRow::Waits(_, spec)) => spec.action.describe(),
-            Some(HookRow::Decides(hook)) => stop_decisions::judge(hook),
-            Some(HookRow::Rule(rule)) => rule.check.describe(),
-            None => String::new(),
-        },
+        Pane::Retries => chosen_attempt(model).map(|attempt| attempt.feedback.clone()).unwrap_or_default(),
+        Pane::Stream => model.stream_lines.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"),
+        Pane::Hooks => model.hook_rows().nth(model.chosen_hook).map(|row| hook_text(&row)).unwrap_or_default(),
         Pane::Pending => chosen_item(model).map(|(_, text)| text).unwrap_or_default(),
         Pane::Tasks => task::text_of_chosen(model),
     };
-    model.say(ThemeRole::Good, format!("copied {}", counted(text.len(), "byte")));
+    model.say(ThemeRole::Good, format!("copied {}", readable_size(text.len() as u64)));
     vec![ScreenRequest::Copy(text)]
 }
 
@@ -248,107 +250,22 @@ fn jump(
     reload: RecordLoader<'_>,
     fits: &dyn Fn(&StreamBlock) -> bool,
 ) -> Vec<ScreenRequest> {
-    if !model.stream.jump(forward, model.stream_size, &model.theme, reload, fits) {
+    if !on_stream(model, reload, |stream, view| stream.jump(forward, view, fits)) {
         model.say(ThemeRole::Faint, "there are no more");
     }
     Vec::new()
 }
 
 pub(super) fn fold(model: &mut ScreenModel, reload: RecordLoader<'_>) -> Vec<ScreenRequest> {
-    model.stream.fold(model.stream_size, &model.theme, reload);
+    if !on_stream(model, reload, SessionStream::fold) {
+        model.say(ThemeRole::Faint, "this row has nothing to open");
+    }
     Vec::new()
 }
 
 pub(super) fn fold_thoughts(model: &mut ScreenModel) -> Vec<ScreenRequest> {
     model.stream.fold_thoughts();
     Vec::new()
-}
-
-/// Shows what a run printed, or what a hook that has not run would do.
-pub(super) fn open_hook(model: &mut ScreenModel) -> Vec<ScreenRequest> {
-    match model.hook_rows().nth(model.chosen_hook) {
-        Some(HookRow::Ran(run)) => {
-            let what = if run.kind == RunSubject::Rule { "rule" } else { run.point.name() };
-            let title = format!("run {} · {what} · {}", run.run, run.name());
-            let file = run.ended.as_ref().and_then(|finished| finished.file.clone());
-            vec![ScreenRequest::ReadOutput { title, file, otherwise: view::run_text(run) }]
-        }
-        Some(row @ HookRow::Waits(point, spec)) => {
-            let piped = if spec.pipe_output { "; the agent gets its output" } else { "" };
-            let about = format!("it would run for at most {}{piped}", spec.timeout);
-            let viewer = ViewerModal::new(format!("{point} · {}", row.name()), &spec.action.describe(), about);
-            lay_over(model, Modal::Viewer(viewer))
-        }
-        Some(row @ HookRow::Decides(hook)) => {
-            let title = format!("{} · {}", HookPoint::StopDecision, row.name());
-            let about = "creel asks it after each iteration whether the session is complete";
-            lay_over(model, Modal::Viewer(ViewerModal::new(title, &stop_decisions::judge(hook), about)))
-        }
-        Some(row @ HookRow::Rule(rule)) => {
-            let about = format!("creel checks it after each iteration, for at most {}", rule.timeout);
-            let viewer = ViewerModal::new(format!("rule · {}", row.name()), &rule.check.describe(), about);
-            lay_over(model, Modal::Viewer(viewer))
-        }
-        None => Vec::new(),
-    }
-}
-
-/// The selected hook, if the session is live.
-fn chosen_hook(model: &mut ScreenModel) -> Option<HookRef> {
-    let chosen = model.hook_rows().nth(model.chosen_hook)?.hook();
-    is_live(model).then_some(chosen)
-}
-
-pub(super) fn switch_hook(model: &mut ScreenModel) -> Vec<ScreenRequest> {
-    let Some(HookRef { point, hook }) = chosen_hook(model) else { return Vec::new() };
-    let Some(state) = &model.session else { return Vec::new() };
-    let planned = state.plan().hook(point, &hook).is_some_and(|spec| state.hooks.is_enabled(point, spec));
-    let decides = || state.agent_loops().stop_hook(&hook).is_some_and(|hook| state.hooks.stop_hook_is_on(hook));
-    let on = planned || (point == HookPoint::StopDecision && decides());
-    let command = if on {
-        SessionCommand::DisableHook { point: Some(point), hook }
-    } else {
-        SessionCommand::EnableHook { point: Some(point), hook }
-    };
-    vec![ScreenRequest::Command(command)]
-}
-
-pub(super) fn run_hook(model: &mut ScreenModel) -> Vec<ScreenRequest> {
-    let chosen = chosen_hook(model);
-    chosen
-        .map(|HookRef { point, hook }| ScreenRequest::Command(SessionCommand::RunHook { point: Some(point), hook }))
-        .into_iter()
-        .collect()
-}
-
-/// Cancels the selected run, or another running one if the selected run has ended.
-pub(super) fn cancel_hook(model: &mut ScreenModel) -> Vec<ScreenRequest> {
-    let chosen = match model.hook_rows().nth(model.chosen_hook) {
-        Some(HookRow::Ran(run)) => Some(run.run),
-        Some(HookRow::Waits(..) | HookRow::Decides(_) | HookRow::Rule(_)) | None => None,
-    };
-    let running = model.session.as_ref().and_then(|state| {
-        let runs = |run: &RunId| state.commands().running().any(|running| running == *run);
-        chosen.filter(runs).or_else(|| state.commands().running().next())
-    });
-    match running {
-        Some(run) if is_live(model) => vec![ScreenRequest::Command(SessionCommand::CancelHook { run })],
-        Some(_) => Vec::new(),
-        None => {
-            model.say(ThemeRole::Faint, "no hook is running");
-            Vec::new()
-        }
-    }
-}
-
-pub(super) fn show_stats(model: &mut ScreenModel) -> Vec<ScreenRequest> {
-    if model.tallies.is_empty() {
-        model.say(ThemeRole::Faint, "no hook has run yet");
-        return Vec::new();
-    }
-    let table = hook_stats::table(&model.tallies.stats());
-    let about = "half of the runs took at most p50, 95 of 100 at most p95; piped: bytes";
-    lay_over(model, Modal::Viewer(ViewerModal::new("statistics of the hooks", &table, about)))
 }
 
 pub(super) fn chosen_item(model: &ScreenModel) -> Option<(ItemId, String)> {
@@ -367,14 +284,17 @@ pub(super) fn text_on_disk(model: &ScreenModel, id: ItemId, reload: RecordLoader
 
 pub(super) fn preview(model: &mut ScreenModel) -> Vec<ScreenRequest> {
     let text = model.session.as_ref().map(|session| session.prompts().preview()).unwrap_or_default();
-    let about = format!("{} B, as creel would send it now; hooks at pre_iteration can add to it", text.len());
+    let about = format!(
+        "{}, as creel would send it now; hooks at pre_iteration can add to it",
+        readable_size(text.len() as u64)
+    );
     lay_over(model, Modal::Viewer(ViewerModal::new("the next prompt", &text, about)))
 }
 
 pub(super) fn open_item(model: &mut ScreenModel, reload: RecordLoader<'_>) -> Vec<ScreenRequest> {
     let Some((id, text)) = item_to_use(model) else { return Vec::new() };
     let text = if text.is_empty() { text_on_disk(model, id, reload) } else { text };
-    let about = counted(text.len(), "byte");
+    let about = readable_size(text.len() as u64);
     lay_over(model, Modal::Viewer(ViewerModal::new(format!("item {id}"), &text, about)))
 }
 

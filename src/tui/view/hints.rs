@@ -11,12 +11,14 @@ use unicode_width::UnicodeWidthStr as _;
 use crate::{
     engine::{
         SessionState,
+        gate::kind::GateKind,
         pending::ItemState,
         tasks::task::{Task, TaskState},
     },
     present::text::plain,
     tui::{
         keymap::{self, KeyAction},
+        modals::Modal,
         model::{Pane, ScreenMode, ScreenModel},
         text::fit,
         theme::{ScreenTheme, ThemeRole},
@@ -29,25 +31,79 @@ pub(super) fn draw(model: &ScreenModel, theme: &ScreenTheme, area: Rect, buffer:
         Line::styled(text, theme.style(toast.role)).render(area, buffer);
         return;
     }
-    let hint = |action: KeyAction| (model.keymap.key(action), format!(" {}  ", keymap::name(action)));
+    let hint = |action: KeyAction| (model.keymap.key(action), format!(" {}  ", words(model, action)));
     let width = |(key, about): &(String, String)| key.width() + about.width();
     // The keys for leaving and for help are always shown, the others if there is room.
-    let always = [hint(KeyAction::Quit), hint(KeyAction::Help)];
+    let (actions, always) = match model.modals.last() {
+        // A gate that has just opened accepts no keys for a moment.
+        Some(Modal::Gate(gate)) if gate.armed_at > model.now => (Vec::new(), Vec::new()),
+        Some(dialog) => (in_modal(dialog), Vec::new()),
+        None => (useful(model), vec![hint(KeyAction::Help), hint(KeyAction::Quit)]),
+    };
     let mut left = usize::from(area.width).saturating_sub(1 + always.iter().map(width).sum::<usize>());
     let mut hints = Vec::new();
-    for action in in_pane(model).into_iter().chain(anywhere(model).iter().copied()) {
-        let hint = hint(action);
-        let Some(rest) = left.checked_sub(width(&hint)) else { break };
-        left = rest;
-        hints.push(hint);
+    for hint in actions.into_iter().map(hint).filter(|(key, _)| !key.is_empty()) {
+        // A shorter one after it may still have room.
+        if let Some(rest) = left.checked_sub(width(&hint)) {
+            left = rest;
+            hints.push(hint);
+        }
     }
     hints.extend(always);
     let mut spans = vec![Span::raw(" ")];
     for (key, about) in hints {
         spans.push(Span::styled(key, theme.style(ThemeRole::Key)));
-        spans.push(Span::styled(about, theme.style(ThemeRole::Faint)));
+        spans.push(Span::styled(about, theme.style(ThemeRole::Text)));
     }
     Line::from(spans).render(area, buffer);
+}
+
+/// The words for a key at this moment.
+fn words(model: &ScreenModel, action: KeyAction) -> String {
+    let paused = || model.session.as_ref().is_some_and(|state| state.steering.paused);
+    if action == KeyAction::Pause && paused() { "resume".to_owned() } else { keymap::short_words(action) }
+}
+
+/// The keys that are useful now, most useful first: those of the pane, then those that work everywhere.
+pub fn useful(model: &ScreenModel) -> Vec<KeyAction> {
+    let asks = model.session.as_ref().is_some_and(|state| state.gates.open.is_some());
+    let paused = model.is_steered() && model.session.as_ref().is_some_and(|state| state.steering.paused);
+    let first = [(KeyAction::ShowGate, asks), (KeyAction::Pause, paused)];
+    let mut keys: Vec<KeyAction> = first.into_iter().filter(|(_, now)| *now).map(|(action, _)| action).collect();
+    for action in in_pane(model).into_iter().chain(anywhere(model).iter().copied()) {
+        if !keys.contains(&action) {
+            keys.push(action);
+        }
+    }
+    keys
+}
+
+/// The keys of the dialog that receives the keys.
+fn in_modal(modal: &Modal) -> Vec<KeyAction> {
+    match modal {
+        Modal::Gate(gate) if matches!(gate.gate.kind(), GateKind::FinalDelivery | GateKind::Delivery) => vec![
+            KeyAction::Answer,
+            KeyAction::NextChoice,
+            KeyAction::Aside,
+            KeyAction::ToggleItem,
+            KeyAction::EditItem,
+            KeyAction::TextDown,
+        ],
+        Modal::Gate(_) => vec![KeyAction::Answer, KeyAction::NextChoice, KeyAction::Aside, KeyAction::TextDown],
+        Modal::Viewer(_) => {
+            vec![
+                KeyAction::Down,
+                KeyAction::PageDown,
+                KeyAction::Search,
+                KeyAction::Wrap,
+                KeyAction::Copy,
+                KeyAction::Close,
+            ]
+        }
+        Modal::Help(_) => vec![KeyAction::Down, KeyAction::PageDown, KeyAction::Close],
+        // These say themselves which keys they accept.
+        Modal::Editor(_) | Modal::Palette(_) | Modal::Search(_) | Modal::Quit(_) | Modal::Remove(_) => Vec::new(),
+    }
 }
 
 /// The keys of the focused pane that currently do something.
@@ -56,11 +112,12 @@ fn in_pane(model: &ScreenModel) -> Vec<KeyAction> {
     match model.focus {
         // In a replay, these keys play up to the next iteration or error.
         Pane::Stream if matches!(model.mode, ScreenMode::Replay(_)) => vec![KeyAction::Fold],
-        Pane::Stream => vec![KeyAction::Fold, KeyAction::NextIteration, KeyAction::NextError],
+        Pane::Stream => vec![KeyAction::Fold, KeyAction::NextError, KeyAction::NextIteration],
         Pane::Hooks if model.hook_rows().is_empty() => Vec::new(),
         Pane::Hooks => {
-            let running = model.session.as_ref().is_some_and(|state| state.commands().running().next().is_some());
-            let chosen = model.hook_rows().nth(model.chosen_hook).map(|row| row.hook());
+            let row = model.hook_rows().nth(model.chosen_hook);
+            let running = row.is_some_and(|row| row.running().is_some());
+            let chosen = row.map(|row| row.hook());
             let by_hand =
                 |state: &SessionState| chosen.as_ref().is_some_and(|hook| state.commands().runs_by_hand(hook));
             let runs = model.session.as_ref().is_some_and(by_hand);
@@ -78,7 +135,8 @@ fn in_pane(model: &ScreenModel) -> Vec<KeyAction> {
             let change = [KeyAction::Edit, KeyAction::Skip].into_iter().filter(|_| changes);
             open.chain(change).chain([KeyAction::Preview]).collect()
         }
-        Pane::Retries => Vec::new(),
+        Pane::Retries if model.attempts.is_empty() => Vec::new(),
+        Pane::Retries => vec![KeyAction::OpenAttempt],
         Pane::Tasks => on_tasks(model),
     }
 }
@@ -128,7 +186,7 @@ fn anywhere(model: &ScreenModel) -> &'static [KeyAction] {
             &[KeyAction::RetryNow, KeyAction::SwitchAgent, KeyAction::Message, KeyAction::Pause, KeyAction::NextPane]
         }
         ScreenMode::Live if model.is_steered() => {
-            &[KeyAction::Message, KeyAction::Pause, KeyAction::NextPane, KeyAction::Search, KeyAction::Zoom]
+            &[KeyAction::Message, KeyAction::Pause, KeyAction::Search, KeyAction::NextPane, KeyAction::Zoom]
         }
         ScreenMode::Live => &[KeyAction::NextPane, KeyAction::Search, KeyAction::Zoom],
     }

@@ -1,8 +1,7 @@
-//! The status line: what the session does, its progress, and its usage.
+//! The header: the session's name, its state as a chip, and the figures that last.
 //!
 //! # Invariants
-//! - An open gate and what the session does are visible at any width. Progress comes next, then the session's name,
-//!   then usage.
+//! - The chip is visible at any width. Progress comes next, then the session's name, then usage.
 
 use ratatui::{
     buffer::Buffer,
@@ -12,14 +11,19 @@ use ratatui::{
 };
 use unicode_width::UnicodeWidthStr as _;
 
+use super::facts;
 use crate::{
+    config::MotionMode,
     engine::SessionState,
     nats::status::NatsStatus,
-    present::{text::plain, usage_totals},
+    present::{
+        session_chip::{ChipRole, StateChip, session_chip},
+        signs::SPINNER,
+        text::plain,
+        usage_totals,
+    },
     tui::{
-        keymap::KeyAction,
         model::{ScreenMode, ScreenModel},
-        panes,
         text::fit,
         theme::{ScreenTheme, ThemeRole},
     },
@@ -27,37 +31,89 @@ use crate::{
 
 /// The width that the name keeps before usage is shown.
 const NAME: usize = 14;
-/// The width that the current activity keeps before progress is shown.
-const DOING: usize = 16;
+/// The time between two frames of the spinner, in milliseconds.
+pub const SPIN: i64 = 250;
 
 pub(super) fn draw(model: &ScreenModel, theme: &ScreenTheme, area: Rect, buffer: &mut Buffer) {
     let Some(state) = &model.session else {
         Line::styled(" creel", theme.style(ThemeRole::Heading)).render(area, buffer);
         return;
     };
-    let gate = match &state.gates.open {
-        Some(_) => format!(" ◆ gate: {} ", model.keymap.key(KeyAction::ShowGate)),
-        None => String::new(),
+    let width = usize::from(area.width);
+    let chip = chip_spans(model, state, theme, width.saturating_sub(1));
+    let chip_width: usize = chip.iter().map(Span::width).sum();
+    let room = width.saturating_sub(chip_width + 1);
+    let figures = HeaderFigures::of(model, state);
+    let whole = plain(&format!("{} · {}", state.name, state.agent_choice().agent()));
+    let right = figures.that_fit(room, whole.width().min(NAME));
+    let name = fit(&whole, room.saturating_sub(right.width() + 3));
+    let mut spans = vec![Span::raw(" ")];
+    if name.width() > 2 {
+        spans.push(Span::styled(name, theme.style(ThemeRole::Heading)));
+        spans.push(Span::raw("   "));
+    }
+    spans.extend(chip);
+    Line::from(spans).render(area, buffer);
+    let at = Rect {
+        x: area.right().saturating_sub(u16::try_from(right.width()).unwrap_or(area.width)),
+        width: u16::try_from(right.width()).unwrap_or(area.width).min(area.width),
+        ..area
     };
-    let room = usize::from(area.width).saturating_sub(gate.width());
-    let figures = StatusFigures::of(model, state);
-    let doing = doing(model, state, room.saturating_sub(figures.how_far(room).width()));
-    let left = room.saturating_sub(doing.width());
-    let name = plain(&format!(" {} · {} ", state.name, state.agent_choice().agent()));
-    let right = figures.that_fit(left, name.width().min(NAME));
-    let name = fit(&name, left.saturating_sub(right.width()));
-    let working = if state.phase.outcome().is_some() { ThemeRole::Faint } else { ThemeRole::Accent };
-    let line = Line::from(vec![
-        Span::styled(name, theme.style(ThemeRole::Heading)),
-        Span::styled(doing, theme.style(working)),
-        Span::styled(right, theme.style(ThemeRole::Faint)),
-        Span::styled(gate, theme.style(ThemeRole::Gate)),
-    ]);
-    line.render(area, buffer);
+    Line::styled(right, theme.style(ThemeRole::Text)).render(at, buffer);
+}
+
+/// The chip of the shown session at the shown moment.
+pub fn chip(model: &ScreenModel, state: &SessionState) -> StateChip {
+    session_chip(state, &model.times, model.moment(), &model.zone)
+}
+
+pub(super) const fn role(role: ChipRole) -> ThemeRole {
+    match role {
+        ChipRole::Working => ThemeRole::Accent,
+        ChipRole::Hook => ThemeRole::Running,
+        ChipRole::Waiting | ChipRole::Paused | ChipRole::Forced | ChipRole::Limit => ThemeRole::Warning,
+        ChipRole::NeedsUser => ThemeRole::Alert,
+        ChipRole::Complete => ThemeRole::Good,
+        ChipRole::Failed => ThemeRole::Bad,
+        ChipRole::Stopped => ThemeRole::Heading,
+    }
+}
+
+/// The frame of the spinner at this moment. None if nothing is to move.
+pub(super) fn spinner(model: &ScreenModel) -> Option<&'static str> {
+    let moves = model.motion == MotionMode::Full && matches!(model.mode, ScreenMode::Live);
+    let frame = usize::try_from(model.now.0.div_euclid(SPIN)).unwrap_or(0) % SPINNER.len();
+    moves.then(|| SPINNER[frame])
+}
+
+fn chip_spans(model: &ScreenModel, state: &SessionState, theme: &ScreenTheme, room: usize) -> Vec<Span<'static>> {
+    let chip = chip(model, state);
+    let works = chip.role.is_active() && model.works();
+    let moving = spinner(model).filter(|_| works);
+    let sign = moving.filter(|_| chip.role == ChipRole::Working).unwrap_or(chip.sign);
+    let label = StateChip { sign, ..chip.clone() }.label();
+    let style = theme.style(role(chip.role));
+    let mut spans = if chip.role == ChipRole::NeedsUser {
+        // Where there is no room for both, the reason is more important than the time.
+        let full = format!(" {label} ");
+        let short = format!(" {} {} ", chip.sign, chip.word);
+        vec![Span::styled(fit(if full.width() <= room { &full } else { &short }, room), style)]
+    } else {
+        vec![Span::styled(fit(&label, room), style)]
+    };
+    let left = room.saturating_sub(spans.iter().map(Span::width).sum::<usize>());
+    if let Some(frame) = moving.filter(|_| chip.role == ChipRole::Hook && left >= 2) {
+        spans.push(Span::styled(format!(" {frame}"), style));
+    }
+    let left = room.saturating_sub(spans.iter().map(Span::width).sum::<usize>());
+    if !chip.note.is_empty() && left > chip.note.width() + 3 {
+        spans.push(Span::styled(format!(" · {}", chip.note), theme.style(ThemeRole::Warning)));
+    }
+    spans
 }
 
 /// The figures in their order on the line, each with a rank. The highest rank is dropped first.
-struct StatusFigures {
+struct HeaderFigures {
     all: Vec<(String, u8)>,
     /// The short form of the NATS status, for when the long one does not fit.
     nats: Option<String>,
@@ -69,27 +125,30 @@ enum NatsDetail {
     Few,
 }
 
-/// A lag behind the NATS server is more important than usage.
-const NATS: u8 = 2;
 /// Figures up to this rank show progress; the others show usage.
-const HOW_FAR: u8 = 1;
-const LAST: u8 = 6;
+const HOW_FAR: u8 = 4;
+/// A lag behind the NATS server is more important than usage.
+const NATS: u8 = 5;
+const LAST: u8 = 8;
 
-impl StatusFigures {
+impl HeaderFigures {
     fn of(model: &ScreenModel, state: &SessionState) -> Self {
         let account = &state.account;
         let iteration = format!("iteration {}/{}", state.iterations.current, state.max_iterations());
-        let runs = state.phase.outcome().is_none() && matches!(model.mode, ScreenMode::Live);
-        let elapsed = model.now.since(state.started).0 / 1_000;
         let context = state.turns.context.filter(|context| context.size > 0);
         let nats = model.nats.as_ref().map(|link| plain(&format!("nats: {link}")));
         let replay = if let ScreenMode::Replay(player) = &model.mode { Some(player.describe()) } else { None };
+        // Where there are tabs, they carry these counts.
+        let counted = !super::has_tabs(model);
         let all = [
             (Some(iteration), 1),
-            (runs.then(|| format!("{}:{:02}", elapsed / 60, elapsed % 60)), LAST),
-            ((account.tokens > 0).then(|| usage_totals::tokens(account.tokens)), 4),
-            ((account.cost > 0.0).then(|| usage_totals::money(account.cost)), 3),
-            (context.map(|context| format!("context {}%", context.used.saturating_mul(100) / context.size)), 5),
+            (facts::retries(state).filter(|_| counted).map(|dots| format!("retries {dots}")), 2),
+            (counted.then(|| format!("pending {}", facts::pending(state))), 3),
+            (facts::messages(state).filter(|_| counted), 2),
+            (facts::tasks(model).filter(|_| counted).map(|tasks| format!("tasks {tasks}")), HOW_FAR),
+            (context.map(|context| format!("context {}%", context.used.saturating_mul(100) / context.size)), LAST),
+            ((account.tokens > 0).then(|| usage_totals::short_tokens(account.tokens)), 7),
+            ((account.cost > 0.0).then(|| usage_totals::money(account.cost)), 6),
             (nats, NATS),
             (replay, 0),
         ];
@@ -101,14 +160,8 @@ impl StatusFigures {
         let few = self.nats.as_deref().filter(|_| words == NatsDetail::Few);
         let figures = self.all.iter().filter(|(_, own)| *own <= rank);
         let figures = figures.map(|(text, own)| few.filter(|_| *own == NATS).unwrap_or(text));
-        let text = figures.collect::<Vec<_>>().join(" · ");
+        let text = figures.collect::<Vec<_>>().join("  ");
         if text.is_empty() { text } else { format!(" {text} ") }
-    }
-
-    /// The progress that is shown beside the current activity.
-    fn how_far(&self, room: usize) -> String {
-        let texts = (0..=HOW_FAR).rev().map(|rank| self.up_to(rank, NatsDetail::All));
-        texts.into_iter().find(|text| text.width() + DOING <= room).unwrap_or_default()
     }
 
     /// As many figures as fit. A short NATS status is better than none.
@@ -132,14 +185,4 @@ fn in_few_words(link: &NatsStatus) -> String {
         0 => format!("nats: {state}"),
         behind => format!("nats: {state}, {behind} behind"),
     }
-}
-
-/// What the session is doing; while it only waits, until when. A shorter form is used if needed.
-fn doing(model: &ScreenModel, state: &SessionState, room: usize) -> String {
-    let idle = state.gates.open.is_none() && state.phase.turn_in_flight().is_none() && state.phase.outcome().is_none();
-    let wait = panes::retries::waits(state, model).filter(|_| idle && !state.steering.paused);
-    let long = format!(" {} ", plain(&wait.unwrap_or_else(|| state.doing())));
-    // The gate's sign already says that the session waits for the user.
-    let short = state.gates.open.as_ref().map(|gate| format!(" {} ", gate.kind().name().replace('_', " ")));
-    fit(&short.filter(|_| long.width() > room).unwrap_or(long), room)
 }

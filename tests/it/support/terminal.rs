@@ -58,7 +58,7 @@ impl Shown {
 
     /// Whether no frame is incomplete: each ends by hiding the cursor.
     fn is_whole(&self) -> bool {
-        !self.screen().alternate_screen() || self.bytes.ends_with(b"\x1b[?25l")
+        !self.screen().alternate_screen() || self.bytes.ends_with(b"\x1b[?2026l")
     }
 
     /// The status line.

@@ -135,7 +135,7 @@ fn budget(state: &SessionState, theme: &ScreenTheme, width: usize) -> Vec<Line<'
 
 /// The last finished run of the hook that the gate is about.
 fn last_run<'a>(gate: &Gate, model: &'a ScreenModel) -> Option<&'a RunEntry> {
-    model.runs.newest_first().find(|run| gate.subject.hook() == Some(run.hook.as_str()) && run.ended.is_some())
+    model.runs.last_ended(gate.subject.hook()?)
 }
 
 /// How a run ended, and what it printed.

@@ -1,0 +1,239 @@
+//! The cursor of the stream: moving, jumping, searching, opening and closing.
+//!
+//! # Invariants
+//! - At the last row the view follows the end. Everywhere else, new blocks move neither the view nor the cursor.
+
+use std::ops::Range;
+
+use ratatui::text::Line;
+
+use super::{BlockFold, BlockKind, SessionStream, StreamBlock, StreamPlace, StreamPosition, StreamViewport};
+
+impl SessionStream {
+    /// The row under the cursor.
+    pub fn cursor(&mut self, view: StreamViewport<'_>) -> StreamPlace {
+        match self.cursor {
+            Some(place) if place.block < self.blocks.len() => {
+                let rows = self.rows(place.block, view).len();
+                StreamPlace { row: place.row.min(rows.saturating_sub(1)), ..place }
+            }
+            Some(_) | None => self.last_row(view),
+        }
+    }
+
+    /// The text and the title of the block under the cursor, for the detail beside the stream.
+    pub fn block_in_full(&mut self, view: StreamViewport<'_>) -> Option<(String, String)> {
+        let block = self.cursor(view).block;
+        let head = self.blocks.get(block)?.head.clone();
+        Some((head, self.text(block, view.reload)))
+    }
+
+    /// The place this many rows away, within the stream.
+    fn walk(&mut self, from: StreamPlace, by: isize, view: StreamViewport<'_>) -> StreamPlace {
+        let StreamPlace { mut block, mut row } = from;
+        let mut left = by.unsigned_abs();
+        while left > 0 && !self.blocks.is_empty() {
+            if by < 0 {
+                if row >= left {
+                    row -= left;
+                    break;
+                }
+                left -= row;
+                if block == 0 {
+                    row = 0;
+                    break;
+                }
+                block -= 1;
+                row = self.rows(block, view).len();
+            } else {
+                let rows = self.rows(block, view).len();
+                if row + left < rows {
+                    row += left;
+                    break;
+                }
+                if block + 1 >= self.blocks.len() {
+                    return self.last_row(view);
+                }
+                left -= (rows - row).min(left);
+                (block, row) = (block + 1, 0);
+            }
+        }
+        StreamPlace { block, row }
+    }
+
+    /// Scrolls by rows; at the end it follows again. The cursor stays in view.
+    pub fn scroll(&mut self, by: isize, view: StreamViewport<'_>) {
+        let top = self.first_in_sight(view);
+        let to = self.walk(top, by, view);
+        let end = self.end(view);
+        // If everything is visible there is nothing to scroll back to, so the end stays in view.
+        let all_in_sight = end == StreamPlace { block: 0, row: 0 } && self.position == StreamPosition::Follow;
+        if all_in_sight || (by > 0 && to >= end) {
+            self.to_end();
+            return;
+        }
+        self.position = StreamPosition::At { block: to.block, row: to.row };
+        let bottom = self.walk(to, isize::try_from(view.height.saturating_sub(1)).unwrap_or(0), view);
+        let cursor = self.cursor(view);
+        self.cursor = Some(cursor.clamp(to, bottom));
+    }
+
+    /// Scrolls by a page, and the cursor with it.
+    pub fn page(&mut self, by: isize, view: StreamViewport<'_>) {
+        let cursor = self.cursor(view);
+        let to = self.walk(cursor, by, view);
+        self.cursor = Some(to);
+        self.scroll(by, view);
+        if self.position == StreamPosition::Follow && by < 0 {
+            self.cursor = Some(to);
+        }
+    }
+
+    /// Moves the cursor by rows. The view moves only as far as the cursor needs.
+    pub fn step(&mut self, by: isize, view: StreamViewport<'_>) {
+        let from = self.cursor(view);
+        let to = self.walk(from, by, view);
+        if to == self.last_row(view) {
+            self.to_end();
+            return;
+        }
+        let top = self.first_in_sight(view);
+        let page = isize::try_from(view.height.saturating_sub(1)).unwrap_or(0);
+        let bottom = self.walk(top, page, view);
+        let everything = self.end(view) == StreamPlace { block: 0, row: 0 };
+        self.cursor = Some(to);
+        let first = if to < top {
+            to
+        } else if to > bottom {
+            self.walk(to, -page, view)
+        } else {
+            top
+        };
+        if !(everything && self.position == StreamPosition::Follow) {
+            self.position = StreamPosition::At { block: first.block, row: first.row };
+        }
+    }
+
+    pub fn to_top(&mut self) {
+        self.position = StreamPosition::At { block: 0, row: 0 };
+        self.cursor = Some(StreamPlace { block: 0, row: 0 });
+    }
+
+    pub fn to_end(&mut self) {
+        self.position = StreamPosition::Follow;
+        self.cursor = None;
+    }
+
+    /// Puts the cursor on a visible row. The view stays.
+    pub fn point_at(&mut self, place: StreamPlace, view: StreamViewport<'_>) {
+        if place == self.last_row(view) && self.position == StreamPosition::Follow {
+            self.cursor = None;
+            return;
+        }
+        let top = self.first_in_sight(view);
+        self.cursor = Some(place);
+        if self.end(view) != (StreamPlace { block: 0, row: 0 }) {
+            self.position = StreamPosition::At { block: top.block, row: top.row };
+        }
+    }
+
+    fn go_to(&mut self, place: StreamPlace) {
+        self.cursor = Some(place);
+        self.position = StreamPosition::At { block: place.block, row: place.row };
+    }
+
+    /// Jumps to the next or previous block that `wanted` accepts; returns whether there is one.
+    pub fn jump(&mut self, forward: bool, view: StreamViewport<'_>, wanted: &dyn Fn(&StreamBlock) -> bool) -> bool {
+        let count = self.blocks.len();
+        let here = self.cursor.map_or(count, |place| place.block.min(count));
+        let found = if forward {
+            (here + 1..count).find(|index| wanted(&self.blocks[*index]))
+        } else {
+            (0..here).rev().find(|index| wanted(&self.blocks[*index]))
+        };
+        if let Some(block) = found {
+            // An iteration begins with an empty row.
+            let skip = usize::from(self.blocks[block].kind == BlockKind::Iteration && block > 0);
+            let rows = self.rows(block, view).len();
+            self.go_to(StreamPlace { block, row: skip.min(rows.saturating_sub(1)) });
+        }
+        found.is_some()
+    }
+
+    /// Searches from the cursor, going around; returns whether something was found.
+    pub fn search(&mut self, query: &str, forward: bool, view: StreamViewport<'_>) -> bool {
+        let StreamPlace { block: here, row } = self.cursor(view);
+        let query = query.to_lowercase();
+        if here < self.blocks.len() {
+            let rows = self.rows(here, view);
+            if let Some(row) = row_with(&rows, &query, forward, if forward { row + 1..rows.len() } else { 0..row }) {
+                self.go_to(StreamPlace { block: here, row });
+                return true;
+            }
+        }
+        let holds = |stream: &Self, index: usize| {
+            let block = &stream.blocks[index];
+            let text = || stream.text(index, view.reload).to_lowercase();
+            block.head.to_lowercase().contains(&query) || text().contains(&query)
+        };
+        let count = self.blocks.len();
+        let order: Vec<usize> = if forward {
+            (here + 1..count).chain(0..(here + 1).min(count)).collect()
+        } else {
+            (0..here.min(count)).rev().chain((here.min(count)..count).rev()).collect()
+        };
+        let Some(block) = order.into_iter().find(|index| holds(self, *index)) else { return false };
+        self.blocks[block].fold = BlockFold::Open;
+        self.blocks[block].revision += 1;
+        let rows = self.rows(block, view);
+        let row = row_with(&rows, &query, forward, 0..rows.len()).unwrap_or(0);
+        self.go_to(StreamPlace { block, row });
+        true
+    }
+
+    /// Opens or closes the block under the cursor; returns whether it has something to open. A long output opens in two
+    /// steps: its end, then all of it.
+    pub fn fold(&mut self, view: StreamViewport<'_>) -> bool {
+        let index = self.cursor(view).block;
+        if index >= self.blocks.len() || !self.can_fold(index) {
+            return false;
+        }
+        let printed = matches!(self.blocks[index].kind, BlockKind::Hook | BlockKind::Tool);
+        let fold = self.blocks[index].fold;
+        let next = match fold {
+            BlockFold::Closed if printed => BlockFold::End,
+            BlockFold::Closed => BlockFold::Open,
+            BlockFold::End if self.has_more(index, view) => BlockFold::Open,
+            BlockFold::End | BlockFold::Open => BlockFold::Closed,
+        };
+        self.blocks[index].fold = next;
+        self.blocks[index].revision += 1;
+        if self.cursor.is_some() {
+            self.cursor = Some(StreamPlace { block: index, row: 0 });
+        }
+        true
+    }
+
+    /// Whether the open end of a block leaves something out.
+    fn has_more(&mut self, index: usize, view: StreamViewport<'_>) -> bool {
+        let end = self.rows(index, view).len();
+        self.blocks[index].fold = BlockFold::Open;
+        self.blocks[index].revision += 1;
+        self.rows(index, view).len() != end
+    }
+
+    pub fn fold_thoughts(&mut self) {
+        self.fold_thoughts = !self.fold_thoughts;
+        let fold = if self.fold_thoughts { BlockFold::Closed } else { BlockFold::Open };
+        for block in self.blocks.iter_mut().filter(|block| block.kind == BlockKind::Thought) {
+            block.fold = fold;
+            block.revision += 1;
+        }
+    }
+}
+
+/// The first of these rows that contains the text, or the last one when searching backwards.
+fn row_with(rows: &[Line<'_>], query: &str, forward: bool, mut among: Range<usize>) -> Option<usize> {
+    let holds = |row: &usize| rows.get(*row).is_some_and(|line| line.to_string().to_lowercase().contains(query));
+    if forward { among.find(holds) } else { among.rev().find(holds) }
+}

@@ -1,0 +1,156 @@
+//! The rows of blocks, and which of them are visible.
+//!
+//! A block becomes rows only when it comes into view; its rows are kept until it changes.
+
+use std::rc::Rc;
+
+use ratatui::text::{Line, Span};
+use unicode_width::UnicodeWidthStr as _;
+
+use super::{BlockBody, BlockFold, BlockKind, SessionStream, StreamPlace, StreamPosition, StreamViewport, block_text};
+use crate::{
+    present::{clock::time_with_seconds, describe::DetailText},
+    tui::{
+        text::{markdown, wrap},
+        theme::ThemeRole,
+    },
+};
+
+/// How many blocks have cached rows.
+const ROWS_KEPT: usize = 512;
+
+/// Cached rows of a block, valid for one width and one revision.
+#[derive(Debug)]
+pub(super) struct BlockRows {
+    width: usize,
+    revision: u32,
+    lines: Rc<Vec<Line<'static>>>,
+}
+
+impl SessionStream {
+    /// Makes all rows again, since the theme has changed.
+    pub fn forget_rows(&mut self) {
+        self.rows.clear();
+    }
+
+    pub(super) fn rows(&mut self, index: usize, view: StreamViewport<'_>) -> Rc<Vec<Line<'static>>> {
+        let block = &self.blocks[index];
+        let kept = self.rows.get(&index);
+        if let Some(rows) = kept.filter(|rows| rows.width == view.width && rows.revision == block.revision) {
+            return rows.lines.clone();
+        }
+        let lines = Rc::new(self.make_rows(index, view));
+        if self.rows.len() >= ROWS_KEPT {
+            self.rows.clear();
+        }
+        let revision = self.blocks[index].revision;
+        self.rows.insert(index, BlockRows { width: view.width, revision, lines: lines.clone() });
+        lines
+    }
+
+    /// Whether the user can open and close a block.
+    pub(super) fn can_fold(&self, index: usize) -> bool {
+        let block = &self.blocks[index];
+        !matches!(block.body, BlockBody::None) && block.kind != BlockKind::Said
+    }
+
+    fn make_rows(&self, index: usize, view: StreamViewport<'_>) -> Vec<Line<'static>> {
+        let block = &self.blocks[index];
+        let StreamViewport { width, theme, reload, .. } = view;
+        let mut lines = Vec::new();
+        if block.kind == BlockKind::Iteration {
+            if index > 0 {
+                lines.push(Line::default());
+            }
+            lines.push(self.iteration_line(index, view));
+        } else if !block.head.is_empty() {
+            let sign = match block.fold {
+                _ if !self.can_fold(index) => "",
+                BlockFold::Closed => "▸ ",
+                BlockFold::End | BlockFold::Open => "▾ ",
+            };
+            let pieces =
+                [(sign.to_owned(), theme.style(ThemeRole::Faint)), (block.head.clone(), theme.style(block.role))];
+            lines.extend(wrap(&pieces, width, 2));
+        }
+        if block.fold == BlockFold::Closed || matches!(block.body, BlockBody::None) {
+            return lines;
+        }
+        lines.extend(match block.kind {
+            BlockKind::Said => markdown(&self.text(index, reload), theme, width),
+            BlockKind::Thought => {
+                block_text::quoted(&[DetailText::words(self.text(index, reload))], block.fold, theme, width)
+            }
+            BlockKind::Session
+            | BlockKind::Iteration
+            | BlockKind::Prompt
+            | BlockKind::Tool
+            | BlockKind::Request
+            | BlockKind::Plan
+            | BlockKind::Hook
+            | BlockKind::Note => block_text::quoted(&self.parts(index, reload), block.fold, theme, width),
+        });
+        lines
+    }
+
+    /// `ITERATION 2 ───── 14:31:07`.
+    fn iteration_line(&self, index: usize, view: StreamViewport<'_>) -> Line<'static> {
+        let block = &self.blocks[index];
+        let title = block.head.trim_start_matches('━').trim_start().to_uppercase();
+        let time = time_with_seconds(block.at, &self.zone);
+        let ruler = view.width.saturating_sub(title.width() + time.width() + 2);
+        let mut spans = vec![Span::styled(title, view.theme.style(ThemeRole::Heading))];
+        if ruler > 2 {
+            spans.push(Span::styled(format!(" {} ", "─".repeat(ruler)), view.theme.style(ThemeRole::Border)));
+            spans.push(Span::styled(time, view.theme.style(ThemeRole::Faint)));
+        }
+        Line::from(spans)
+    }
+
+    /// The visible lines, each with its place.
+    pub fn in_sight(&mut self, view: StreamViewport<'_>) -> Vec<(StreamPlace, Line<'static>)> {
+        let StreamPlace { mut block, row: mut skip } = self.first_in_sight(view);
+        let mut lines = Vec::with_capacity(view.height);
+        while lines.len() < view.height && block < self.blocks.len() {
+            let rows = self.rows(block, view);
+            let places = rows.iter().enumerate().skip(skip).take(view.height - lines.len());
+            lines.extend(places.map(|(row, line)| (StreamPlace { block, row }, line.clone())));
+            (block, skip) = (block + 1, 0);
+        }
+        lines
+    }
+
+    pub(super) fn first_in_sight(&mut self, view: StreamViewport<'_>) -> StreamPlace {
+        match self.position {
+            StreamPosition::At { block, row } if block < self.blocks.len() => {
+                let rows = self.rows(block, view).len();
+                StreamPlace { block, row: row.min(rows.saturating_sub(1)) }
+            }
+            StreamPosition::At { .. } | StreamPosition::Follow => self.end(view),
+        }
+    }
+
+    /// The place at which the last row is just visible.
+    pub(super) fn end(&mut self, view: StreamViewport<'_>) -> StreamPlace {
+        let mut need = view.height;
+        for block in (0..self.blocks.len()).rev() {
+            let rows = self.rows(block, view).len();
+            if rows >= need {
+                return StreamPlace { block, row: rows - need };
+            }
+            need -= rows;
+        }
+        StreamPlace { block: 0, row: 0 }
+    }
+
+    /// The last row.
+    pub(super) fn last_row(&mut self, view: StreamViewport<'_>) -> StreamPlace {
+        let mut block = self.blocks.len().saturating_sub(1);
+        // A block of an answer that has just begun can have no row yet.
+        while block > 0 && self.rows(block, view).is_empty() {
+            block -= 1;
+        }
+        let rows = if self.blocks.is_empty() { 0 } else { self.rows(block, view).len() };
+        StreamPlace { block, row: rows.saturating_sub(1) }
+    }
+}

@@ -1,0 +1,112 @@
+//! The detail of the selected row, beside the panes of a wide screen.
+
+use ratatui::{
+    buffer::Buffer,
+    layout::Rect,
+    text::Line,
+    widgets::{Block, BorderType, Paragraph, Widget as _},
+};
+
+use super::coloured_run_text;
+use crate::{
+    present::text::plain_line,
+    tui::{
+        ansi::coloured_lines,
+        hook_rows::{HookRow, HookRowKind},
+        model::{Pane, RowDetail, ScreenModel},
+        stream::{RecordLoader, StreamViewport},
+        task_board::details,
+        text::{fit, wrap},
+        theme::{ScreenTheme, ThemeRole},
+    },
+};
+
+/// Which part of a text is visible if it does not fit.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum ShownPart {
+    Beginning,
+    /// Of output, the end says most.
+    End,
+}
+
+/// In bytes. More of a text is not looked at.
+const MOST: usize = 64 << 10;
+
+/// The detail of the selected row of the focused pane. None if no row is selected.
+pub(super) fn of(model: &mut ScreenModel, area: Rect, reload: RecordLoader<'_>) -> Option<RowDetail> {
+    let (title, text, part) = text(model, reload)?;
+    let (width, height) = (usize::from(area.width.saturating_sub(2)), usize::from(area.height.saturating_sub(2)));
+    let text = match part {
+        ShownPart::Beginning => &text[..text.floor_char_boundary(MOST)],
+        ShownPart::End => &text[text.ceil_char_boundary(text.len().saturating_sub(MOST))..],
+    };
+    let style = model.theme.style(ThemeRole::Text);
+    let pieces = coloured_lines(text.trim_end(), style, model.theme.keeps_colours);
+    let mut lines: Vec<Line<'static>> = match part {
+        ShownPart::Beginning => pieces.iter().take(height).flat_map(|line| wrap(line, width, 0)).collect(),
+        ShownPart::End => {
+            let from = pieces.len().saturating_sub(height);
+            pieces[from..].iter().flat_map(|line| wrap(line, width, 0)).collect()
+        }
+    };
+    if part == ShownPart::End {
+        lines.drain(..lines.len().saturating_sub(height));
+    }
+    Some(RowDetail { title: fit(&plain_line(&title, 200), width.saturating_sub(2)), lines })
+}
+
+/// The title and the text of the selected row, and which part of it matters.
+fn text(model: &mut ScreenModel, reload: RecordLoader<'_>) -> Option<(String, String, ShownPart)> {
+    match model.focus {
+        Pane::Stream => {
+            let ((width, height), theme) = (model.stream_size, &model.theme);
+            let view = StreamViewport { width, height, theme, reload };
+            let (title, text) = model.stream.block_in_full(view)?;
+            if text.is_empty() {
+                // A row without a text leaves the room to the hook that runs or ran last.
+                let run = model.runs.running().or_else(|| model.runs.newest())?;
+                return Some((format!("{}: {}", run.point, run.name()), coloured_run_text(run), ShownPart::End));
+            }
+            let title = if title.is_empty() { "The agent".to_owned() } else { title };
+            Some((title, text, ShownPart::Beginning))
+        }
+        Pane::Hooks => {
+            let row = model.hook_rows().nth(model.chosen_hook)?;
+            Some((format!("{}: {}", row.point, row.name()), hook_text(&row), ShownPart::End))
+        }
+        Pane::Pending => {
+            let item = model.session.as_ref()?.pending.items().get(model.chosen_item)?;
+            let gone = "The agent has received this item.";
+            let text = if item.text.is_empty() { gone.to_owned() } else { item.text.clone() };
+            Some((format!("item {} · {}", item.id, item.source.hook), text, ShownPart::Beginning))
+        }
+        Pane::Retries => {
+            let attempt = model.attempts.iter().rev().nth(model.chosen_attempt)?;
+            Some((format!("retry {} · {}", attempt.used, attempt.hook), attempt.feedback.clone(), ShownPart::End))
+        }
+        Pane::Tasks => {
+            let task = model.chosen_task()?;
+            let text = details::text(model.graph()?, task, model.moment());
+            Some((task.id.clone(), text, ShownPart::Beginning))
+        }
+    }
+}
+
+fn hook_text(row: &HookRow<'_>) -> String {
+    match (row.latest(), row.kind) {
+        (Some(run), _) => coloured_run_text(run),
+        (None, HookRowKind::Hook(spec)) => format!("It has not run yet.\n\n{}", spec.action.describe()),
+        (None, HookRowKind::Rule(rule)) => format!("creel has not checked it yet.\n\n{}", rule.check.describe()),
+        (None, HookRowKind::Decides(_) | HookRowKind::Unplanned(_)) => "It has not run yet.".to_owned(),
+    }
+}
+
+pub(super) fn draw(detail: &RowDetail, theme: &ScreenTheme, area: Rect, buffer: &mut Buffer) {
+    let block = Block::bordered()
+        .border_type(BorderType::Rounded)
+        .border_style(theme.style(ThemeRole::Border))
+        .title(Line::styled(format!(" {} ", detail.title), theme.style(ThemeRole::Text)));
+    let inside = block.inner(area);
+    block.render(area, buffer);
+    Paragraph::new(detail.lines.clone()).render(inside, buffer);
+}

@@ -1,0 +1,146 @@
+//! Where everything is, for every size of the screen.
+
+use ratatui::layout::{Constraint, Layout, Rect};
+
+use super::pipeline;
+use crate::tui::{
+    memory::PaneSplit,
+    model::{Pane, ScreenModel},
+    panes,
+};
+
+/// Columns and rows. A smaller screen shows only a note.
+const SMALLEST: (u16, u16) = (24, 6);
+/// Columns and rows. From this size on, all panes are visible side by side.
+const WIDE: (u16, u16) = (100, 20);
+/// Columns and rows. From this size on, a screen with tabs also has lines about the hook and the counts.
+const WITH_LINES: (u16, u16) = (60, 16);
+/// Columns. From this width on, the detail of the selected row is beside the panes.
+const WITH_DETAIL: u16 = 160;
+/// How much of such a screen the detail has, in percent.
+const DETAIL: u16 = 30;
+
+#[derive(Debug)]
+pub struct ScreenLayout {
+    pub panes: Vec<(Pane, Rect)>,
+    /// The row of tabs, if only one pane is visible.
+    pub tabs: Option<Rect>,
+    /// The detail of the selected row, on a wide screen.
+    pub detail: Option<Rect>,
+    pub status: Rect,
+    /// The row of a submit or a merge. Its height is 0 if there is none.
+    pub pipeline: Rect,
+    /// The row about the running hook, on a screen with tabs. Its height is 0 if there is none.
+    pub hook_line: Rect,
+    /// The row with retries, pending items and the next hooks, on a screen with tabs.
+    pub fact_line: Rect,
+    pub hints: Rect,
+}
+
+/// Whether a screen of this size can show anything.
+pub const fn has_room(size: (u16, u16)) -> bool {
+    size.0 >= SMALLEST.0 && size.1 >= SMALLEST.1
+}
+
+const fn is_wide(size: (u16, u16)) -> bool {
+    size.0 >= WIDE.0 && size.1 >= WIDE.1
+}
+
+/// Whether only one pane is visible, and tabs lead to the others.
+pub fn has_tabs(model: &ScreenModel) -> bool {
+    !is_wide(model.size) || model.zoomed
+}
+
+/// The layout for an area. None if it is too small.
+pub fn places(model: &ScreenModel, area: Rect) -> Option<ScreenLayout> {
+    if !has_room((area.width, area.height)) {
+        return None;
+    }
+    let tabbed = !is_wide((area.width, area.height)) || model.zoomed;
+    let with_lines = tabbed && area.width >= WITH_LINES.0 && area.height >= WITH_LINES.1 && model.session.is_some();
+    let with_pipeline = model.session.as_ref().is_some_and(pipeline::is_shown);
+    let with_hook = with_lines && !model.hook_rows().is_empty();
+    let rows = [
+        Constraint::Length(1),
+        Constraint::Length(u16::from(with_pipeline)),
+        Constraint::Min(1),
+        Constraint::Length(u16::from(with_hook)),
+        Constraint::Length(u16::from(with_lines)),
+        Constraint::Length(1),
+    ];
+    let [status, pipeline, body, hook_line, fact_line, hints] = Layout::vertical(rows).areas(area);
+    let layout =
+        ScreenLayout { panes: Vec::new(), tabs: None, detail: None, status, pipeline, hook_line, fact_line, hints };
+    if tabbed {
+        let [tabs, pane] = Layout::vertical([Constraint::Length(1), Constraint::Min(1)]).areas(body);
+        return Some(ScreenLayout { panes: vec![(model.focus, pane)], tabs: Some(tabs), ..layout });
+    }
+    let (left, right, detail) = columns(model, body);
+    let mut panes = vec![(Pane::Stream, left)];
+    panes.extend(stacked(model, right));
+    Some(ScreenLayout { panes, detail, ..layout })
+}
+
+/// The stream, the other panes, and the detail.
+fn columns(model: &ScreenModel, body: Rect) -> (Rect, Rect, Option<Rect>) {
+    let (rest, detail) = if body.width >= WITH_DETAIL {
+        let [rest, detail] = Layout::horizontal([Constraint::Fill(1), Constraint::Percentage(DETAIL)]).areas(body);
+        (rest, Some(detail))
+    } else {
+        (body, None)
+    };
+    let stream = Constraint::Percentage(model.memory.split.percent());
+    let [left, right] = Layout::horizontal([stream, Constraint::Fill(1)]).areas(rest);
+    (left, right, detail)
+}
+
+/// The panes on the right: those without content have one line, the others what they need. If that is too much, all
+/// give way; if it is too little, the hooks get the rest.
+fn stacked(model: &ScreenModel, area: Rect) -> Vec<(Pane, Rect)> {
+    const FRAME: usize = 2;
+    const LEAST: usize = 4;
+    let shown = [Pane::Hooks, Pane::Pending, Pane::Retries, Pane::Tasks];
+    let mut heights = shown.map(|pane| match panes::wanted(model, pane) {
+        0 => 1,
+        rows => rows + FRAME,
+    });
+    let room = usize::from(area.height);
+    while heights.iter().sum::<usize>() > room {
+        // The tallest gives way first, so that short lists stay complete.
+        let tallest = (0..heights.len()).max_by_key(|n| heights[*n]).unwrap_or(0);
+        if heights[tallest] <= LEAST {
+            break;
+        }
+        heights[tallest] -= 1;
+    }
+    let used: usize = heights.iter().sum();
+    let taker = (0..heights.len()).find(|n| heights[*n] > 1);
+    if let Some(taker) = taker {
+        heights[taker] += room.saturating_sub(used);
+    }
+    let rows = heights.map(|height| Constraint::Length(u16::try_from(height).unwrap_or(u16::MAX)));
+    shown.into_iter().zip(Layout::vertical(rows).areas::<4>(area)).collect()
+}
+
+/// The columns that the split divides, and the first column right of it. None if there is no split.
+fn split_columns(model: &ScreenModel) -> Option<(Rect, u16)> {
+    let area = Rect { x: 0, y: 0, width: model.size.0, height: model.size.1 };
+    let places = places(model, area).filter(|places| places.tabs.is_none())?;
+    let column = |wanted: Pane| places.panes.iter().find(|(pane, _)| *pane == wanted).map(|(_, rect)| *rect);
+    let (left, right) = (column(Pane::Stream)?, column(Pane::Hooks)?);
+    Some((Rect { width: left.width + right.width, ..left }, right.x))
+}
+
+/// Whether this position is on the line between the stream and the other panes.
+pub fn is_split_line(model: &ScreenModel, column: u16, row: u16) -> bool {
+    split_columns(model).is_some_and(|(area, line)| {
+        (column == line || column + 1 == line) && (area.top()..area.bottom()).contains(&row)
+    })
+}
+
+/// The split that puts the line at this column.
+pub fn split_at(model: &ScreenModel, column: u16) -> Option<PaneSplit> {
+    let (area, _) = split_columns(model)?;
+    let left = u32::from(column.saturating_sub(area.x)) * 100;
+    Some(PaneSplit::new(u16::try_from(left.div_ceil(u32::from(area.width).max(1))).unwrap_or(0)))
+}

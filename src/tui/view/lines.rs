@@ -1,0 +1,107 @@
+//! Two lines for screens that show one pane at a time: the hook that runs or ran last, and what is counted and next.
+
+use ratatui::{
+    buffer::Buffer,
+    layout::Rect,
+    text::{Line, Span},
+    widgets::Widget as _,
+};
+use unicode_width::UnicodeWidthStr as _;
+
+use super::facts;
+use crate::{
+    engine::{SessionState, hooks::verdict::Verdict},
+    present::{
+        clock::{against, brief_span},
+        text::{plain, plain_line, some_names},
+        usage_totals,
+    },
+    tui::{
+        hook_rows::HookRow,
+        model::ScreenModel,
+        panes,
+        runs::RunEntry,
+        text::fit,
+        theme::{ScreenTheme, ThemeRole},
+    },
+};
+
+pub(super) fn draw(model: &ScreenModel, theme: &ScreenTheme, hook: Rect, counts: Rect, buffer: &mut Buffer) {
+    if hook.height > 0 {
+        hook_line(model, theme, usize::from(hook.width)).render(hook, buffer);
+    }
+    if let Some(state) = model.session.as_ref().filter(|_| counts.height > 0) {
+        fact_line(model, state, theme, usize::from(counts.width)).render(counts, buffer);
+    }
+}
+
+/// The running hook with its last line; else the last one that did not pass, with its reason; else the last one.
+fn hook_line(model: &ScreenModel, theme: &ScreenTheme, width: usize) -> Line<'static> {
+    let failed = || {
+        model
+            .hook_rows()
+            .iter()
+            .filter_map(HookRow::latest)
+            .filter(|run| has_failed(run))
+            .max_by_key(|run| (run.started, run.run))
+    };
+    let Some(run) = model.runs.running().or_else(failed).or_else(|| model.runs.newest()) else {
+        return Line::styled(" No hook has run yet", theme.style(ThemeRole::Faint));
+    };
+    let (sign, role) = sign(run);
+    let took = run.took(model.moment());
+    let (said, time) = if let Some(finished) = &run.ended {
+        (if finished.verdict == Verdict::Pass { String::new() } else { run.reason.clone() }, brief_span(took))
+    } else {
+        let limit = model.session.as_ref().and_then(|state| state.plan().hook(run.point, &run.hook));
+        let time = limit.map_or_else(|| brief_span(took), |spec| against(took, spec.timeout));
+        (plain(run.live.lines().next_back().unwrap_or_default()), time)
+    };
+    let head = format!(" {sign} {}: {}", run.point, run.name());
+    let room = width.saturating_sub(head.width() + time.width() + 5);
+    let said = fit(&plain_line(&said, 200), room);
+    let gap = " ".repeat((room + 1).saturating_sub(said.width()));
+    Line::from(vec![
+        Span::styled(head, theme.style(role)),
+        Span::styled(format!("   {said}{gap}"), theme.style(ThemeRole::Text)),
+        Span::styled(format!("{time} "), theme.style(ThemeRole::Text)),
+    ])
+}
+
+fn has_failed(run: &RunEntry) -> bool {
+    run.ended.as_ref().is_some_and(|finished| finished.verdict != Verdict::Pass)
+}
+
+/// The sign and the role of a run.
+pub fn sign(run: &RunEntry) -> (&'static str, ThemeRole) {
+    match run.ended.as_ref().map(|finished| finished.verdict) {
+        None => ("▸", ThemeRole::Running),
+        Some(Verdict::Pass) => ("✓", ThemeRole::Good),
+        Some(Verdict::Block) => ("✗", ThemeRole::Bad),
+        Some(Verdict::Fail) => ("!", ThemeRole::Warning),
+    }
+}
+
+/// `retries ●●○○○ 2/5 · 2 pending: clippy, tree · tasks 3/7 · next: stop → fmt`, and the cost.
+fn fact_line(model: &ScreenModel, state: &SessionState, theme: &ScreenTheme, width: usize) -> Line<'static> {
+    let limit = state.retries().retry_limit();
+    let dots = facts::retries(state).map(|dots| {
+        let numbers = format!("{}/{limit}", state.retry.used);
+        if dots == numbers { format!("retries {dots}") } else { format!("retries {dots} {numbers}") }
+    });
+    let waiting: Vec<&str> = state.pending.waiting().map(|item| item.source.hook.as_str()).collect();
+    let pending = match waiting.len() {
+        0 => "0 pending".to_owned(),
+        n => format!("{n} pending: {}", plain(&some_names(&waiting, 3))),
+    };
+    let tasks = facts::tasks(model).map(|tasks| format!("tasks {tasks}"));
+    let next = panes::hooks::upcoming(state);
+    let cost =
+        if state.account.cost > 0.0 { format!("{} ", usage_totals::money(state.account.cost)) } else { String::new() };
+    let room = width.saturating_sub(cost.width() + 2);
+    let parts =
+        dots.into_iter().chain(facts::messages(state)).chain([pending]).chain(tasks).chain(next).collect::<Vec<_>>();
+    let text = fit(&parts.join(" · "), room);
+    let gap = " ".repeat(room.saturating_sub(text.width()) + 1);
+    Line::styled(format!(" {text}{gap}{cost}"), theme.style(ThemeRole::Text))
+}

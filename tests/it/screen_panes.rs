@@ -1,0 +1,169 @@
+//! The panes: cursors, clicks, folding, the split, the detail of wide screens, and the keys that the screen offers.
+
+use creel::{
+    engine::hooks::point::HookPoint,
+    tui::{
+        memory::PaneSplit,
+        modals::viewer::ViewerModal,
+        model::Pane,
+        update::{ScreenEvent, ScreenRequest},
+    },
+};
+use crossterm::event::{MouseButton, MouseEventKind};
+use ratatui::style::Color;
+
+use crate::support::{
+    scenes,
+    screen::Screen,
+    world::{Script, blocks},
+};
+
+const WIDE: (u16, u16) = (120, 40);
+const SMALL: (u16, u16) = (80, 24);
+
+/// A stop hook has printed a hundred lines, in colours, and blocked.
+fn flooded() -> Screen {
+    let lines: String = (1..=100).map(|n| format!("\u{1b}[31mline {n}\u{1b}[0m\n")).collect();
+    let printed: &'static str = Box::leak(lines.into_boxed_str());
+    let script = Script::new().hook(HookPoint::Stop, "tests", [blocks(printed)]).attended(&[]);
+    let world = scenes::until(crate::support::world::World::begin(script), |world| world.state.retry.used == 1);
+    Screen::of(&world, WIDE)
+}
+
+#[test]
+fn long_output_in_the_stream_is_folded_to_its_end_in_its_own_colours() {
+    let mut screen = flooded();
+    let frame = screen.frame();
+    assert!(frame.contains("… 88 more lines") && frame.contains("line 89") && frame.contains("line 100"), "{frame}");
+    assert!(!frame.contains("line 88 "), "{frame}");
+    let (column, row) = screen.find("line 95");
+    assert_eq!(screen.draw()[(column, row)].fg, Color::Indexed(1));
+    screen.click_on("▾ ✗ stop: tests");
+    screen.press("home");
+    assert!(!screen.frame().contains("more lines"), "all of it is open: {}", screen.frame());
+    assert!(screen.frame().contains("line 1 "), "{}", screen.frame());
+}
+
+#[test]
+fn enter_opens_the_row_under_the_cursor_and_a_click_does_the_same() {
+    let mut screen = Screen::of(&scenes::first_turn(), WIDE);
+    screen.press("home j");
+    assert!(screen.row("▌ ▸ ✓ session_start: git log").contains("passed"));
+    screen.press("enter");
+    assert!(screen.frame().contains("4f2a1c parser: keep the places"), "{}", screen.frame());
+    screen.press("enter");
+    assert!(!screen.frame().contains("4f2a1c parser: keep the places"));
+    screen.click_on("▸ ✗ cargo build");
+    assert!(screen.row("▌ ▾ ✗ cargo build").contains("failed"));
+    assert!(screen.frame().contains("error[E0425]: cannot find value `tree`"));
+    screen.press("home enter");
+    let toast = screen.model.toast.as_ref().map(|toast| toast.text.clone());
+    assert_eq!(toast.as_deref(), Some("this row has nothing to open"));
+}
+
+#[test]
+fn a_click_selects_a_row_and_another_click_opens_it() {
+    let mut screen = Screen::of(&scenes::sent_back_twice(), WIDE);
+    assert_eq!(screen.click_on("cargo test    ✗✗"), []);
+    assert_eq!((screen.model.focus, screen.model.chosen_hook), (Pane::Hooks, 2));
+    let opened = screen.click_on("cargo test    ✗✗");
+    let [ScreenRequest::ReadOutput { title, earlier, .. }] = opened.as_slice() else { panic!("{opened:?}") };
+    assert!(title.contains("stop · cargo test"), "{title}");
+    assert!(earlier.contains("parser::empty ... FAILED"), "the run before follows: {earlier}");
+    screen.click_on("1  00:00");
+    assert_eq!((screen.model.focus, screen.model.chosen_attempt), (Pane::Retries, 1));
+    screen.press("k enter");
+    let frame = screen.frame();
+    assert!(frame.contains("Changes since the run before:") && frame.contains("- test parser::empty"), "{frame}");
+}
+
+#[test]
+fn the_split_is_moved_by_keys_and_by_the_mouse() {
+    let mut screen = Screen::of(&scenes::first_turn(), WIDE);
+    assert_eq!(screen.press("+"), [ScreenRequest::Remember]);
+    assert_eq!(screen.model.memory.split, PaneSplit::new(65));
+    screen.press("- -");
+    assert_eq!(screen.model.memory.split, PaneSplit::new(55));
+    let (column, row) = screen.find("╭ 2 Hooks");
+    assert_eq!(screen.mouse(MouseEventKind::Down(MouseButton::Left), column, row + 2), []);
+    assert_eq!(screen.mouse(MouseEventKind::Drag(MouseButton::Left), 84, row + 2), []);
+    assert_eq!(screen.find("╭ 2 Hooks").0, 84);
+    let up = screen.mouse(MouseEventKind::Up(MouseButton::Left), 84, row + 2);
+    assert_eq!(up, [ScreenRequest::Remember]);
+    assert_eq!(screen.model.memory.split, PaneSplit::new(70));
+    // A drag that did not begin on the line moves nothing.
+    screen.mouse(MouseEventKind::Drag(MouseButton::Left), 50, 5);
+    assert_eq!(screen.model.memory.split, PaneSplit::new(70));
+}
+
+#[test]
+fn a_wide_screen_shows_the_detail_of_the_selected_row() {
+    let mut screen = Screen::of(&scenes::sent_back_twice(), (200, 50));
+    screen.press("2");
+    let frame = screen.frame();
+    assert!(frame.contains("╭ stop: cargo test ─") && frame.contains("1 failed; 32 passed"), "{frame}");
+    screen.press("4 j");
+    assert!(screen.frame().contains("╭ retry 1 · cargo test ─"), "{}", screen.frame());
+    screen.press("1 home j j j");
+    assert!(!screen.frame().contains("╭ retry 1"));
+    assert!(!Screen::of(&scenes::sent_back_twice(), WIDE).frame().contains("╭ stop: cargo test ─"));
+}
+
+#[test]
+fn the_last_line_has_the_keys_of_whatever_receives_them() {
+    let last = |screen: &mut Screen| screen.frame().lines().last().unwrap_or_default().to_owned();
+    let mut screen = Screen::of(&scenes::first_turn(), WIDE);
+    assert!(last(&mut screen).contains("e next error") && last(&mut screen).contains("q leave"));
+    let mut gate = Screen::of(&scenes::retry_limit(), WIDE).armed();
+    assert!(last(&mut gate).starts_with(" enter answer  right choose  esc look around"), "{}", last(&mut gate));
+    gate.press("esc");
+    // The note about the open gate goes with the next key.
+    gate.press("j");
+    assert!(last(&mut gate).starts_with(" g answer"), "{}", last(&mut gate));
+    screen.told(ScreenEvent::Read(ViewerModal::new("text", "text", "")));
+    assert!(!last(&mut screen).contains("next error"));
+}
+
+#[test]
+fn help_begins_with_the_keys_of_the_pane_and_the_palette_with_what_is_useful() {
+    let mut screen = Screen::of(&scenes::first_turn(), SMALL);
+    screen.press("3 ?");
+    let second = screen.frame().lines().nth(1).unwrap_or_default().to_owned();
+    assert!(second.contains("Pending"), "{}", screen.frame());
+    screen.press("esc 1 :");
+    let commands: Vec<String> = screen.frame().lines().map(str::to_owned).collect();
+    let first = commands.iter().position(|line| line.contains("› ")).map(|at| commands[at + 1].clone());
+    assert!(first.as_deref().is_some_and(|line| line.contains("fold")), "{commands:?}");
+    screen.press("esc");
+    // What the user used most comes before what was never used, if both are of no special use now.
+    screen.press("alt-s : ");
+    let frame = screen.frame();
+    let at = |name: &str| frame.lines().position(|line| line.contains(&format!("║{name} ")));
+    assert!(at("submit").is_some_and(|submit| at("quit").is_none_or(|quit| submit < quit)), "{frame}");
+}
+
+#[test]
+fn panes_without_content_are_one_line_that_says_how_to_fill_them() {
+    let mut screen = Screen::of(&scenes::works(), WIDE);
+    let frame = screen.frame();
+    for line in [
+        " 2 Hooks  No hooks.",
+        " 3 Pending  Nothing to send.",
+        " 4 Retries  ○○○○○",
+        " 5 Tasks  No tasks. Press a to add one",
+    ] {
+        assert!(frame.contains(line), "no `{line}`:\n{frame}");
+    }
+    screen.press("5");
+    assert!(screen.frame().contains("▌5 Tasks"), "{}", screen.frame());
+}
+
+#[test]
+fn a_queued_message_leaves_a_mark() {
+    let mut world = scenes::first_turn();
+    world.command(creel::engine::input::SessionCommand::Message { text: "Use the lexer".into() });
+    for size in [(60, 16), SMALL, WIDE] {
+        let frame = Screen::of(&world, size).frame();
+        assert!(frame.contains("1 message"), "{size:?}\n{frame}");
+    }
+}
