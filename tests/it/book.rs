@@ -141,7 +141,6 @@ fn words(line: &str) -> Vec<String> {
     for character in line.chars() {
         match (quote, character) {
             (Some(end), _) if character == end => quote = None,
-            (Some(_), _) => word.get_or_insert_default().push(character),
             (None, '"' | '\'') => {
                 quote = Some(character);
                 word.get_or_insert_default();
@@ -153,7 +152,7 @@ fn words(line: &str) -> Vec<String> {
                 word = word.filter(|word| word != "2");
                 break;
             }
-            (None, _) => word.get_or_insert_default().push(character),
+            (Some(_) | None, _) => word.get_or_insert_default().push(character),
         }
     }
     found.extend(word);
