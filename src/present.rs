@@ -4,6 +4,8 @@
 
 pub mod clock;
 pub mod describe;
+pub mod end_card;
+pub mod gate_words;
 pub mod hook_stats;
 pub mod local_time;
 pub mod permission_requests;

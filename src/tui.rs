@@ -20,6 +20,7 @@ pub mod modals;
 pub mod model;
 pub mod notification;
 mod output_files;
+pub mod output_lines;
 pub mod panes;
 pub mod replay;
 pub mod runs;
@@ -429,13 +430,14 @@ impl Tui {
             ScreenRequest::Suspend => self.suspend()?,
             ScreenRequest::Redraw => self.screen.redraw(),
             ScreenRequest::Remember => self.remember(),
-            ScreenRequest::ReadOutput { title, file, otherwise, earlier } => {
+            ScreenRequest::ReadOutput { title, file, otherwise, earlier, live } => {
                 let folder = self.source.journal.parent().unwrap_or(Path::new("."));
                 return Ok(Some(ScreenEvent::Read(output_files::view(
                     title,
-                    file.map(|file| folder.join(file)).as_deref(),
+                    file.map(|file| folder.join(file)),
                     &otherwise,
                     &earlier,
+                    live,
                 ))));
             }
             ScreenRequest::Seek(target) => self.seek(target)?,

@@ -14,7 +14,10 @@ use crate::{
         ids::{GateId, ItemId},
         input::{GateAnswer, SessionCommand},
     },
-    present::text::{plain, plain_line},
+    present::{
+        gate_words::{ChoiceWording, GateFigures, choice_words},
+        text::{plain, plain_line},
+    },
     socket::{message::ReplyData, query::SessionQuery, view::GateView},
 };
 
@@ -82,9 +85,15 @@ pub(super) fn gate(command: GateCommand) -> CliResult {
 
 /// A gate, and under it the answers that it takes.
 pub(super) fn line(gate: &GateView) -> String {
-    let choices = gate.choices.iter().map(|choice| choice.name()).collect::<Vec<_>>().join(", ");
     let about = gate.about.name().replace('_', " ");
-    let mut text = format!("{} {about}: {}\n  answers: {choices}", gate.gate, plain_line(&gate.reason, LINE));
+    let mut text = format!("{} {about}: {}\n  answers:", gate.gate, plain_line(&gate.reason, LINE));
+    let figures = GateFigures { retries: gate.retries, bytes: None };
+    let longest = gate.choices.iter().map(|choice| choice.name().len()).max().unwrap_or(0);
+    for choice in &gate.choices {
+        let ChoiceWording { label, effect, .. } = choice_words(gate.about, *choice, figures);
+        let effect = if effect.is_empty() { String::new() } else { format!(": {effect}") };
+        text += &format!("\n    {:longest$}  {label}{effect}", choice.name());
+    }
     if !gate.items.is_empty() {
         let items = gate.items.iter().map(ToString::to_string).collect::<Vec<_>>().join(",");
         text += &format!("\n  items: {items}");

@@ -54,6 +54,19 @@ pub fn plain_line(text: &str, most: usize) -> String {
     first_line(&plain(text), most)
 }
 
+/// A number with its thousands set off: `1,204`.
+pub fn grouped(number: usize) -> String {
+    let digits = number.to_string();
+    let mut out = String::new();
+    for (n, digit) in digits.chars().enumerate() {
+        if n > 0 && (digits.len() - n).is_multiple_of(3) {
+            out.push(',');
+        }
+        out.push(digit);
+    }
+    out
+}
+
 /// A size that people can read.
 pub fn readable_size(bytes: u64) -> String {
     match bytes {
@@ -84,6 +97,11 @@ mod tests {
         assert_eq!(plain("\u{1b}Pq#0\u{1b}\\b\u{1b}(Bc\u{1b}cd\u{9b}2Je\u{8}\u{7}f"), "bcdef");
         assert_eq!(plain("50%\r100%\r\n"), "50%\n100%\n");
         assert_eq!(plain("open \u{1b}["), "open ");
+    }
+
+    #[test]
+    fn thousands_are_set_off() {
+        assert_eq!([7, 999, 1_204, 1_234_567].map(grouped), ["7", "999", "1,204", "1,234,567"]);
     }
 
     #[test]

@@ -24,7 +24,7 @@ use crate::{
     },
     journal::record::rfc3339,
     nats::status::NatsStatus,
-    present::stop_decisions,
+    present::{gate_words::GateFigures, stop_decisions},
 };
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -96,6 +96,9 @@ pub struct GateView {
     pub reason: String,
     /// The answers that it accepts.
     pub choices: Vec<GateChoice>,
+    /// How many retries `continue` grants at a retry limit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retries: Option<u32>,
     /// The hook that it is about.
     pub hook: Option<String>,
     /// The pending items that it is about.
@@ -208,6 +211,7 @@ fn gate_view(state: &SessionState, gate: &Gate) -> GateView {
         about: gate.kind(),
         reason: gate.reason.clone(),
         choices: gate.choices.clone(),
+        retries: GateFigures::of(state).retries,
         hook: gate.subject.hook().map(str::to_owned),
         items: gate.subject.items().to_vec(),
         options: options.collect(),

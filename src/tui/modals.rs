@@ -1,5 +1,6 @@
 //! Dialogs over the panes: gates, the editor, viewers, help, the palette, questions.
 
+pub mod cancel;
 pub mod editor;
 pub mod gate;
 pub mod help;
@@ -27,12 +28,13 @@ use unicode_width::UnicodeWidthStr as _;
 pub enum Modal {
     Gate(Box<gate::GateModal>),
     Editor(Box<editor::EditorModal>),
-    Viewer(viewer::ViewerModal),
+    Viewer(Box<viewer::ViewerModal>),
     Help(help::HelpModal),
     Palette(palette::PaletteModal),
     Search(search::SearchModal),
     Quit(quit::QuitModal),
     Remove(remove::RemoveModal),
+    Cancel(cancel::CancelModal),
 }
 
 /// Clears the area and draws a frame; returns the area inside.

@@ -11,7 +11,11 @@ use super::{
     hook_rows::{HookRowId, HookRows},
     keymap::Keymap,
     memory::ScreenMemory,
-    modals::{Modal, editor::EditorModal, gate::GateModal},
+    modals::{
+        Modal,
+        editor::EditorModal,
+        gate::{GateModal, history::GateRun},
+    },
     notification::TerminalFocus,
     replay::ReplayPlayer,
     runs::RunList,
@@ -25,6 +29,7 @@ use crate::{
     engine::{
         SessionState,
         event::{Event, GateEvent, HookEvent, PendingEvent, RetryEvent, SessionEvent, StopEvent},
+        gate::Gate,
         ids::ItemId,
         input::SessionCommand,
         tasks::{graph::TaskGraph, task::Task},
@@ -32,7 +37,12 @@ use crate::{
     },
     journal::Record,
     nats::status::NatsStatus,
-    present::{hook_stats::HookTallies, session_chip::SessionTimes, signs::SignSet},
+    present::{
+        end_card::{EndCard, EndTally},
+        hook_stats::HookTallies,
+        session_chip::SessionTimes,
+        signs::SignSet,
+    },
     tui::{
         journal_feed::RecordSpan,
         task_board::{self, TaskBoard},
@@ -160,6 +170,9 @@ pub struct ScreenModel {
     pub stream: SessionStream,
     pub runs: RunList,
     pub tallies: HookTallies,
+    pub end: EndTally,
+    /// Whether the user has closed the card at the end of the session.
+    pub card_closed: bool,
     /// The retries in this iteration.
     pub attempts: Vec<RetryAttempt>,
     /// The pane that receives the keys.
@@ -229,6 +242,8 @@ impl ScreenModel {
             stream: SessionStream::default(),
             runs: RunList::default(),
             tallies: HookTallies::default(),
+            end: EndTally::default(),
+            card_closed: false,
             attempts: Vec::new(),
             focus: Pane::Stream,
             zoomed: false,
@@ -273,7 +288,7 @@ impl ScreenModel {
         self.stream = SessionStream::in_zone(self.zone.clone());
         self.times = SessionTimes::default();
         self.runs = RunList::default();
-        self.tallies = HookTallies::default();
+        (self.tallies, self.end) = (HookTallies::default(), EndTally::default());
         self.attempts.clear();
         self.item_spots.clear();
         self.modals.clear();
@@ -300,6 +315,7 @@ impl ScreenModel {
         let chosen = starts.then(|| self.chosen_row()).flatten();
         self.runs.take(record);
         self.tallies.take(&record.event);
+        self.end.take(record.at, &record.event);
         match &record.event {
             Event::Retry(RetryEvent::Counted { used, hook, reason, no_progress, .. }) => {
                 let feedback = self.session.as_ref().and_then(|state| state.retry.last_feedback.as_deref());
@@ -372,8 +388,6 @@ impl ScreenModel {
     /// Opens the gate that waits for the user, and closes a gate that was answered.
     pub fn look_after_the_gate(&mut self) {
         let open = self.session.as_ref().and_then(|state| state.gates.open.clone());
-        let waiting = self.session.as_ref().and_then(|session| session.permissions().gate_for_a_person()).cloned();
-        let live = matches!(self.mode, ScreenMode::Live);
         self.modals.retain(|modal| {
             let Modal::Gate(shown) = modal else { return true };
             open.as_ref().is_some_and(|gate| gate.id == shown.gate.id)
@@ -386,11 +400,24 @@ impl ScreenModel {
             }
         }
         // Do not interrupt the user's typing: the status line says that a gate waits.
-        let free = self.modals.is_empty();
-        if let (Some(gate), Some(state), true) = (waiting, &self.session, free && live && self.aside.is_none()) {
-            let modal = GateModal::open(gate, state, self.now);
-            self.modals.push(Modal::Gate(Box::new(modal)));
+        if self.modals.is_empty() && self.aside.is_none() {
+            self.open_gate();
         }
+    }
+
+    /// The gate that waits for the user, if the session is live.
+    pub fn waiting_gate(&self) -> Option<&Gate> {
+        let session = self.session.as_ref().filter(|_| matches!(self.mode, ScreenMode::Live))?;
+        session.permissions().gate_for_a_person()
+    }
+
+    /// Shows the gate that waits for the user over everything else, unless it is visible already.
+    pub fn open_gate(&mut self) {
+        let shown = self.modals.iter().any(|modal| matches!(modal, Modal::Gate(_)));
+        let (Some(gate), Some(state), false) = (self.waiting_gate().cloned(), &self.session, shown) else { return };
+        let runs = GateRun::list(&gate, state, &self.runs, &self.attempts);
+        let modal = GateModal::open(gate, state, runs, self.now);
+        self.modals.push(Modal::Gate(Box::new(modal)));
     }
 
     /// Applies a new screen size. A gate that becomes visible this way accepts no answer for a moment.
@@ -448,6 +475,12 @@ impl ScreenModel {
         let waits_for_a_person = state.gates.open.is_some() || state.phase.outcome().is_some() || state.steering.paused;
         let period = if state.limits.hold.is_some() { MINUTE } else { SECOND };
         (!waits_for_a_person && state.next_wake().is_some()).then(|| self.next_beat(period))
+    }
+
+    /// The card at the end of a live session, until the user closes it.
+    pub fn end_card(&self) -> Option<EndCard> {
+        let shown = matches!(self.mode, ScreenMode::Live) && !self.card_closed;
+        self.end.card(self.session.as_ref().filter(|_| shown)?, &self.tallies)
     }
 
     /// Whether an agent or a hook works at this moment.

@@ -2,7 +2,8 @@
 
 use crate::{
     engine::{
-        event::{AutomationEvent, Event, RetryEvent, SessionEvent, TurnEvent},
+        event::{AutomationEvent, Event, HookEvent, RetryEvent, SessionEvent, StopEvent, TurnEvent},
+        hooks::verdict::Verdict,
         time::{TimeSpan, UnixTime},
     },
     journal::Record,
@@ -31,6 +32,15 @@ pub struct ReplayPlayer {
     due: Option<UnixTime>,
 }
 
+/// Whether a hook or a rule blocked, failed, timed out or could not run.
+fn did_not_pass(event: &Event) -> bool {
+    if let Event::Hook(HookEvent::Finished(finished)) = event {
+        finished.verdict != Verdict::Pass
+    } else {
+        matches!(event, Event::Stop(StopEvent::RuleChecked { passed: false, .. }))
+    }
+}
+
 impl ReplayPlayer {
     pub fn add(&mut self, spot: RecordSpan, record: &Record) {
         let error = matches!(
@@ -38,7 +48,7 @@ impl ReplayPlayer {
             Event::Turn(TurnEvent::Failed { .. })
                 | Event::Retry(RetryEvent::LimitReached { .. })
                 | Event::Automation(AutomationEvent::HookError { .. })
-        );
+        ) || did_not_pass(&record.event);
         let iteration = matches!(record.event, Event::Session(SessionEvent::IterationStarted { .. }));
         self.marks.push(ReplayMark { spot, at: record.at, iteration, error });
     }

@@ -177,6 +177,10 @@ impl RunList {
         self.hooks.iter_mut().flat_map(|runs| runs.list.iter_mut().rev()).find(|run| wanted(run))
     }
 
+    pub fn get(&self, run: RunId) -> Option<&RunEntry> {
+        self.all().find(|known| known.run == run)
+    }
+
     pub fn knows(&self, run: RunId) -> bool {
         self.all().any(|known| known.run == run)
     }

@@ -12,8 +12,9 @@ use super::{
     keymap::{KeyAction, KeyContext},
     modals::{
         Modal,
+        cancel::CancelModal,
         editor::{EditorModal, EditorPurpose},
-        gate::GateModal,
+        gate::{GateModal, history::GateRun},
         help::HelpModal,
         palette::PaletteModal,
         search::SearchModal,
@@ -27,11 +28,12 @@ use super::{
     view,
 };
 use crate::engine::{
-    event::StopTiming, input::SessionCommand, submit::kind::PipelineKind, tasks::command::TaskCommand,
+    event::StopTiming, ids::RunId, input::SessionCommand, submit::kind::PipelineKind, tasks::command::TaskCommand,
 };
 use hook::{cancel_hook, open_attempt, open_hook, run_hook, show_stats, switch_hook};
 use modal::{
-    edited_outside, on_editor_key, on_gate_key, on_help_key, on_palette_key, on_quit_key, on_search_key, on_viewer_key,
+    edited_outside, on_cancel_key, on_editor_key, on_gate_key, on_help_key, on_palette_key, on_quit_key, on_search_key,
+    on_viewer_key,
 };
 use mouse::on_mouse;
 use pane::{
@@ -97,6 +99,8 @@ pub enum ScreenRequest {
         otherwise: String,
         /// The earlier runs of the hook, to show below.
         earlier: String,
+        /// The run, if it still runs: the viewer follows it.
+        live: Option<RunId>,
     },
     /// Show a past session up to this record.
     Seek(usize),
@@ -123,7 +127,8 @@ pub fn update(model: &mut ScreenModel, msg: ScreenEvent, reload: RecordLoader<'_
                     | Modal::Help(_)
                     | Modal::Palette(_)
                     | Modal::Quit(_)
-                    | Modal::Remove(_),
+                    | Modal::Remove(_)
+                    | Modal::Cancel(_),
                 )
                 | None => {}
             }
@@ -166,7 +171,7 @@ pub fn update(model: &mut ScreenModel, msg: ScreenEvent, reload: RecordLoader<'_
             Vec::new()
         }
         ScreenEvent::Read(viewer) => {
-            model.modals.push(Modal::Viewer(viewer));
+            model.modals.push(Modal::Viewer(Box::new(viewer)));
             Vec::new()
         }
         ScreenEvent::Edited { purpose, before, text } => edited_outside(model, purpose, &before, &text),
@@ -199,6 +204,7 @@ fn on_key(model: &mut ScreenModel, key: KeyEvent, reload: RecordLoader<'_>) -> V
         Some(Modal::Search(_)) => on_search_key(model, key, reload),
         Some(Modal::Quit(_)) => on_quit_key(model, key),
         Some(Modal::Remove(_)) => on_remove_key(model, key),
+        Some(Modal::Cancel(_)) => on_cancel_key(model, key),
     }
 }
 
@@ -234,6 +240,10 @@ fn interrupt(model: &mut ScreenModel) -> Vec<ScreenRequest> {
 }
 
 fn on_pane_key(model: &mut ScreenModel, key: KeyEvent, reload: RecordLoader<'_>) -> Vec<ScreenRequest> {
+    if model.keymap.action(key, &[KeyContext::Gate]) == Some(KeyAction::Aside) && model.end_card().is_some() {
+        model.card_closed = true;
+        return Vec::new();
+    }
     match model.keymap.action(key, &contexts(model)) {
         Some(action) => perform(model, action, reload),
         None => Vec::new(),
@@ -278,7 +288,7 @@ pub fn perform(model: &mut ScreenModel, action: KeyAction, reload: RecordLoader<
         KeyAction::RetryNow => steer(model, SessionCommand::RetryNow),
         KeyAction::SwitchAgent => steer(model, SessionCommand::SwitchAgent { agent: None }),
         KeyAction::Stop => steer(model, SessionCommand::Stop { how: StopTiming::AfterIteration }),
-        KeyAction::CancelTurn => steer(model, SessionCommand::CancelTurn),
+        KeyAction::CancelTurn => ask_to_cancel(model),
         KeyAction::Submit => steer(model, SessionCommand::Pipeline { pipeline: PipelineKind::Submit }),
         KeyAction::Merge => steer(model, SessionCommand::Pipeline { pipeline: PipelineKind::Merge }),
         KeyAction::Redraw => vec![ScreenRequest::Redraw],
@@ -332,6 +342,9 @@ pub fn perform(model: &mut ScreenModel, action: KeyAction, reload: RecordLoader<
         // These apply only inside their dialogs.
         KeyAction::NextChoice
         | KeyAction::PreviousChoice
+        | KeyAction::NewerRun
+        | KeyAction::OlderRun
+        | KeyAction::PreviewItems
         | KeyAction::ItemDown
         | KeyAction::ItemUp
         | KeyAction::ToggleItem
@@ -352,10 +365,12 @@ fn show_gate(model: &mut ScreenModel) -> Vec<ScreenRequest> {
         gate.shown_again(model.now);
         model.modals.push(Modal::Gate(gate));
     }
+    model.open_gate();
     if let (Some(state), ScreenMode::Replay(_)) = (&model.session, &model.mode)
         && let Some(gate) = &state.gates.open
     {
-        let gate = GateModal::past(gate.clone(), state);
+        let runs = GateRun::list(gate, state, &model.runs, &model.attempts);
+        let gate = GateModal::past(gate.clone(), state, runs);
         model.modals.push(Modal::Gate(Box::new(gate)));
     }
     model.look_after_the_gate();
@@ -363,6 +378,19 @@ fn show_gate(model: &mut ScreenModel) -> Vec<ScreenRequest> {
         model.say(ThemeRole::Faint, "no gate is open");
     }
     Vec::new()
+}
+
+/// Asks before it cancels the turn: the agent's work in it may be lost.
+fn ask_to_cancel(model: &mut ScreenModel) -> Vec<ScreenRequest> {
+    let works = model.session.as_ref().is_some_and(|state| state.phase.turn_in_flight().is_some());
+    if !pane::is_live(model) {
+        return Vec::new();
+    }
+    if works {
+        return lay_over(model, Modal::Cancel(CancelModal));
+    }
+    // The session knows best why there is nothing to cancel.
+    vec![ScreenRequest::Command(SessionCommand::CancelTurn)]
 }
 
 fn lay_over(model: &mut ScreenModel, what: Modal) -> Vec<ScreenRequest> {

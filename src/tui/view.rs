@@ -1,6 +1,7 @@
 //! The layout of the screen, and its drawing. No I/O, no decisions.
 
 mod detail;
+mod end_card;
 pub mod facts;
 pub mod hints;
 mod layout;
@@ -20,7 +21,10 @@ use ratatui::{
     widgets::{Block, BorderType, Paragraph, Widget as _},
 };
 
+use unicode_width::UnicodeWidthStr as _;
+
 use super::{
+    keymap::KeyAction,
     modals::Modal,
     model::{Pane, ScreenModel},
     panes,
@@ -29,7 +33,7 @@ use super::{
     text::{fit, wrap},
     theme::{ScreenTheme, ThemeRole},
 };
-use crate::present::{signs::SignSet, text::plain};
+use crate::present::{gate_words, signs::SignSet, text::plain};
 
 /// The columns before each row that show the cursor.
 pub const MARGIN: u16 = 2;
@@ -127,7 +131,8 @@ pub fn prepare(model: &mut ScreenModel, area: Rect, reload: RecordLoader<'_>) {
             Modal::Gate(gate) => gate.prepare(model, area),
             Modal::Editor(editor) => editor.prepare(&model.theme),
             Modal::Help(help) => help.prepare(&model.keymap, &model.theme, area),
-            Modal::Viewer(_) | Modal::Palette(_) | Modal::Search(_) | Modal::Quit(_) | Modal::Remove(_) => {}
+            Modal::Viewer(viewer) => viewer.prepare(model, area),
+            Modal::Palette(_) | Modal::Search(_) | Modal::Quit(_) | Modal::Remove(_) | Modal::Cancel(_) => {}
         }
     }
     model.modals = modals;
@@ -173,6 +178,9 @@ fn draw_places(model: &ScreenModel, places: &ScreenLayout, area: Rect, buffer: &
     for (pane, rect) in &places.panes {
         draw_pane(model, *pane, theme, *rect, buffer);
     }
+    if let Some((_, rect)) = places.panes.iter().find(|(pane, _)| *pane == Pane::Stream) {
+        end_card::draw(model, theme, *rect, buffer);
+    }
     if let (Some(rect), Some(detail)) = (places.detail, &model.detail) {
         detail::draw(detail, theme, rect, buffer);
     }
@@ -188,8 +196,40 @@ fn draw_places(model: &ScreenModel, places: &ScreenLayout, area: Rect, buffer: &
             Modal::Search(search) => search.draw(theme, area, buffer),
             Modal::Quit(quit) => quit.draw(theme, area, buffer),
             Modal::Remove(question) => question.draw(theme, area, buffer),
+            Modal::Cancel(question) => question.draw(theme, area, buffer),
         }
     }
+    announce_gate(model, theme, area, buffer);
+}
+
+/// Says over a dialog that hides the header that a gate waits.
+fn announce_gate(model: &ScreenModel, theme: &ScreenTheme, area: Rect, buffer: &mut Buffer) {
+    let (Some(gate), Some(state)) = (model.waiting_gate(), &model.session) else { return };
+    let how = match model.modals.last() {
+        Some(Modal::Viewer(_) | Modal::Help(_)) => format!("{} answer", model.keymap.key(KeyAction::ShowGate)),
+        // A gate that the user closed for later is known.
+        Some(Modal::Editor(_)) if model.aside.is_none() => "waits until you close this".to_owned(),
+        Some(
+            Modal::Gate(_)
+            | Modal::Editor(_)
+            | Modal::Palette(_)
+            | Modal::Search(_)
+            | Modal::Quit(_)
+            | Modal::Remove(_)
+            | Modal::Cancel(_),
+        )
+        | None => return,
+    };
+    if model.modals.iter().any(|modal| matches!(modal, Modal::Gate(_))) {
+        return;
+    }
+    let most = usize::from(area.width);
+    let title = gate_words::gate_title(state, gate);
+    let title = fit(&title, most.saturating_sub(how.width() + 8));
+    let text = fit(&format!(" ◆ {title} · {how} "), most);
+    let width = u16::try_from(text.width()).unwrap_or(area.width);
+    let place = Rect { x: area.right().saturating_sub(width), y: area.y, width, height: 1 };
+    Line::styled(text, theme.style(ThemeRole::Alert)).render(place, buffer);
 }
 
 fn draw_pane(model: &ScreenModel, pane: Pane, theme: &ScreenTheme, area: Rect, buffer: &mut Buffer) {
@@ -233,7 +273,7 @@ fn live_sign(model: &ScreenModel, theme: &ScreenTheme) -> Line<'static> {
         StreamPosition::Follow if over || !model.is_steered() => Line::default(),
         StreamPosition::Follow => Line::styled(" ● live ", theme.style(ThemeRole::Good)),
         StreamPosition::At { .. } => {
-            let key = model.keymap.key(super::keymap::KeyAction::Bottom);
+            let key = model.keymap.key(KeyAction::Bottom);
             Line::styled(format!(" ○ scrolled back · {key} to the end "), theme.style(ThemeRole::Warning))
         }
     }

@@ -175,7 +175,7 @@ fn an_attached_screen_shows_the_whole_session_and_can_answer() {
     let session = Background::start(scripted(HELD, COMPLETE));
     session.waits_for("gate_opened");
     let mut terminal = session.attach();
-    await_gate(&terminal, "Final delivery");
+    await_gate(&terminal, "Finished. ");
     terminal.wait_for_text("red");
     terminal.press("enter");
     terminal.wait_for_status("COMPLETE");
@@ -281,10 +281,10 @@ fn an_attached_screen_shows_what_a_running_hook_had_printed_before() {
 fn a_second_screen_can_be_attached() {
     let project = scripted(HELD, COMPLETE);
     let mut own = Terminal::run(&project, WIDE);
-    await_gate(&own, "Final delivery");
+    await_gate(&own, "Finished. ");
     let mut other = Terminal::open(&project, &["attach", "s"], WIDE);
-    await_gate(&other, "Final delivery");
-    other.press("right enter");
+    await_gate(&other, "Finished. ");
+    other.press("2");
     own.wait_for_status("COMPLETE");
     other.wait_for_status("COMPLETE");
     other.press("q");

@@ -6,9 +6,9 @@ use creel::{
             AgentUpdate, FileLocation, PermissionAnswer, PermissionOption, PermissionOptionKind, ToolCall, ToolStatus,
             TurnUsage,
         },
-        event::{Event, GateEvent, SessionEvent, StopTiming},
+        event::{Event, GateEvent, HookEvent, SessionEvent, StopTiming},
         gate::kind::GateChoice,
-        hooks::point::HookPoint,
+        hooks::{point::HookPoint, verdict::Verdict},
         ids::{GateId, ItemId, PermissionId},
         input::{GateAnswer, SessionCommand},
         policy::PermissionPolicy,
@@ -332,6 +332,7 @@ fn runs_are_opened_switched_off_and_ended() {
                 file: None,
                 otherwise: "4f2a1c parser: keep the places",
                 earlier: "",
+                live: None,
             },
         ]
     "#]]
@@ -394,14 +395,95 @@ fn a_gate_ignores_keys_that_were_meant_for_something_else() {
 #[test]
 fn an_answer_is_selected_and_confirmed() {
     let mut screen = Screen::of(&scenes::retry_limit(), SMALL).armed();
-    assert_eq!(screen.press("right right"), []);
+    assert_eq!(screen.press("down down"), []);
     assert_eq!(screen.press("enter"), answer(GateChoice::Ignore));
     assert_eq!(screen.press("tab enter"), answer(GateChoice::Disable));
-    assert_eq!(screen.press("left left left left"), []);
+    assert_eq!(screen.press("up up up up"), []);
     assert_eq!(screen.press("enter"), [], "giving up asks once more");
-    assert!(screen.frame().contains("enter again aborts the session"));
+    assert!(screen.frame().contains("enter or 5 again aborts the session"));
     assert_eq!(screen.press("enter"), answer(GateChoice::Abort));
-    assert_eq!(screen.press("left right enter"), [], "going away takes it back");
+    assert_eq!(screen.press("up down enter"), [], "going away takes it back");
+}
+
+#[test]
+fn a_digit_or_a_letter_answers_at_once_and_other_keys_do_nothing() {
+    let screen = || Screen::of(&scenes::retry_limit(), SMALL).armed();
+    for keys in ["1", "r"] {
+        assert_eq!(screen().press(keys), answer(GateChoice::Continue));
+    }
+    assert_eq!(screen().press("3"), answer(GateChoice::Ignore));
+    assert_eq!(screen().press("t"), answer(GateChoice::Disable));
+    for keys in ["6", "0", "z", "ctrl-t", "alt-r", "p", "X", "5", "5 j k 5", "b z b"] {
+        assert_eq!(screen().press(keys), [], "{keys}");
+    }
+    for keys in ["5 5", "b b", "5 b", "b enter"] {
+        assert_eq!(screen().press(keys), answer(GateChoice::Abort), "{keys}");
+    }
+    let mut unarmed = Screen::of(&scenes::retry_limit(), SMALL);
+    assert_eq!(unarmed.press("1 3 t"), [], "it has just appeared");
+}
+
+#[test]
+fn the_retry_gate_shows_the_newest_run_first_and_all_others_beside_it() {
+    let mut screen = Screen::of(&scenes::retry_limit(), WIDE).armed();
+    let frame = screen.frame();
+    assert!(frame.contains("◆ cargo test still fails after 3 retries ") && frame.contains(" since 00:00 "), "{frame}");
+    assert!(frame.contains("Run 4, now ─") && frame.contains("▌1  Retry 3 more times"), "{frame}");
+    let signs = |screen: &mut Screen| {
+        let frame = screen.frame();
+        let rows = frame.lines().filter_map(|line| Some(line.split_once('│')?.1.split_once('║')?.0.to_owned()));
+        rows.map(|row| row.split_whitespace().collect::<Vec<_>>().join(" ")).collect::<Vec<_>>()
+    };
+    let rows = signs(&mut screen);
+    for row in [
+        "▌ 4 test parser::nested ... FAILED =",
+        "3 test parser::nested ... FAILED =",
+        "2 test parser::nested ... FAILED",
+        "1 test parser::empty ... FAILED",
+    ] {
+        assert!(rows.iter().any(|shown| shown == row), "{row}: {rows:?}");
+    }
+    screen.press("left left left left");
+    let frame = screen.frame();
+    assert!(frame.contains("Run 1, 00:00 ─") && frame.contains("║ test parser::empty ... FAILED"), "{frame}");
+    screen.press("right right right");
+    assert!(screen.frame().contains("Run 4, now ─"));
+}
+
+#[test]
+fn the_preview_has_only_the_ticked_items() {
+    for keys in ["v", "esc 3 v"] {
+        let mut screen = Screen::of(&scenes::delivery(), WIDE).armed();
+        screen.press("space");
+        screen.press(keys);
+        let frame = screen.frame();
+        assert!(frame.contains("the next prompt") && !frame.contains("git log"), "{frame}");
+        assert!(frame.contains("cargo clippy"), "{frame}");
+    }
+    let mut last = Screen::of(&scenes::final_delivery(), WIDE).armed();
+    last.press("v");
+    assert!(last.frame().contains("warning: one is left") && !last.frame().contains("GOAL"), "{}", last.frame());
+}
+
+#[test]
+fn a_gate_is_announced_over_a_viewer_and_answered_from_there() {
+    let before = scenes::until(World::begin(scenes::eventful()), |world| world.state.iterations.current == 3);
+    for keys in ["", "?"] {
+        let mut screen = Screen::of(&before, WIDE);
+        screen.press(keys);
+        if keys.is_empty() {
+            screen.told(ScreenEvent::Read(ViewerModal::new("text", "some text", "")));
+        }
+        assert!(!screen.frame().contains("◆ Finished"));
+        screen.see(&scenes::final_delivery());
+        assert!(!at_gate(&screen));
+        let first = screen.frame().lines().next().unwrap_or_default().to_owned();
+        assert!(first.contains("◆ Finished. 1 item has not been sent to the agent yet · g answer"), "{first}");
+        screen.press("g");
+        assert!(at_gate(&screen));
+        assert_eq!(screen.press("enter"), [], "as always, not at once");
+        assert_eq!(screen.later(600).press("1"), answer(GateChoice::Approve));
+    }
 }
 
 #[test]
@@ -417,7 +499,7 @@ fn unticked_items_are_not_approved() {
     assert_eq!(screen.press("enter"), asked(SessionCommand::AnswerGate(some)));
     screen.press("space");
     assert_eq!(screen.press("enter"), answer(GateChoice::Approve));
-    assert_eq!(screen.press("right enter"), answer(GateChoice::Skip));
+    assert_eq!(screen.press("2"), answer(GateChoice::Skip));
 }
 
 #[test]
@@ -430,18 +512,18 @@ fn an_item_skipped_meanwhile_is_shown_as_skipped_and_can_be_restored() {
     screen.see(&world);
     screen.press("g");
     screen.later(600);
-    assert!(screen.frame().contains("[ ] 1 skipped"), "{}", screen.frame());
+    assert!(screen.frame().contains("☐ git log  skipped"), "{}", screen.frame());
     // All others are approved, so the answer needs no list.
     assert_eq!(screen.press("enter"), answer(GateChoice::Approve));
     assert_eq!(screen.press("space"), asked(SessionCommand::RestoreItem { item: ItemId(1) }));
     // A screen that opens later shows the same.
     let mut later = Screen::of(&world, SMALL).armed();
-    assert!(later.frame().contains("[ ] 1 skipped"));
+    assert!(later.frame().contains("☐ git log  skipped"));
     world.command(SessionCommand::RestoreItem { item: ItemId(1) });
     for screen in [&mut screen, &mut later] {
         screen.see(&world);
-        assert!(screen.frame().contains("[x] 1"), "{}", screen.frame());
-        assert!(!screen.frame().contains("skipped"));
+        assert!(screen.frame().contains("☑ git log"), "{}", screen.frame());
+        assert!(!screen.frame().contains("git log  skipped"));
     }
 }
 
@@ -459,7 +541,7 @@ fn an_item_is_edited_at_the_gate() {
     world.command(SessionCommand::EditItem { item: ItemId(2), text: text.clone() });
     screen.see(&world);
     assert!(at_gate(&screen));
-    assert!(screen.frame().contains("[x]~2 cargo clippy"));
+    assert!(screen.frame().contains("☑~cargo clippy"));
     assert!(matches!(screen.press("E").as_slice(), [ScreenRequest::EditOutside(..)]));
 }
 
@@ -511,7 +593,7 @@ fn closing_the_users_editor_without_a_change_sends_nothing() {
     );
 
     let mut answers = Screen::of(&scenes::retry_limit(), SMALL).armed();
-    answers.press("right enter");
+    answers.press("down enter");
     answers.type_text("Try");
     assert_eq!(outside(&mut answers, "ctrl-o", unchanged), []);
     assert_eq!(editor_text(&answers).as_deref(), Some("Try"));
@@ -520,7 +602,7 @@ fn closing_the_users_editor_without_a_change_sends_nothing() {
 #[test]
 fn a_message_answers_a_gate() {
     let mut screen = Screen::of(&scenes::retry_limit(), SMALL).armed();
-    screen.press("right enter");
+    screen.press("2");
     screen.type_text("Try another way.");
     let answer =
         GateAnswer { gate: GateId(1), choice: GateChoice::Send, text: Some("Try another way.".into()), items: None };
@@ -548,7 +630,7 @@ fn a_gate_leaves_the_keys_to_an_open_editor() {
     screen.press("m");
     screen.see(&scenes::final_delivery());
     assert!(!at_gate(&screen));
-    assert!(screen.frame().contains("◆ NEEDS YOU: final delivery"));
+    assert!(screen.frame().contains("not been sent to the agent yet · waits until you close this"));
     screen.type_text("go");
     assert_eq!(screen.press("ctrl-s"), asked(SessionCommand::Message { text: "go".into() }));
     assert!(at_gate(&screen));
@@ -571,33 +653,36 @@ fn gates_are_answered_by_clicks() {
     let world = scenes::retry_limit();
     for size in [WIDE, SMALL, (40, 12)] {
         let mut screen = Screen::of(&world, size);
-        assert_eq!(screen.click_on("[ continue ]"), [], "not yet");
+        assert_eq!(screen.click_on("Retry 3 more"), [], "not yet");
         screen.later(600);
-        assert_eq!(screen.click_on("[ ignore ]"), [], "chosen");
-        assert_eq!(screen.click_on("[ ignore ]"), answer(GateChoice::Ignore));
+        assert_eq!(screen.click_on("Accept as it is"), answer(GateChoice::Ignore));
     }
 }
 
 #[test]
 fn items_at_a_gate_are_selected_and_toggled_by_clicks() {
     let mut screen = Screen::of(&scenes::delivery(), SMALL).armed();
-    screen.click_on("3 todo list");
+    screen.click_on("☑ todo list");
     assert!(screen.frame().contains("- the lexer"));
-    screen.click_on("3 todo list");
-    assert!(screen.frame().contains("[ ] 3 todo list"));
+    screen.click_on("☑ todo list");
+    assert!(screen.frame().contains("☐ todo list"));
 }
 
 #[test]
 fn long_text_at_a_gate_scrolls_both_ways() {
     let mut screen = Screen::of(&scenes::retry_limit(), (120, 12)).armed();
-    let top = screen.frame();
+    screen.press("left left left");
+    let end = screen.frame();
+    assert!(end.contains("The empty text is no error."), "{end}");
+    screen.press("page-down");
+    assert!(screen.frame().contains("test parser::empty ... FAILED"), "after the end comes the beginning");
     for _ in 0..9 {
-        screen.press("page-down");
-        screen.frame();
+        screen.press("page-up");
     }
-    assert!(screen.frame().contains("The empty text is no error."));
-    screen.press("page-up");
-    assert_eq!(screen.frame(), top);
+    assert!(
+        screen.frame().contains("║test parser::empty ... FAILED")
+            || screen.frame().contains("║ test parser::empty ... FAILED")
+    );
 }
 
 #[test]
@@ -673,20 +758,21 @@ fn a_late_screen_shows_earlier_hook_output_and_each_piece_once() {
 fn aborting_by_clicks_asks_once_more_each_time() {
     let mut screen = Screen::of(&scenes::retry_limit(), WIDE).armed();
     let mut click = |what| screen.click_on(what);
-    assert_eq!([click("[ abort ]"), click("[ abort ]"), click("[ ignore ]"), click("[ abort ]")], [[], [], [], []]);
-    assert_eq!(click("[ abort ]"), []);
-    assert_eq!(click("[ abort ]"), answer(GateChoice::Abort));
+    assert_eq!(click("Abort"), []);
+    assert_eq!(click("Accept as"), answer(GateChoice::Ignore));
+    assert_eq!(click("Abort"), []);
+    assert_eq!(click("Abort"), answer(GateChoice::Abort));
 }
 
 #[test]
 fn the_selected_answer_is_visible_even_if_not_all_fit() {
     for (size, all_fit) in [((40, 12), true), ((24, 6), false)] {
         let mut screen = Screen::of(&scenes::retry_limit(), size).armed();
-        assert_eq!(screen.frame().contains("[ abort ]"), all_fit);
-        screen.press("left");
-        assert!(screen.frame().contains("[ abort ]"));
-        assert_eq!(screen.click_on("[ abort ]"), []);
-        assert_eq!(screen.click_on("[ abort ]"), answer(GateChoice::Abort));
+        assert_eq!(screen.frame().contains("5  Abort"), all_fit);
+        screen.press("up");
+        assert!(screen.frame().contains("5  Abort"));
+        assert_eq!(screen.click_on("Abort"), []);
+        assert_eq!(screen.click_on("Abort"), answer(GateChoice::Abort));
     }
 }
 
@@ -704,8 +790,7 @@ fn a_permission_request_is_answered_with_the_agents_options() {
         assert_eq!(screen().press("tab tab enter"), answered(GateChoice::RejectOnce, Some("no")));
         assert_eq!(screen().press("left enter"), answered(GateChoice::Cancel, None));
         let mut screen = screen();
-        assert_eq!(screen.click_on("[ Always allow"), []);
-        assert_eq!(screen.click_on("[ Always allow"), answered(GateChoice::AllowAlways, Some("always")));
+        assert_eq!(screen.click_on("Always allow"), answered(GateChoice::AllowAlways, Some("always")));
     }
 }
 
@@ -714,7 +799,8 @@ fn an_always_answer_is_not_preselected() {
     let mut options = scenes::usual_options();
     options.swap(0, 1);
     let mut screen = Screen::of(&scenes::permission_with(options), SMALL).armed();
-    assert!(screen.row("[ Always").contains("[ Always allow this exact request ] [ Yes ]"), "in the agent's order");
+    assert!(screen.row("Always").contains("1  Always allow this exact request"), "in the agent's order");
+    assert!(screen.row("Yes").contains("▌2  Yes"));
     assert_eq!(screen.press("enter"), answered(GateChoice::AllowOnce, Some("once")));
 }
 
@@ -785,12 +871,12 @@ fn the_whole_request_can_be_read_and_scrolling_stops_at_its_end() {
         let mut screen = Screen::of(&scenes::long_command(), size).armed();
         let mut seen = screen.frame();
         for _ in 0..60 {
-            screen.press("down");
+            screen.press("page-down");
             seen += &screen.frame();
         }
         assert!(seen.contains(".ssh"), "{seen}");
         let end = screen.frame();
-        screen.press("up");
+        screen.press("page-up");
         if size != SMALL {
             assert_ne!(screen.frame(), end, "the way back is as long as the way there");
         }
@@ -803,8 +889,8 @@ fn a_gate_in_a_replay_is_read_only() {
         let mut screen = Screen::replay(&world, SMALL, world.events.len());
         screen.press("g");
         assert!(at_gate(&screen));
-        assert_eq!(screen.press("enter left enter enter e E"), []);
-        assert_eq!(screen.click_on("[ "), []);
+        assert_eq!(screen.press("enter left enter enter e E 1 5 5"), []);
+        assert_eq!(screen.click_on("1  "), []);
         assert!(at_gate(&screen) && screen.frame().contains("a past gate"));
         screen.press("esc");
         assert!(!at_gate(&screen));
@@ -819,7 +905,7 @@ fn a_gate_in_a_replay_is_read_only() {
 fn a_gate_on_a_too_small_screen_is_not_answered() {
     let mut screen = Screen::of(&scenes::permission(), SMALL).armed();
     screen.draw();
-    let (column, row) = screen.find("[ Yes ]");
+    let (column, row) = screen.find("Yes");
     screen.told(ScreenEvent::Resize(20, 5));
     screen.later(5_000);
     assert_eq!(screen.frame().trim(), "terminal too small");
@@ -1162,7 +1248,10 @@ fn an_unanswered_text_survives_text_written_since() {
 fn the_session_is_steered() {
     let mut screen = Screen::of(&scenes::first_turn(), SMALL);
     assert_eq!(screen.press("p"), asked(SessionCommand::Pause));
-    assert_eq!(screen.press("X"), asked(SessionCommand::CancelTurn));
+    assert_eq!(screen.press("X"), []);
+    assert!(screen.frame().contains("Cancel the turn?"));
+    assert_eq!(screen.press("n"), []);
+    assert_eq!(screen.press("X esc X y"), asked(SessionCommand::CancelTurn));
     assert_eq!(screen.press("S"), asked(SessionCommand::Stop { how: StopTiming::AfterIteration }));
     assert_eq!(screen.press("alt-s"), asked(SessionCommand::Pipeline { pipeline: PipelineKind::Submit }));
     assert_eq!(screen.press("alt-m"), asked(SessionCommand::Pipeline { pipeline: PipelineKind::Merge }));
@@ -1175,8 +1264,8 @@ fn the_session_is_steered() {
 fn the_palette_runs_the_command_that_it_found() {
     let mut screen = Screen::of(&scenes::first_turn(), SMALL);
     screen.press(":");
-    screen.type_text("cancel-t");
-    assert_eq!(screen.press("enter"), asked(SessionCommand::CancelTurn));
+    screen.type_text("pause");
+    assert_eq!(screen.press("enter"), asked(SessionCommand::Pause));
     screen.press(":");
     screen.type_text("zzz");
     assert_eq!(screen.press("enter"), []);
@@ -1377,7 +1466,33 @@ fn selections_at_a_gate_survive_closing_it_for_later() {
     let mut screen = Screen::of(&scenes::final_delivery(), SMALL).armed();
     screen.press("space esc g");
     screen.later(600);
-    assert!(screen.frame().contains("[ ] "), "{}", screen.frame());
+    assert!(screen.frame().contains("☐ cargo clippy"), "{}", screen.frame());
+}
+
+#[test]
+fn the_next_error_of_a_replay_can_be_a_hook_that_blocked() {
+    let world = scenes::sent_back_twice();
+    let mut screen = Screen::replay(&world, SMALL, 1);
+    let asks = screen.press("e");
+    let [ScreenRequest::Seek(shown)] = asks[..] else { panic!("{asks:?}") };
+    let Event::Hook(HookEvent::Finished(finished)) = &world.events[shown - 1] else { panic!("{shown}") };
+    assert_ne!(finished.verdict, Verdict::Pass, "{}", finished.hook);
+}
+
+#[test]
+fn the_card_at_the_end_is_closed_with_esc_and_leaves_all_other_keys() {
+    let mut screen = Screen::of(&scenes::ended(), WIDE);
+    let frame = screen.frame();
+    assert!(frame.contains("╔ ✓ COMPLETE ") && frame.contains("took  ") && frame.contains("esc close"), "{frame}");
+    assert_eq!(screen.model.next_tick(), None, "nothing moves at the end");
+    screen.press("2");
+    assert_eq!(screen.model.focus, Pane::Hooks);
+    assert!(screen.frame().contains("esc close"));
+    screen.press("esc");
+    assert!(!screen.frame().contains("esc close"));
+    assert_eq!(screen.press("q"), [ScreenRequest::Leave]);
+    let replay = scenes::ended();
+    assert!(!Screen::replay(&replay, WIDE, replay.events.len()).frame().contains("esc close"));
 }
 
 #[test]

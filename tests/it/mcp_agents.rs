@@ -107,10 +107,10 @@ fn the_screen_shows_what_an_agent_decides_about_itself() {
     turns[1] = json!({ "run": "sh escalate", "say": "A person should look." });
     let project = agent(&turns);
     let mut terminal = Terminal::run(&project, (120, 40));
-    terminal.wait_for("the gate", |shown| shown.has("[ message ]") && shown.has("enter answer"));
+    terminal.wait_for("the gate", |shown| shown.has("Write to the agent") && shown.has("enter answer"));
     let text = terminal.text();
     assert!(text.contains("Agent signaled a need for escalation"), "{text}");
-    terminal.press("right right enter");
+    terminal.press("3");
     terminal.wait_for_status("COMPLETE");
     terminal.press("q");
     assert_eq!(terminal.end(), 0, "{}", terminal.text());

@@ -115,7 +115,7 @@ fn the_last_line_has_the_keys_of_whatever_receives_them() {
     let mut screen = Screen::of(&scenes::first_turn(), WIDE);
     assert!(last(&mut screen).contains("e next error") && last(&mut screen).contains("q leave"));
     let mut gate = Screen::of(&scenes::retry_limit(), WIDE).armed();
-    assert!(last(&mut gate).starts_with(" enter answer  right choose  esc look around"), "{}", last(&mut gate));
+    assert!(last(&mut gate).starts_with(" enter answer  down choose  esc look around"), "{}", last(&mut gate));
     gate.press("esc");
     // The note about the open gate goes with the next key.
     gate.press("j");

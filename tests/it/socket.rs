@@ -127,7 +127,12 @@ fn pending_output_is_listed_changed_and_approved_from_another_terminal() {
     assert_eq!((&gates[0]["gate"], &gates[0]["about"]), (&1.into(), &"delivery".into()));
     assert_eq!((&gates[0]["items"], &gates[0]["choices"]), (&json!([1, 2]), &json!(["approve", "skip"])));
     let said = project.creel(&["gate", "list"]);
-    assert!(said.out.starts_with("1 delivery: ") && said.out.contains("answers: approve, skip"), "{}", said.out);
+    assert!(
+        said.out.starts_with("1 delivery: ")
+            && said.out.contains("  approve  Send the ticked items: with the next prompt\n"),
+        "{}",
+        said.out
+    );
     assert_eq!(project.tells(&["status", "--json"])["state"], "waiting");
 
     let items = project.tells(&["pending", "list", "--json"]);

@@ -49,11 +49,12 @@ fn leave(terminal: &mut Terminal, outcome: &str) -> i32 {
 fn the_demo_can_be_watched_from_start_to_end_by_keyboard_on_a_wide_screen() {
     let project = Project::new();
     let mut terminal = Terminal::open(&project, &["demo"], WIDE);
-    await_gate(&terminal, "Final delivery");
+    await_gate(&terminal, "Finished. ");
     terminal.press("enter");
     terminal.wait_for_status("COMPLETE");
     terminal
         .wait_for("all panes", |shown| ["Stream", "Hooks", "Pending", "Retries", "Tasks"].iter().all(|p| shown.has(p)));
+    terminal.press("esc");
     terminal.wait_for_text("Two words, as it should be");
     assert_eq!(leave(&mut terminal, "complete"), 0);
     assert!(terminal.text().contains("Session complete after 1 iteration"), "{}", terminal.text());
@@ -64,7 +65,7 @@ fn the_demo_can_be_watched_from_start_to_end_by_keyboard_on_a_small_screen() {
     let project = Project::new();
     let mut terminal = Terminal::open(&project, &["demo"], SMALL);
     terminal.wait_for_text(" 1 Stream  2 Hooks");
-    await_gate(&terminal, "Final delivery");
+    await_gate(&terminal, "Finished. ");
     terminal.press("enter");
     terminal.wait_for_status("COMPLETE");
     terminal.press("2");
@@ -83,14 +84,14 @@ fn in_the_permission_demo_one_request_is_allowed_and_another_is_not() {
     let mut terminal = Terminal::open(&project, &["demo", "permission", "--keep"], SMALL);
     await_gate(&terminal, "edit: Edit greeting.txt");
     terminal.wait_for("the change and the answers", |shown| {
-        ["-hello", "+Hello, world.", "[ Yes ]", "[ Always allow this exact request ]", "[ No ]", "[ cancel ]"]
+        ["-hello", "+Hello, world.", "1  Yes", "2  Always allow this exact request", "3  No", "4  Cancel the turn"]
             .iter()
             .all(|text| shown.has(text))
     });
     terminal.press("enter");
     await_gate(&terminal, "delete: rm notes.txt");
-    terminal.press("right right");
-    terminal.wait_for_text("No: Reject it; the turn continues");
+    terminal.press("down down");
+    terminal.wait_for_text("▌3  No ");
     terminal.press("enter");
     terminal.wait_for_text("✗ Rejected: rm notes.txt · “No” · by ");
     assert_eq!(leave(&mut terminal, "complete"), 0);
@@ -146,7 +147,7 @@ const TWO_HELD: &str = "hooks: { post_iteration: [{ name: a, command: 'echo red'
 fn deliver(variables: &[(&str, &str)], answer: impl FnOnce(&Terminal)) -> (Project, String) {
     let project = scripted(TWO_HELD, COMPLETE);
     let mut terminal = Terminal::run_with(&project, variables);
-    await_gate(&terminal, "Final delivery");
+    await_gate(&terminal, "Finished. ");
     answer(&terminal);
     assert_eq!(leave(&mut terminal, "complete"), 0);
     let prompts = project.prompts();
@@ -164,7 +165,7 @@ fn approving_all_sends_all() {
 fn approving_some_sends_only_those() {
     let (project, prompt) = deliver(&[], |terminal| {
         terminal.press("down space");
-        terminal.wait_for("one that is left out", |shown| shown.has("[x] 1") && shown.has("[ ] 2"));
+        terminal.wait_for("one that is left out", |shown| shown.has("☑ a") && shown.has("☐ b"));
         terminal.press("enter");
     });
     assert!(prompt.contains("red") && !prompt.contains("blue"), "{prompt}");
@@ -179,7 +180,7 @@ fn an_edited_item_is_sent_as_edited() {
         terminal.type_text(" as a cherry");
         terminal.wait_for_text("red as a cherry");
         terminal.press("ctrl-s");
-        terminal.wait_for_text("[x]~1");
+        terminal.wait_for_text("☑~a");
         terminal.press("enter");
     });
     assert!(prompt.contains("red as a cherry") && prompt.contains("blue"), "{prompt}");
@@ -188,7 +189,7 @@ fn an_edited_item_is_sent_as_edited() {
 
 #[test]
 fn skipping_sends_nothing() {
-    let (project, prompt) = deliver(&[], |terminal| terminal.press("right enter"));
+    let (project, prompt) = deliver(&[], |terminal| terminal.press("2"));
     assert_eq!(prompt, "");
     assert_eq!(project.kind("pending_skipped").len(), 2);
     assert_eq!(project.kind("gate_answered")[0]["choice"], "skip");
@@ -208,7 +209,7 @@ fn the_users_editor_has_the_terminal_while_it_runs() {
         terminal.wait_for_text("what shall it be?");
         terminal.is_as_it_was();
         terminal.type_text("as a brick\r");
-        terminal.wait_for_text("[x]~1");
+        terminal.wait_for_text("☑~a");
         terminal.press("enter");
     });
     assert!(prompt.contains("red\nas a brick"), "{prompt}");
@@ -247,7 +248,7 @@ fn a_signal_ends_the_users_editor_and_the_session() {
         let editor = format!("echo 'as a brick' >> \"$1\" && {editor}");
         let project = scripted(TWO_HELD, COMPLETE);
         let mut terminal = Terminal::run_with(&project, &[("EDITOR", &editor)]);
-        await_gate(&terminal, "Final delivery");
+        await_gate(&terminal, "Finished. ");
         terminal.press("E");
         terminal.wait_for_text("what shall it be?");
         let pid: i32 = eventually_in(&tools.path().join("pid")).parse().expect("a number");
@@ -287,10 +288,14 @@ const LATE: &str = "  - say: <promise>COMPLETE</promise>\n  - say: <promise>COMP
 fn at_the_limit(answer: impl FnOnce(&Terminal), outcome: &str) -> (Project, i32) {
     let project = scripted(STUBBORN, LATE);
     let mut terminal = Terminal::run(&project, WIDE);
-    await_gate(&terminal, "Retry limit reached");
+    await_gate(&terminal, "still fails after");
     assert!(terminal.text().contains("not yet"), "{}", terminal.text());
     answer(&terminal);
     let code = leave(&mut terminal, outcome);
+    // The same facts stay in the terminal when the screen is gone.
+    let text = terminal.text();
+    assert!(text.contains("  took ") && text.contains(" · 1 iteration · "), "{text}");
+    assert!(!["forced", "aborted"].contains(&outcome) || text.contains("never passed  check"), "{text}");
     assert_eq!(project.outcome().as_deref(), Some(outcome));
     (project, code)
 }
@@ -313,7 +318,7 @@ fn at_the_retry_limit_the_user_can_continue() {
 fn at_the_retry_limit_the_user_can_send_a_message() {
     let (project, code) = at_the_limit(
         |terminal| {
-            terminal.press("right enter");
+            terminal.press("w");
             terminal.wait_for_text("Your own message to the agent");
             terminal.type_text("look at the file ok");
             terminal.press("ctrl-s");
@@ -328,24 +333,83 @@ fn at_the_retry_limit_the_user_can_send_a_message() {
 
 #[test]
 fn at_the_retry_limit_the_user_can_ignore_the_hook() {
-    let (project, code) = at_the_limit(|terminal| terminal.press("right right enter"), "forced");
+    let (project, code) = at_the_limit(|terminal| terminal.press("down down enter"), "forced");
     assert_answered(&project, "ignore");
     assert_eq!((code, project.prompts().len()), (5, 2));
 }
 
 #[test]
 fn at_the_retry_limit_the_user_can_disable_the_hook() {
-    let (project, code) = at_the_limit(|terminal| terminal.press("right right right enter"), "complete");
+    let (project, code) = at_the_limit(|terminal| terminal.press("4"), "complete");
     assert_answered(&project, "disable");
     assert_eq!(project.kind("hook_disabled")[0]["hook"], "check");
     assert_eq!((code, project.prompts().len()), (0, 2));
+}
+
+/// Clicks on the first cell of a text.
+fn click_on(terminal: &Terminal, text: &str) {
+    terminal.wait_for_text(text);
+    let shown = terminal.text();
+    let (row, line) = shown.lines().enumerate().find(|(_, line)| line.contains(text)).expect("it is visible");
+    let column = line.split(text).next().unwrap_or_default().chars().count();
+    terminal.type_text(&format!("\u{1b}[<0;{};{}M\u{1b}[<0;{0};{1}m", column + 1, row + 1));
+}
+
+#[test]
+fn at_the_retry_limit_the_user_can_answer_by_mouse() {
+    let (project, code) = at_the_limit(|terminal| click_on(terminal, "Accept as it is"), "forced");
+    assert_answered(&project, "ignore");
+    assert_eq!(code, 5);
+}
+
+#[test]
+fn a_final_delivery_is_answered_by_mouse_and_by_letter() {
+    let (_, prompt) = deliver(&[], |terminal| click_on(terminal, "Send the ticked items"));
+    assert!(prompt.contains("red") && prompt.contains("blue"), "{prompt}");
+    let (_, prompt) = deliver(&[], |terminal| terminal.press("n"));
+    assert_eq!(prompt, "");
+}
+
+/// A hook that prints very much, then waits for `go` and blocks.
+const FLOOD: &str = "max_hook_retries: 0\nhooks: { stop: [{ name: flood, timeout: 10m, command: 'seq 1 100000; \
+                     until [ -e go ] || [ ! -e creel.yaml ]; do sleep 0.02; done; echo the end; exit 2' }] }";
+
+#[test]
+fn a_viewer_follows_a_flood_from_its_first_line_and_announces_a_gate() {
+    let project = scripted(FLOOD, COMPLETE);
+    let mut terminal = Terminal::run(&project, WIDE);
+    terminal.wait_for_status("▸ flood");
+    terminal.press("2 enter");
+    terminal.wait_for("all of it, live", |shown| shown.has("● live · 100,000 lines · ") && shown.has("100000"));
+    terminal.press("home");
+    terminal.wait_for("the first line", |shown| shown.has("line 1 of 100,000 · G follows · "));
+    terminal.press("/");
+    terminal.type_text("54321");
+    terminal.press("enter");
+    terminal.wait_for_text("line 54,321 of 100,000");
+    terminal.press("G");
+    terminal.wait_for_text("● live · 100,000 lines · ");
+    project.write("go", "");
+    terminal.wait_for("the end, and the gate", |shown| {
+        shown.has("exit 2 · 100,001 lines · ")
+            && shown.has("the end")
+            && shown.has("◆ flood still fails")
+            && shown.has("g answer")
+    });
+    assert!(project.kind("gate_answered").is_empty());
+    terminal.press("g");
+    await_gate(&terminal, "still fails after 0 retries");
+    terminal.press("3");
+    terminal.wait_for("the viewer again", |shown| shown.has("w wrap") && !shown.has("still fails"));
+    terminal.press("esc");
+    assert_eq!(leave(&mut terminal, "forced"), 5);
 }
 
 #[test]
 fn at_the_retry_limit_the_user_can_abort_after_confirming() {
     let (project, code) = at_the_limit(
         |terminal| {
-            terminal.press("right right right right enter");
+            terminal.press("5");
             terminal.wait_for_text("again aborts the session");
             terminal.press("enter");
         },
@@ -360,21 +424,21 @@ fn keys_typed_while_the_gate_opens_do_not_answer_it() {
     let project = scripted(STUBBORN, UNTIL_GO);
     let mut terminal = Terminal::run(&project, WIDE);
     terminal.wait_for_status("WORKING");
-    let gate = |shown: &Shown| shown.has("Retry limit reached");
+    let gate = |shown: &Shown| shown.has("still fails after");
     project.write("go", "");
     while !terminal.glance(gate) {
         terminal.press("enter");
     }
     terminal.press("enter");
-    await_gate(&terminal, "Retry limit reached");
+    await_gate(&terminal, "still fails after");
     assert_eq!(project.kind("gate_answered").len(), 0);
     terminal.press("esc");
     terminal.wait_for_text("the gate is still open; g shows it");
     terminal.wait_for_status("NEEDS YOU");
     terminal.press("g");
-    terminal.wait_for_text("Retry limit reached");
-    await_gate(&terminal, "Retry limit reached");
-    terminal.press("right right enter");
+    terminal.wait_for_text("still fails after");
+    await_gate(&terminal, "still fails after");
+    terminal.press("3");
     assert_eq!(leave(&mut terminal, "forced"), 5);
 }
 
@@ -433,6 +497,8 @@ fn a_turn_can_be_cancelled() {
     let mut terminal = Terminal::run(&project, WIDE);
     let pid: i32 = eventually_in(&project.root().join("turn")).parse().expect("a number");
     terminal.press("X");
+    terminal.wait_for_text("Cancel the turn?");
+    terminal.press("y");
     terminal.wait_for_text("Turn 1 was cancelled");
     project.write("go", "");
     terminal.press("p");
@@ -535,13 +601,13 @@ fn escape_sequences_of_agents_and_hooks_do_not_reach_the_terminal() {
     );
     let project = scripted(&rest, &turn);
     let mut terminal = Terminal::run(&project, WIDE);
-    await_gate(&terminal, "Retry limit reached");
-    terminal.press("right right enter");
-    await_gate(&terminal, "Final delivery");
+    await_gate(&terminal, "still fails after");
+    terminal.press("3");
+    await_gate(&terminal, "Finished. ");
     terminal.press("e");
     terminal.wait_for_text("ctrl-s done");
     terminal.press("ctrl-s");
-    await_gate(&terminal, "Final delivery");
+    await_gate(&terminal, "Finished. ");
     terminal.press("enter");
     terminal.wait_for_status("FORCED");
     terminal.press("2 enter");
@@ -570,7 +636,7 @@ fn a_gate_notifies_the_user_unless_the_terminal_has_the_focus() {
         terminal.press("2");
         terminal.wait_for_text("▌ a  ·");
         project.write("go", "");
-        await_gate(&terminal, "Final delivery");
+        await_gate(&terminal, "Finished. ");
         terminal.press("enter");
         assert_eq!(leave(&mut terminal, "complete"), 0);
         let written = String::from_utf8_lossy(&terminal.bytes()).into_owned();
@@ -585,7 +651,7 @@ fn a_gate_that_was_open_before_the_screen_sends_no_notification() {
     assert_eq!(project.creel(&["run", "--detach", "--trust", "-s", "s"]).code, 0);
     until("the gate", || !project.kind("gate_opened").is_empty());
     let mut terminal = Terminal::open(&project, &["attach"], SMALL);
-    await_gate(&terminal, "Final delivery");
+    await_gate(&terminal, "Finished. ");
     terminal.press("enter");
     assert_eq!(leave(&mut terminal, "complete"), 0);
     assert!(!terminal.bytes().contains(&7));
@@ -597,7 +663,7 @@ fn inside_tmux_the_notification_is_wrapped_for_the_terminal_outside() {
     let mut terminal = Terminal::run_with(&project, &[("TMUX", "/tmp/tmux,1,0")]);
     terminal.wait_for_status(" WORKING ");
     project.write("go", "");
-    await_gate(&terminal, "Final delivery");
+    await_gate(&terminal, "Finished. ");
     terminal.press("enter");
     assert_eq!(leave(&mut terminal, "complete"), 0);
     let written = String::from_utf8_lossy(&terminal.bytes()).into_owned();
@@ -608,13 +674,13 @@ fn inside_tmux_the_notification_is_wrapped_for_the_terminal_outside() {
 fn a_text_is_copied_with_the_terminals_own_sequence() {
     let project = scripted(TWO_HELD, COMPLETE);
     let mut terminal = Terminal::run(&project, SMALL);
-    await_gate(&terminal, "Final delivery");
+    await_gate(&terminal, "Finished. ");
     terminal.press("esc");
     terminal.wait_for_text("the gate is still open");
     terminal.press("3 y");
     terminal.wait_for_text("copied ");
     terminal.press("g");
-    await_gate(&terminal, "Final delivery");
+    await_gate(&terminal, "Finished. ");
     terminal.press("enter");
     assert_eq!(leave(&mut terminal, "complete"), 0);
     assert!(String::from_utf8_lossy(&terminal.bytes()).contains("\u{1b}]52;c;"));
@@ -827,6 +893,8 @@ fn a_past_session_can_be_watched_again() {
     terminal.press("]");
     terminal.wait_for_status("iteration 1/");
     terminal.press("e");
+    terminal.wait_for_text("stop: check blocked");
+    terminal.press("e e");
     terminal.wait_for_text("Retry limit reached");
     let error = terminal.look(at);
     terminal.press("h");

@@ -1,6 +1,6 @@
 //! The last words about a session that this process ran, and its exit code.
 
-use std::{io, path::Path};
+use std::{fs, io, path::Path};
 
 use crate::{
     cli::{
@@ -10,15 +10,19 @@ use crate::{
         target::project,
     },
     engine::{
+        SessionState,
         effect::ExitReason,
         event::{SessionOutcome, StopTiming},
         gate::kind::GateKind,
         submit::kind::{PipelineKind, PipelineOutcome},
     },
     journal::{self, SessionDir},
-    present::{style::ColourMode, text::plain},
+    present::{end_card::EndTally, hook_stats::HookTallies, style::ColourMode, text::plain},
     runtime::RuntimeExit,
 };
+
+/// In bytes.
+const CARD_JOURNAL: u64 = 16 << 20;
 
 /// Exit codes that other programs rely on.
 const NOBODY_THERE: u8 = 4;
@@ -66,6 +70,24 @@ pub(crate) fn print_last_record(folder: &SessionDir) {
     if let (Ok(state), Some(end)) = (journal::fold(&folder.journal()), journal::last_end(&folder.journal())) {
         narrator.continue_after(&state);
         let _ = put(&narrator.tell(&end));
+        print_card(folder, &state);
+    }
+}
+
+/// Prints what the session took, what did not pass and what was not sent. creel does not read a very long journal again
+/// for that.
+fn print_card(folder: &SessionDir, state: &SessionState) {
+    let journal = folder.journal();
+    if fs::metadata(&journal).map_or(true, |file| file.len() > CARD_JOURNAL) {
+        return;
+    }
+    let (mut tally, mut hooks) = (EndTally::default(), HookTallies::default());
+    let read = journal::read(&journal, |record| {
+        tally.take(record.at, &record.event);
+        hooks.take(&record.event);
+    });
+    if let (Ok(_), Some(card)) = (read, tally.card(state, &hooks)) {
+        let _ = put(&card.lines().iter().map(|line| format!("  {line}\n")).collect::<String>());
     }
 }
 

@@ -49,9 +49,18 @@ impl PromptRules<'_> {
         Some(self.plan.hook(dispatch.point, &running.hook)?.timeout)
     }
 
-    /// The next iteration's prompt if it were sent now, without the output of its hooks.
+    /// The next prompt if it were sent now, with all waiting items and without the output of its hooks.
     pub fn preview(self) -> String {
-        self.compose(&self.pending.waiting_ids(), None, self.iteration_conversation())
+        self.preview_with(&self.pending.waiting_ids())
+    }
+
+    /// The same with these items. After the loop, the next prompt is the final delivery.
+    pub fn preview_with(self, items: &[ItemId]) -> String {
+        if self.ending.is_some() {
+            self.final_text(items).0
+        } else {
+            self.compose(items, None, self.iteration_conversation())
+        }
     }
 
     pub(crate) fn iteration_prompt(self, dispatch: &HookDispatch, items: Vec<ItemId>) -> EngineOutput {
@@ -108,12 +117,18 @@ impl PromptRules<'_> {
         self.send(self.prompt(PromptReason::Recovery, text))
     }
 
-    /// Messages to a complete session are left out: their answers have to be checked.
-    pub(crate) fn final_prompt(self, items: Vec<ItemId>) -> EngineOutput {
+    /// The text of the final delivery, and how many messages it carries. Messages to a complete session are left out:
+    /// their answers have to be checked.
+    fn final_text(self, items: &[ItemId]) -> (String, usize) {
         let complete = self.ending.as_ref().is_some_and(|ending| ending.outcome == SessionOutcome::Complete);
         let messages = if complete { 0 } else { self.steering.messages.len() };
         let held = items.iter().filter_map(|id| self.pending.get(*id)).map(|item| item.text.clone());
-        let text = held.chain(self.steering.messages_text().filter(|_| messages > 0)).collect::<Vec<_>>().join("\n\n");
+        let parts = held.chain(self.steering.messages_text().filter(|_| messages > 0));
+        (parts.collect::<Vec<_>>().join("\n\n"), messages)
+    }
+
+    pub(crate) fn final_prompt(self, items: Vec<ItemId>) -> EngineOutput {
+        let (text, messages) = self.final_text(&items);
         let reason = if items.is_empty() { PromptReason::Message } else { PromptReason::FinalDelivery };
         self.send(PromptSent { items, messages, ..self.prompt(reason, text) })
     }

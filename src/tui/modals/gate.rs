@@ -1,60 +1,46 @@
 //! The gate: a dialog that the user cannot miss, and cannot answer by accident.
 //!
-//! Owns the selection and the drawing. The areas are in [`layout`]; the buttons are in [`answers`]; the content is in
-//! [`text`] and [`columns`].
+//! Owns the selection. The areas are in [`layout`]; the answers are in [`answers`]; the content is in [`text`] and
+//! [`history`]; [`drawing`] draws all of it.
 //!
 //! # Invariants
 //! - A gate accepts no answer for a moment after it appears, and every key in that moment extends it.
-//! - Selecting and confirming an answer are two steps; aborting the session asks once more.
+//! - Aborting the session asks once more, whichever key or click asked for it.
 //! - A gate in a replay is read-only.
 
 mod answers;
-mod columns;
+mod drawing;
+pub mod history;
 mod layout;
 mod text;
 
-use answers::AnswerButton;
-use layout::{GateBody, GateLayout, TextColumn};
-use ratatui::{
-    buffer::Buffer,
-    layout::Rect,
-    text::Line,
-    widgets::{Paragraph, Widget as _},
-};
+use answers::AnswerOption;
+use history::GateRun;
+use layout::GateLayout;
 
-use super::{first_that_fits, framed, keys_that_fit};
 use crate::{
     engine::{
         SessionState,
         conversation::AgentPermissionRequest,
-        gate::{
-            Gate,
-            kind::{GateChoice, GateKind},
-        },
+        gate::{Gate, kind::GateChoice},
         ids::ItemId,
         input::GateAnswer,
         pending::{ItemState, PendingItems},
         time::{TimeSpan as Time, UnixTime},
     },
-    tui::{
-        keymap::KeyAction,
-        model::ScreenModel,
-        text::{fit, plain_lines},
-        theme::{ScreenTheme, ThemeRole},
-    },
+    present::gate_words::GateFigures,
+    tui::keymap::KeyAction,
 };
 
 /// How long a gate accepts no answer after it appears.
 const GUARD: Time = Time(600);
-/// How many lines of the reason are shown.
-const REASON: usize = 4;
 
 #[derive(Debug)]
 pub struct GateModal {
     pub gate: Gate,
     /// The agent's permission request that the gate is about.
     ask: Option<AgentPermissionRequest>,
-    buttons: Vec<AnswerButton>,
+    options: Vec<AnswerOption>,
     standing: GateAvailability,
     /// When it begins to accept answers.
     pub armed_at: UnixTime,
@@ -63,6 +49,10 @@ pub struct GateModal {
     items: Vec<(ItemId, ItemMark)>,
     /// The selected item.
     item: usize,
+    /// The runs behind a retry limit, newest first.
+    runs: Vec<GateRun>,
+    /// The run whose output is shown.
+    run: usize,
     /// The first visible row of the text.
     scroll: usize,
     /// Where everything goes, for drawing and for the mouse.
@@ -70,6 +60,9 @@ pub struct GateModal {
     /// Whether the user has confirmed an abort once.
     sure: bool,
 }
+
+/// Beyond the end of every text: the layout moves it back to the last page.
+const END: usize = usize::MAX / 2;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum GateAvailability {
@@ -103,6 +96,8 @@ pub enum GateKeyResult {
     EditOutside(ItemId),
     /// Deliver an item that was skipped.
     Restore(ItemId),
+    /// Show the prompt that the ticked items would make.
+    Preview,
     /// Not possible in a replay.
     TooLate,
     /// Close the gate without an answer, for later.
@@ -110,16 +105,16 @@ pub enum GateKeyResult {
 }
 
 impl GateModal {
-    pub fn open(gate: Gate, state: &SessionState, now: UnixTime) -> Self {
-        Self { armed_at: now.after(GUARD), ..Self::with(gate, state, GateAvailability::Waits) }
+    pub fn open(gate: Gate, state: &SessionState, runs: Vec<GateRun>, now: UnixTime) -> Self {
+        Self { armed_at: now.after(GUARD), ..Self::with(gate, state, runs, GateAvailability::Waits) }
     }
 
     /// A gate in a replay.
-    pub fn past(gate: Gate, state: &SessionState) -> Self {
-        Self::with(gate, state, GateAvailability::Past)
+    pub fn past(gate: Gate, state: &SessionState, runs: Vec<GateRun>) -> Self {
+        Self::with(gate, state, runs, GateAvailability::Past)
     }
 
-    fn with(gate: Gate, state: &SessionState, standing: GateAvailability) -> Self {
+    fn with(gate: Gate, state: &SessionState, runs: Vec<GateRun>, standing: GateAvailability) -> Self {
         let items = gate.subject.items().iter().filter_map(|id| Some((*id, state.pending.get(*id)?.state)));
         let marked = |(id, state)| match state {
             ItemState::Pending => Some((id, ItemMark::Approved)),
@@ -128,18 +123,22 @@ impl GateModal {
         };
         let items = items.filter_map(marked).collect();
         let ask = state.permissions().asked_at(&gate).cloned();
-        let buttons = answers::buttons(&gate, ask.as_ref());
-        let choice = answers::first(&buttons);
+        let options = answers::options(&gate, ask.as_ref(), GateFigures::of(state));
+        let choice = answers::first(&options);
+        // Of a run's output, the end says most.
+        let scroll = if runs.is_empty() { 0 } else { END };
         Self {
             gate,
             ask,
-            buttons,
+            options,
             standing,
             armed_at: UnixTime(0),
             choice,
             items,
             item: 0,
-            scroll: 0,
+            runs,
+            run: 0,
+            scroll,
             layout: GateLayout::default(),
             sure: false,
         }
@@ -157,6 +156,12 @@ impl GateModal {
         }
     }
 
+    /// The items that the answer would send, as they are ticked. None at a gate without items.
+    pub fn ticked(&self) -> Option<Vec<ItemId>> {
+        let ticked = self.items.iter().filter(|(_, mark)| *mark == ItemMark::Approved).map(|(id, _)| *id);
+        (!self.items.is_empty()).then(|| ticked.collect())
+    }
+
     /// The gate is visible again, with its selections. As before, it accepts no answer for a moment.
     pub fn shown_again(&mut self, now: UnixTime) {
         self.armed_at = now.after(GUARD);
@@ -168,24 +173,37 @@ impl GateModal {
         now >= self.armed_at
     }
 
+    /// Whether the gate lists items, so that up and down select one.
+    pub fn has_items(&self) -> bool {
+        !self.items.is_empty()
+    }
+
+    /// Whether the gate shows several runs.
+    pub fn has_runs(&self) -> bool {
+        self.runs.len() > 1
+    }
+
+    /// A key, with its action and its character as far as it has them.
     #[expect(clippy::wildcard_enum_match_arm, reason = "an action without a meaning here does nothing")]
-    pub fn key(&mut self, action: Option<KeyAction>, now: UnixTime) -> GateKeyResult {
+    pub fn key(&mut self, action: Option<KeyAction>, character: Option<char>, now: UnixTime) -> GateKeyResult {
         if !self.is_armed(now) {
             self.armed_at = now.after(GUARD);
             return GateKeyResult::Nothing;
         }
-        let Some(action) = action else { return GateKeyResult::Nothing };
+        let Some(action) = action else {
+            return character.map_or(GateKeyResult::Nothing, |key| self.on_character(key));
+        };
         if action != KeyAction::Answer {
             self.sure = false;
         }
-        let choices = self.buttons.len().max(1);
         match action {
-            KeyAction::NextChoice => self.choice = (self.choice + 1) % choices,
-            KeyAction::PreviousChoice => self.choice = (self.choice + choices - 1) % choices,
+            KeyAction::NextChoice => self.step_choice(true),
+            KeyAction::PreviousChoice => self.step_choice(false),
             KeyAction::ItemDown | KeyAction::ItemUp => self.step(action == KeyAction::ItemDown),
+            KeyAction::NewerRun | KeyAction::OlderRun => self.step_run(action == KeyAction::NewerRun),
             KeyAction::ToggleItem | KeyAction::EditItem | KeyAction::EditOutside => return self.on_item(action),
-            KeyAction::TextDown => self.scroll += 5,
-            KeyAction::TextUp => self.scroll = self.scroll.saturating_sub(5),
+            KeyAction::PreviewItems if self.has_items() => return GateKeyResult::Preview,
+            KeyAction::TextDown | KeyAction::TextUp => self.page(action == KeyAction::TextDown),
             KeyAction::Aside => return GateKeyResult::Aside,
             KeyAction::Answer => return self.answer(),
             _ => {}
@@ -193,14 +211,55 @@ impl GateModal {
         GateKeyResult::Nothing
     }
 
-    /// Moves to the next item; without items, to the next line.
+    /// A digit or a letter chooses its answer.
+    fn on_character(&mut self, key: char) -> GateKeyResult {
+        if let Some(choice) = answers::at_key(&self.options, key) {
+            return self.choose(choice);
+        }
+        self.sure = false;
+        GateKeyResult::Nothing
+    }
+
+    fn choose(&mut self, choice: usize) -> GateKeyResult {
+        self.sure &= self.choice == choice;
+        self.choice = choice;
+        self.answer()
+    }
+
+    fn step_choice(&mut self, down: bool) {
+        let count = self.options.len().max(1);
+        self.choice = (self.choice + if down { 1 } else { count - 1 }) % count;
+    }
+
+    /// Moves to the next item; without items, to the next answer.
     fn step(&mut self, down: bool) {
         let items = self.items.len();
         if items == 0 {
-            return self.wheel(down);
+            return self.step_choice(down);
         }
         let by = if down { 1 } else { items - 1 };
         (self.item, self.scroll) = ((self.item + by) % items, 0);
+    }
+
+    /// Shows the output of another run; without runs, moves to the next answer.
+    fn step_run(&mut self, newer: bool) {
+        if !self.has_runs() {
+            return self.step_choice(newer);
+        }
+        let last = self.runs.len() - 1;
+        self.run = if newer { self.run.saturating_sub(1) } else { (self.run + 1).min(last) };
+        self.scroll = END;
+    }
+
+    /// Scrolls by a page. After the end of a run's output comes its beginning, since the gate shows the end first.
+    fn page(&mut self, down: bool) {
+        let by = self.layout.rows_shown.saturating_sub(1).max(1);
+        let last = self.layout.rows.saturating_sub(self.layout.rows_shown);
+        self.scroll = match down {
+            true if self.scroll >= last && !self.runs.is_empty() => 0,
+            true => self.scroll.saturating_add(by),
+            false => self.scroll.saturating_sub(by),
+        };
     }
 
     fn on_item(&mut self, action: KeyAction) -> GateKeyResult {
@@ -224,7 +283,7 @@ impl GateModal {
         if self.standing == GateAvailability::Past {
             return GateKeyResult::TooLate;
         }
-        let Some(AnswerButton { choice, option, .. }) = self.buttons.get(self.choice).cloned() else {
+        let Some(AnswerOption { choice, option, .. }) = self.options.get(self.choice).cloned() else {
             return GateKeyResult::Nothing;
         };
         if matches!(choice, GateChoice::Send | GateChoice::Message) {
@@ -234,32 +293,38 @@ impl GateModal {
             self.sure = true;
             return GateKeyResult::Nothing;
         }
-        let marked = |wanted: ItemMark| self.items.iter().filter(move |(_, mark)| *mark == wanted).map(|(id, _)| *id);
-        let approved: Vec<ItemId> = marked(ItemMark::Approved).collect();
-        let some = choice == GateChoice::Approve && marked(ItemMark::LeftOut).next().is_some();
-        GateKeyResult::Answer(GateAnswer { gate: self.gate.id, choice, text: option, items: some.then_some(approved) })
+        let left_out = self.items.iter().any(|(_, mark)| *mark == ItemMark::LeftOut);
+        let some = choice == GateChoice::Approve && left_out;
+        let items = self.ticked().filter(|_| some);
+        GateKeyResult::Answer(GateAnswer { gate: self.gate.id, choice, text: option, items })
     }
 
-    /// The first click selects an answer or an item, the second confirms or toggles it.
+    /// A click on an answer chooses it. On an item, the first click selects it and the second toggles it.
     pub fn click(&mut self, column: u16, row: u16, now: UnixTime) -> GateKeyResult {
-        let button = self.layout.button_at(column, row);
+        let option = self.layout.option_at(column, row);
         if !self.is_armed(now) {
             // A click outside the answers does not extend the wait.
-            self.armed_at = if button.is_some() { now.after(GUARD) } else { self.armed_at };
+            self.armed_at = if option.is_some() { now.after(GUARD) } else { self.armed_at };
             return GateKeyResult::Nothing;
         }
-        let Some(button) = button else { return self.click_item(column, row) };
-        let again = self.choice == button;
-        self.choice = button;
-        self.sure &= again;
-        if again { self.answer() } else { GateKeyResult::Nothing }
+        match option {
+            Some(option) => self.choose(option),
+            None => self.click_row(column, row),
+        }
     }
 
-    fn click_item(&mut self, column: u16, row: u16) -> GateKeyResult {
-        if !self.layout.list.contains((column, row).into()) {
+    fn click_row(&mut self, column: u16, row: u16) -> GateKeyResult {
+        let list = self.layout.list;
+        if !list.contains((column, row).into()) {
             return GateKeyResult::Nothing;
         }
-        let item = self.first_item() + usize::from(row - self.layout.list.y);
+        let nth = usize::from(row - list.y);
+        if !self.runs.is_empty() {
+            let run = self.first_run() + nth;
+            (self.run, self.scroll) = if run < self.runs.len() { (run, END) } else { (self.run, self.scroll) };
+            return GateKeyResult::Nothing;
+        }
+        let item = self.first_item() + nth;
         if item == self.item {
             return self.on_item(KeyAction::ToggleItem);
         }
@@ -270,110 +335,14 @@ impl GateModal {
     }
 
     pub fn wheel(&mut self, down: bool) {
-        self.scroll = if down { self.scroll + 1 } else { self.scroll.saturating_sub(1) };
-    }
-
-    /// Empty for a permission request, which already shows the agent's text.
-    fn reason(&self, theme: &ScreenTheme, width: usize) -> Vec<Line<'static>> {
-        let reason = if self.ask.is_some() { "" } else { self.gate.reason.as_str() };
-        plain_lines(reason, theme.style(ThemeRole::Text), width.max(1)).into_iter().take(REASON).collect()
-    }
-
-    /// Draws the gate where the last [`GateModal::prepare`] has laid it out.
-    pub fn draw(&self, model: &ScreenModel, theme: &ScreenTheme, buffer: &mut Buffer) {
-        let layout = &self.layout;
-        framed(layout.frame, &format!("◆ {}", self.title(model)), ThemeRole::Gate, theme, buffer);
-        let width = usize::from(layout.hints.width);
-        Paragraph::new(layout.reason.clone()).render(layout.head, buffer);
-        self.draw_body(model, theme, buffer);
-        let chosen = self.buttons.get(self.choice);
-        let means = chosen.map(|button| answers::meaning(self.gate.kind(), button, width)).unwrap_or_default();
-        Line::styled(means, theme.style(ThemeRole::Accent)).render(layout.meaning, buffer);
-        for button in &layout.buttons {
-            let role = if button.index == self.choice { ThemeRole::Selected } else { ThemeRole::Key };
-            Line::styled(button.text.as_str(), theme.style(role)).render(button.area, buffer);
-        }
-        Line::styled(self.hints(model, width), theme.style(ThemeRole::Faint)).render(layout.hints, buffer);
-        self.draw_place(theme, layout.frame, buffer);
-    }
-
-    fn title(&self, model: &ScreenModel) -> String {
-        let waiting = model.session.as_ref().map_or(0, |state| state.asks.waiting.len());
-        match self.gate.kind() {
-            GateKind::FinalDelivery => "Final delivery".into(),
-            GateKind::Delivery => "Delivery".into(),
-            GateKind::RetryLimit => "Retry limit reached".into(),
-            GateKind::Escalation => "Needs you".into(),
-            GateKind::Errors => "Too many errors".into(),
-            GateKind::BrokenHook => "Broken hook".into(),
-            GateKind::Permission if waiting > 1 => {
-                format!("The agent asks for permission · {} more after this", waiting - 1)
-            }
-            GateKind::Permission => "The agent asks for permission".into(),
-            GateKind::Budget => "Budget used up".into(),
-            GateKind::UsageLimit => "Usage limit reached".into(),
-            GateKind::Tampered => "Forbidden changes".into(),
-            GateKind::Submit => "Submit blocked".into(),
-            GateKind::Merge => "Merge blocked".into(),
-        }
-    }
-
-    fn draw_body(&self, model: &ScreenModel, theme: &ScreenTheme, buffer: &mut Buffer) {
-        match &self.layout.body {
-            GateBody::Text(text) => self.draw_text(text, buffer),
-            GateBody::Items(text) => {
-                self.draw_items(model, theme, buffer);
-                self.draw_text(text, buffer);
-            }
-            GateBody::Attempts(columns) => self.draw_attempts(columns, theme, buffer),
-        }
-    }
-
-    fn draw_text(&self, text: &TextColumn, buffer: &mut Buffer) {
-        let shown: Vec<Line<'_>> = text.lines.iter().skip(self.scroll).cloned().collect();
-        Paragraph::new(shown).render(text.area, buffer);
-    }
-
-    fn hints(&self, model: &ScreenModel, width: usize) -> String {
-        let key = |action| model.keymap.key(action);
-        if self.standing == GateAvailability::Past {
-            let close = format!("{} close", key(KeyAction::Aside));
-            return keys_that_fit(&["a past gate: you cannot answer it any more".into(), close], width);
-        }
-        if !self.is_armed(model.now) {
-            let words = ["one moment: creel ignores keys that you meant for something else", "one moment …"];
-            return first_that_fits(&words, width);
-        }
-        if self.sure {
-            return fit(&format!("{} again aborts the session", key(KeyAction::Answer)), width);
-        }
-        let mut hints =
-            vec![format!("{} answer", key(KeyAction::Answer)), format!("{} choose", key(KeyAction::NextChoice))];
-        if !self.items.is_empty() {
-            let items =
-                [(KeyAction::ItemDown, "item"), (KeyAction::ToggleItem, "yes/no"), (KeyAction::EditItem, "edit")];
-            hints.extend(items.map(|(action, about)| format!("{} {about}", key(action))));
-        }
-        if self.layout.rows > self.layout.rows_shown {
-            hints.push(format!("{} scroll", key(KeyAction::TextDown)));
-        }
-        hints.push(format!("{} look around", key(KeyAction::Aside)));
-        keys_that_fit(&hints, width)
-    }
-
-    /// Draws the scroll position at the edge if the text is longer than its area.
-    fn draw_place(&self, theme: &ScreenTheme, area: Rect, buffer: &mut Buffer) {
-        let (rows, height) = (self.layout.rows, self.layout.rows_shown);
-        let text = format!(" {}–{} of {rows} ", self.scroll + 1, (self.scroll + height).min(rows));
-        let width = u16::try_from(text.chars().count()).unwrap_or(u16::MAX);
-        if rows <= height || width + 4 > area.width {
-            return;
-        }
-        let edge = Rect { x: area.right() - width - 2, y: area.bottom().saturating_sub(1), width, height: 1 };
-        Line::styled(text, theme.style(ThemeRole::Gate)).render(edge, buffer);
+        self.scroll = if down { self.scroll.saturating_add(1) } else { self.scroll.saturating_sub(1) };
     }
 
     fn first_item(&self) -> usize {
         self.item.saturating_sub(usize::from(self.layout.list.height).saturating_sub(1))
+    }
+
+    fn first_run(&self) -> usize {
+        self.run.saturating_sub(usize::from(self.layout.list.height).saturating_sub(1))
     }
 }

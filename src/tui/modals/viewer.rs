@@ -1,4 +1,8 @@
 //! The viewer: the whole output of a run, a pending item, or the next prompt.
+//!
+//! # Invariants
+//! - The output of a hook is shown from its first line, whatever its size; while the hook runs, it grows.
+//! - Drawing reads no file: [`ViewerModal::prepare`] has read what is visible.
 
 use ratatui::{
     buffer::Buffer,
@@ -10,23 +14,50 @@ use ratatui::{
 
 use super::{framed, keys_that_fit};
 use crate::{
-    present::text::plain,
+    engine::ids::RunId,
+    present::{
+        clock::running_clock,
+        text::{grouped, plain, readable_size},
+    },
     tui::{
+        ansi::{coloured_lines, only_colours},
         keymap::{KeyAction, Keymap},
-        text::{expand_tabs, fit, wrap},
+        model::ScreenModel,
+        output_lines::OutputLines,
+        text::{StyledText, expand_tabs, fit, wrap},
         theme::{ScreenTheme, ThemeRole},
+        view::coloured_run_text,
     },
 };
+
+/// In bytes. More of an output file is not copied.
+const COPIED: u64 = 8 << 20;
 
 #[derive(Debug)]
 pub struct ViewerModal {
     title: String,
+    /// The output file, if there is one. Its lines come first.
+    file: Option<OutputLines>,
     lines: Vec<String>,
     /// A note about the text: its size, what was cut.
     about: String,
+    /// The run that the viewer follows. None if it is no output of a run that was running.
+    live: Option<LiveRun>,
     top: ViewerPosition,
     left: usize,
     wraps: bool,
+    /// The visible rows, made before each frame.
+    shown: Vec<Line<'static>>,
+    /// Where the view is, or that it follows.
+    place: String,
+}
+
+/// A run whose output grows while the viewer shows it.
+#[derive(Debug, Clone, Copy)]
+struct LiveRun {
+    run: RunId,
+    /// Whether the end stays visible.
+    follows: bool,
 }
 
 /// A line, and a row in it if it is wrapped.
@@ -46,17 +77,61 @@ pub fn room((width, height): (u16, u16)) -> ViewportSize {
 
 impl ViewerModal {
     pub fn new(title: impl Into<String>, text: &str, about: impl Into<String>) -> Self {
-        let lines = plain(text).lines().map(expand_tabs).collect();
-        Self { title: title.into(), lines, about: about.into(), top: ViewerPosition::default(), left: 0, wraps: true }
+        Self {
+            title: title.into(),
+            file: None,
+            lines: plain(text).lines().map(expand_tabs).collect(),
+            about: about.into(),
+            live: None,
+            top: ViewerPosition::default(),
+            left: 0,
+            wraps: true,
+            shown: Vec::new(),
+            place: String::new(),
+        }
     }
 
-    pub fn text(&self) -> String {
-        self.lines.join("\n")
+    /// A viewer of an output file. A run that still runs is followed. Otherwise the text after the file follows.
+    pub fn of_file(title: String, file: OutputLines, after: &str, live: Option<RunId>) -> Self {
+        let about = readable_size(file.size());
+        let live = live.map(|run| LiveRun { run, follows: true });
+        Self { file: Some(file), live, ..Self::new(title, after, about) }
+    }
+
+    /// The text, without colours. Of a very large file, the beginning.
+    pub fn text(&mut self) -> String {
+        let file = self.file.as_mut().map(|file| plain(&file.beginning(COPIED))).unwrap_or_default();
+        format!("{file}{}", self.lines.join("\n"))
+    }
+
+    fn count(&self) -> usize {
+        self.file.as_ref().map_or(0, OutputLines::len) + self.lines.len()
+    }
+
+    /// A line with its colours, and without any other escape sequence.
+    fn line(&mut self, n: usize) -> String {
+        let in_file = self.file.as_ref().map_or(0, OutputLines::len);
+        match &mut self.file {
+            Some(file) if n < in_file => {
+                let line = only_colours(&file.line(n));
+                if line.contains('\u{1b}') { line } else { expand_tabs(&line) }
+            }
+            Some(_) | None => self.lines.get(n - in_file).cloned().unwrap_or_default(),
+        }
+    }
+
+    pub fn key(&mut self, action: KeyAction, room: ViewportSize) {
+        let page = room.1.saturating_sub(1).max(1);
+        self.scroll(action, page, room);
+        let end = self.end(room);
+        if let Some(live) = &mut self.live {
+            // At the end, and with `G`, the view follows again.
+            live.follows = action == KeyAction::Bottom || self.top >= end;
+        }
     }
 
     #[expect(clippy::wildcard_enum_match_arm, reason = "an action without a meaning here does nothing")]
-    pub fn key(&mut self, action: KeyAction, room: ViewportSize) {
-        let page = room.1.saturating_sub(1).max(1);
+    fn scroll(&mut self, action: KeyAction, page: usize, room: ViewportSize) {
         match action {
             KeyAction::Up => self.back(1, room),
             KeyAction::Down => self.on(1, room),
@@ -68,21 +143,26 @@ impl ViewerModal {
                 self.wraps = !self.wraps;
                 self.top.row = 0;
             }
-            KeyAction::NextChoice => self.left += 8,
-            KeyAction::PreviousChoice => self.left = self.left.saturating_sub(8),
+            KeyAction::NewerRun => self.left += 8,
+            KeyAction::OlderRun => self.left = self.left.saturating_sub(8),
             _ => {}
         }
     }
 
     /// How many rows a line needs.
-    fn rows(&self, line: usize, width: usize) -> usize {
-        self.lines.get(line).map_or(0, |text| if self.wraps { wrapped(text, width).len() } else { 1 })
+    fn rows(&mut self, line: usize, width: usize) -> usize {
+        if line >= self.count() {
+            return 0;
+        }
+        let wraps = self.wraps;
+        let text = self.line(line);
+        if wraps { wrap(&pieces(&text, Style::default(), false), width, 0).len() } else { 1 }
     }
 
     /// The position from which everything to the end is visible.
-    fn end(&self, (width, height): ViewportSize) -> ViewerPosition {
+    fn end(&mut self, (width, height): ViewportSize) -> ViewerPosition {
         let mut left = height;
-        for line in (0..self.lines.len()).rev() {
+        for line in (0..self.count()).rev() {
             let rows = self.rows(line, width);
             if rows >= left {
                 return ViewerPosition { line, row: rows - left };
@@ -119,37 +199,89 @@ impl ViewerModal {
     /// Moves to the next or previous line that contains the text, going around; returns whether there is one.
     pub fn search(&mut self, query: &str, forward: bool) -> bool {
         let query = query.to_lowercase();
-        let holds = |n: &usize| self.lines[*n].to_lowercase().contains(&query);
-        let count = self.lines.len();
-        let top = self.top.line;
+        let (count, top) = (self.count(), self.top.line);
+        let mut holds = |n: &usize| plain(&self.line(*n)).to_lowercase().contains(&query);
         let found = if forward {
-            (top + 1..count).chain(0..(top + 1).min(count)).find(holds)
+            (top + 1..count).chain(0..(top + 1).min(count)).find(&mut holds)
         } else {
-            (0..top.min(count)).rev().chain((top.min(count)..count).rev()).find(holds)
+            (0..top.min(count)).rev().chain((top.min(count)..count).rev()).find(&mut holds)
         };
         self.top = found.map_or(self.top, |line| ViewerPosition { line, row: 0 });
+        if let (Some(live), Some(_)) = (&mut self.live, found) {
+            live.follows = false;
+        }
         found.is_some()
+    }
+
+    /// Reads what the next frame shows.
+    pub fn prepare(&mut self, model: &ScreenModel, area: Rect) {
+        let room = room((area.width, area.height));
+        self.refresh(model);
+        if self.live.is_some_and(|live| live.follows) {
+            self.top = self.end(room);
+        }
+        self.place = self.place(model);
+        self.shown = self.visible(&model.theme, room);
+    }
+
+    /// Looks at what the run has printed since. Without a file here, only the end of its output is known.
+    fn refresh(&mut self, model: &ScreenModel) {
+        let Some(live) = self.live else { return };
+        if let Some(file) = &mut self.file {
+            file.refresh();
+            self.about = readable_size(file.size());
+        }
+        let Some(run) = model.runs.get(live.run) else { return };
+        if self.file.as_ref().is_none_or(OutputLines::is_empty) {
+            let text = coloured_run_text(run);
+            self.lines = text.lines().map(str::to_owned).collect();
+            let about = if text.is_empty() { "nothing was printed yet" } else { "the end of the output" };
+            about.clone_into(&mut self.about);
+        } else {
+            self.lines.clear();
+        }
+        if run.ended.is_some() {
+            self.about = format!("ended · {}", self.about);
+        }
+    }
+
+    fn place(&self, model: &ScreenModel) -> String {
+        let count = self.count();
+        let position = || format!("line {} of {}", grouped((self.top.line + 1).min(count)), grouped(count));
+        let Some(live) = self.live else { return position() };
+        let Some(run) = model.runs.get(live.run) else { return position() };
+        let (lines, time) = (grouped(count), running_clock(run.took(model.moment())));
+        let unit = if count == 1 { "line" } else { "lines" };
+        match (&run.ended, live.follows) {
+            (None, true) => format!("● live · {lines} {unit} · {time}"),
+            (None, false) => format!("{} · {} follows · {time}", position(), model.keymap.key(KeyAction::Bottom)),
+            (Some(finished), true) => format!("{} · {lines} {unit} · {time}", finished.end.describe()),
+            (Some(finished), false) => format!("{} · {}", finished.end.describe(), position()),
+        }
+    }
+
+    fn visible(&mut self, theme: &ScreenTheme, (width, height): ViewportSize) -> Vec<Line<'static>> {
+        let style = theme.style(ThemeRole::Text);
+        let mut rows: Vec<Line<'static>> = Vec::with_capacity(height);
+        for n in self.top.line..self.count() {
+            if rows.len() >= height + self.top.row {
+                break;
+            }
+            let line = self.line(n);
+            if self.wraps {
+                rows.extend(wrap(&pieces(&line, style, theme.keeps_colours), width, 0));
+            } else {
+                let cut: String = plain(&line).chars().skip(self.left).collect();
+                rows.push(Line::styled(fit(&cut, width), style));
+            }
+        }
+        rows.into_iter().skip(self.top.row).take(height).collect()
     }
 
     pub fn draw(&self, keymap: &Keymap, theme: &ScreenTheme, area: Rect, buffer: &mut Buffer) {
         let inside = framed(area, &self.title, ThemeRole::Accent, theme, buffer);
         let [text, foot] = Layout::vertical([Constraint::Min(1), Constraint::Length(1)]).areas(inside);
-        let (width, height) = (usize::from(text.width), usize::from(text.height));
-        let style = theme.style(ThemeRole::Text);
-        let mut rows: Vec<Line<'_>> = Vec::with_capacity(height);
-        for line in self.lines.iter().skip(self.top.line) {
-            if rows.len() >= height + self.top.row {
-                break;
-            }
-            if self.wraps {
-                rows.extend(wrapped(line, width).into_iter().map(|row| row.style(style)));
-            } else {
-                let cut: String = line.chars().skip(self.left).collect();
-                rows.push(Line::styled(fit(&cut, width), style));
-            }
-        }
-        Paragraph::new(rows.into_iter().skip(self.top.row).take(height).collect::<Vec<_>>()).render(text, buffer);
-        let place = format!("line {} of {}", (self.top.line + 1).min(self.lines.len()), self.lines.len());
+        Paragraph::new(self.shown.clone()).render(text, buffer);
         let keys = [
             (KeyAction::Search, "search"),
             (KeyAction::Wrap, "wrap"),
@@ -157,7 +289,7 @@ impl ViewerModal {
             (KeyAction::Close, "close"),
         ];
         let keys = keys.map(|(action, about)| format!("{} {about}", keymap.key(action)));
-        let hints: Vec<String> = [place].into_iter().chain(keys).collect();
+        let hints: Vec<String> = [self.place.clone()].into_iter().chain(keys).collect();
         let line = keys_that_fit(&hints, usize::from(foot.width));
         Line::styled(line, theme.style(ThemeRole::Faint)).render(foot, buffer);
         let edge = Rect { x: area.x + 1, y: area.bottom() - 1, width: area.width.saturating_sub(2), height: 1 };
@@ -166,6 +298,7 @@ impl ViewerModal {
     }
 }
 
-fn wrapped(text: &str, width: usize) -> Vec<Line<'static>> {
-    wrap(&[(text.to_owned(), Style::default())], width, 0)
+/// One line as styled pieces.
+fn pieces(line: &str, style: Style, keeps_colours: bool) -> Vec<StyledText> {
+    coloured_lines(line, style, keeps_colours).into_iter().next().unwrap_or_default()
 }

@@ -50,9 +50,10 @@ pub(super) fn open_hook(model: &mut ScreenModel) -> Vec<ScreenRequest> {
     if let Some(run) = row.latest() {
         let what = if run.kind == RunSubject::Rule { "rule" } else { run.point.name() };
         let title = format!("run {} · {what} · {}", run.run, run.name());
-        let file = run.ended.as_ref().and_then(|finished| finished.file.clone());
+        let live = run.ended.is_none().then_some(run.run);
+        let file = run.ended.as_ref().map_or_else(|| Some(run.run.output_file()), |finished| finished.file.clone());
         let earlier = row.newest_first().skip(1).map(earlier_run).collect();
-        return vec![ScreenRequest::ReadOutput { title, file, otherwise: view::run_text(run), earlier }];
+        return vec![ScreenRequest::ReadOutput { title, file, otherwise: view::run_text(run), earlier, live }];
     }
     let about = match row.kind {
         HookRowKind::Hook(spec) => {
@@ -64,7 +65,7 @@ pub(super) fn open_hook(model: &mut ScreenModel) -> Vec<ScreenRequest> {
         HookRowKind::Unplanned(_) => String::new(),
     };
     let viewer = ViewerModal::new(format!("{} · {}", row.point, row.name()), &hook_text(&row), about);
-    lay_over(model, Modal::Viewer(viewer))
+    lay_over(model, Modal::Viewer(Box::new(viewer)))
 }
 
 /// An earlier run of a hook, with a line that says how it ended.
@@ -103,7 +104,7 @@ pub(super) fn open_attempt(model: &mut ScreenModel) -> Vec<ScreenRequest> {
     let text = format!("{changes}{}", attempt.feedback);
     let title = format!("retry {} · {}", attempt.used, plain_line(&attempt.hook, 80));
     let viewer = ViewerModal::new(title, &text, readable_size(attempt.feedback.len() as u64));
-    lay_over(model, Modal::Viewer(viewer))
+    lay_over(model, Modal::Viewer(Box::new(viewer)))
 }
 
 /// The lines that one text has and the other does not, with the signs of a diff.
@@ -170,7 +171,7 @@ pub(super) fn show_stats(model: &mut ScreenModel) -> Vec<ScreenRequest> {
     }
     let table = hook_stats::table(&model.tallies.stats());
     let about = "half of the runs took at most p50, 95 of 100 at most p95; piped: bytes";
-    lay_over(model, Modal::Viewer(ViewerModal::new("statistics of the hooks", &table, about)))
+    lay_over(model, Modal::Viewer(Box::new(ViewerModal::new("statistics of the hooks", &table, about))))
 }
 
 /// The row of the hook that runs, or ran last.

@@ -4,7 +4,7 @@ use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
 use super::{
     ScreenRequest, lay_over,
-    pane::{is_live, search},
+    pane::{is_live, preview, search},
     perform, task,
 };
 use crate::{
@@ -14,7 +14,7 @@ use crate::{
         ids::ItemId,
         input::{GateAnswer, SessionCommand},
     },
-    present::text::counted,
+    present::text::readable_size,
     tui::{
         keymap::{KeyAction, KeyContext},
         modals::{
@@ -31,13 +31,18 @@ use crate::{
     },
 };
 
+#[expect(clippy::wildcard_enum_match_arm, reason = "the terminal library's enum grows")]
 pub(super) fn on_gate_key(model: &mut ScreenModel, key: KeyEvent) -> Vec<ScreenRequest> {
     let action = model.keymap.action(key, &[KeyContext::Gate]);
+    let character = match key.code {
+        KeyCode::Char(c) if !key.modifiers.intersects(KeyModifiers::CONTROL | KeyModifiers::ALT) => Some(c),
+        _ => None,
+    };
     let elsewhere = model.keymap.action(key, &[KeyContext::Global]);
     let now = model.now;
     let Some(Modal::Gate(gate)) = model.modals.last_mut() else { return Vec::new() };
     let armed = gate.is_armed(now);
-    let asked = gate.key(action, now);
+    let asked = gate.key(action, character, now);
     // Help, leaving and suspending also work at a gate.
     let leaving = matches!(elsewhere, Some(KeyAction::Quit | KeyAction::Leave | KeyAction::Help | KeyAction::Suspend));
     if armed && action.is_none() && leaving {
@@ -71,6 +76,7 @@ pub(super) fn on_gate(model: &mut ScreenModel, asked: GateKeyResult) -> Vec<Scre
             let editor = EditorModal::new(EditorPurpose::Item(item), &item_text(model, item));
             lay_over(model, Modal::Editor(Box::new(editor)))
         }
+        GateKeyResult::Preview => preview(model),
         GateKeyResult::TooLate => {
             is_live(model);
             Vec::new()
@@ -193,7 +199,9 @@ fn meant(purpose: &EditorPurpose, text: String) -> Result<Vec<ScreenRequest>, Ta
 pub(super) fn on_viewer_key(model: &mut ScreenModel, key: KeyEvent) -> Vec<ScreenRequest> {
     let room = viewer::room(model.size);
     let contexts = [KeyContext::Viewer, KeyContext::Scroll, KeyContext::Gate];
-    let Some(action) = model.keymap.action(key, &contexts) else { return Vec::new() };
+    let Some(action) = model.keymap.action(key, &contexts) else {
+        return answer_over(model, key);
+    };
     match action {
         KeyAction::Close | KeyAction::Aside => {
             model.modals.pop();
@@ -203,9 +211,9 @@ pub(super) fn on_viewer_key(model: &mut ScreenModel, key: KeyEvent) -> Vec<Scree
         KeyAction::SearchNext => search(model, true, &|_| None),
         KeyAction::SearchPrevious => search(model, false, &|_| None),
         KeyAction::Copy => {
-            let Some(Modal::Viewer(viewer)) = model.modals.last() else { return Vec::new() };
+            let Some(Modal::Viewer(viewer)) = model.modals.last_mut() else { return Vec::new() };
             let text = viewer.text();
-            model.say(ThemeRole::Good, format!("copied {}", counted(text.len(), "byte")));
+            model.say(ThemeRole::Good, format!("copied {}", readable_size(text.len() as u64)));
             vec![ScreenRequest::Copy(text)]
         }
         action => {
@@ -217,12 +225,30 @@ pub(super) fn on_viewer_key(model: &mut ScreenModel, key: KeyEvent) -> Vec<Scree
     }
 }
 
+/// The key that shows the gate also works over a viewer, which announces the gate.
+fn answer_over(model: &mut ScreenModel, key: KeyEvent) -> Vec<ScreenRequest> {
+    let asks = model.keymap.action(key, &[KeyContext::Global]) == Some(KeyAction::ShowGate);
+    if asks && model.waiting_gate().is_some() {
+        return perform(model, KeyAction::ShowGate, &|_| None);
+    }
+    Vec::new()
+}
+
+pub(super) fn on_cancel_key(model: &mut ScreenModel, key: KeyEvent) -> Vec<ScreenRequest> {
+    model.modals.pop_if(|modal| matches!(modal, Modal::Cancel(_)));
+    if key.code == KeyCode::Char('y') {
+        return vec![ScreenRequest::Command(SessionCommand::CancelTurn)];
+    }
+    Vec::new()
+}
+
 pub(super) fn on_help_key(model: &mut ScreenModel, key: KeyEvent) -> Vec<ScreenRequest> {
     let page = usize::from(model.size.1.saturating_sub(4).max(1));
     match model.keymap.action(key, &[KeyContext::Viewer, KeyContext::Scroll, KeyContext::Global]) {
         Some(KeyAction::Close | KeyAction::Help | KeyAction::Quit) => {
             model.modals.pop();
         }
+        Some(KeyAction::ShowGate) => return answer_over(model, key),
         Some(action) => {
             if let Some(Modal::Help(help)) = model.modals.last_mut() {
                 help.key(action, page);

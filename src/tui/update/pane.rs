@@ -282,20 +282,31 @@ pub(super) fn text_on_disk(model: &ScreenModel, id: ItemId, reload: RecordLoader
     }
 }
 
+/// The items as they are ticked at the gate, whether it is visible or closed for later.
+fn ticked(model: &ScreenModel) -> Option<Vec<ItemId>> {
+    let shown = model.modals.iter().find_map(|modal| if let Modal::Gate(gate) = modal { Some(gate) } else { None });
+    shown.or(model.aside.as_ref()).and_then(|gate| gate.ticked())
+}
+
 pub(super) fn preview(model: &mut ScreenModel) -> Vec<ScreenRequest> {
-    let text = model.session.as_ref().map(|session| session.prompts().preview()).unwrap_or_default();
+    let ticked = ticked(model);
+    let text = model.session.as_ref().map(|session| match &ticked {
+        Some(items) => session.prompts().preview_with(items),
+        None => session.prompts().preview(),
+    });
+    let text = text.unwrap_or_default();
     let about = format!(
         "{}, as creel would send it now; hooks at pre_iteration can add to it",
         readable_size(text.len() as u64)
     );
-    lay_over(model, Modal::Viewer(ViewerModal::new("the next prompt", &text, about)))
+    lay_over(model, Modal::Viewer(Box::new(ViewerModal::new("the next prompt", &text, about))))
 }
 
 pub(super) fn open_item(model: &mut ScreenModel, reload: RecordLoader<'_>) -> Vec<ScreenRequest> {
     let Some((id, text)) = item_to_use(model) else { return Vec::new() };
     let text = if text.is_empty() { text_on_disk(model, id, reload) } else { text };
     let about = readable_size(text.len() as u64);
-    lay_over(model, Modal::Viewer(ViewerModal::new(format!("item {id}"), &text, about)))
+    lay_over(model, Modal::Viewer(Box::new(ViewerModal::new(format!("item {id}"), &text, about))))
 }
 
 pub(super) fn edit_item(model: &mut ScreenModel) -> Vec<ScreenRequest> {

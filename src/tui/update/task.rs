@@ -45,7 +45,7 @@ pub(super) fn filter(model: &mut ScreenModel) -> Vec<ScreenRequest> {
 pub(super) fn open(model: &mut ScreenModel) -> Vec<ScreenRequest> {
     let Some(state) = model.chosen_task().map(|task| task.state) else { return none(model) };
     let (title, text) = chosen_text(model).unwrap_or_default();
-    lay_over(model, Modal::Viewer(ViewerModal::new(title, &text, state.name())))
+    lay_over(model, Modal::Viewer(Box::new(ViewerModal::new(title, &text, state.name()))))
 }
 
 pub(super) fn write_new(model: &mut ScreenModel) -> Vec<ScreenRequest> {

@@ -11,7 +11,6 @@ use unicode_width::UnicodeWidthStr as _;
 use crate::{
     engine::{
         SessionState,
-        gate::kind::GateKind,
         pending::ItemState,
         tasks::task::{Task, TaskState},
     },
@@ -81,15 +80,19 @@ pub fn useful(model: &ScreenModel) -> Vec<KeyAction> {
 /// The keys of the dialog that receives the keys.
 fn in_modal(modal: &Modal) -> Vec<KeyAction> {
     match modal {
-        Modal::Gate(gate) if matches!(gate.gate.kind(), GateKind::FinalDelivery | GateKind::Delivery) => vec![
+        Modal::Gate(gate) if gate.has_items() => vec![
             KeyAction::Answer,
             KeyAction::NextChoice,
             KeyAction::Aside,
             KeyAction::ToggleItem,
             KeyAction::EditItem,
+            KeyAction::PreviewItems,
             KeyAction::TextDown,
         ],
-        Modal::Gate(_) => vec![KeyAction::Answer, KeyAction::NextChoice, KeyAction::Aside, KeyAction::TextDown],
+        Modal::Gate(gate) if gate.has_runs() => {
+            vec![KeyAction::Answer, KeyAction::ItemDown, KeyAction::Aside, KeyAction::OlderRun, KeyAction::TextDown]
+        }
+        Modal::Gate(_) => vec![KeyAction::Answer, KeyAction::ItemDown, KeyAction::Aside, KeyAction::TextDown],
         Modal::Viewer(_) => {
             vec![
                 KeyAction::Down,
@@ -102,7 +105,12 @@ fn in_modal(modal: &Modal) -> Vec<KeyAction> {
         }
         Modal::Help(_) => vec![KeyAction::Down, KeyAction::PageDown, KeyAction::Close],
         // These say themselves which keys they accept.
-        Modal::Editor(_) | Modal::Palette(_) | Modal::Search(_) | Modal::Quit(_) | Modal::Remove(_) => Vec::new(),
+        Modal::Editor(_)
+        | Modal::Palette(_)
+        | Modal::Search(_)
+        | Modal::Quit(_)
+        | Modal::Remove(_)
+        | Modal::Cancel(_) => Vec::new(),
     }
 }
 

@@ -1,155 +1,110 @@
-//! The answers of a gate as buttons: label, meaning and position.
+//! The answers of a gate as a numbered list.
 //!
 //! # Invariants
 //! - At a permission gate, the agent's options appear in its own words and order. Only "always", which creel remembers
 //!   itself, has creel's words and appears once.
-//! - No button is wider than its row.
+//! - A letter stands for at most one answer, and for none that shares it with another.
 //! - An answer that also applies to later requests is never preselected if there is another.
 
-use unicode_width::UnicodeWidthStr as _;
+use std::borrow::Cow;
 
 use crate::{
     engine::{
         conversation::AgentPermissionRequest,
-        gate::{
-            Gate,
-            kind::{GateChoice, GateKind},
-        },
+        gate::{Gate, kind::GateChoice},
     },
-    present::text::plain_line,
-    tui::text::fit,
+    present::{
+        gate_words::{ChoiceWording, GateFigures, choice_words},
+        text::plain_line,
+    },
 };
 
 /// How many characters of an option's name are read.
 const LABEL: usize = 120;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct AnswerButton {
-    pub(super) label: String,
+pub(super) struct AnswerOption {
+    pub(super) words: ChoiceWording,
     pub(super) choice: GateChoice,
     /// The id of the agent's option, if the answer is one.
     pub(super) option: Option<String>,
 }
 
-pub(super) fn buttons(gate: &Gate, ask: Option<&AgentPermissionRequest>) -> Vec<AnswerButton> {
-    let options = ask.map(AgentPermissionRequest::offers).unwrap_or_default().into_iter().map(|offer| {
-        let name = plain_line(&offer.name, LABEL);
-        let label = if name.is_empty() { offer.choice.name().to_owned() } else { name };
-        AnswerButton { label, choice: offer.choice, option: Some(offer.id) }
+pub(super) fn options(gate: &Gate, ask: Option<&AgentPermissionRequest>, figures: GateFigures) -> Vec<AnswerOption> {
+    let words = |choice| choice_words(gate.kind(), choice, figures);
+    let offers = ask.map(AgentPermissionRequest::offers).unwrap_or_default().into_iter().map(|offer| {
+        let (name, own) = (plain_line(&offer.name, LABEL), words(offer.choice));
+        let words = if name.is_empty() {
+            own
+        } else {
+            let effect = own_effect(&own);
+            ChoiceWording { label: name.into(), effect, ..own }
+        };
+        AnswerOption { words, choice: offer.choice, option: Some(offer.id) }
     });
     let offered = |choice: GateChoice| ask.is_some_and(|ask| ask.option(choice, None).is_some());
     let own = gate.choices.iter().filter(|choice| !offered(**choice));
-    options
-        .chain(own.map(|choice| AnswerButton { label: choice.name().to_owned(), choice: *choice, option: None }))
-        .collect()
+    let own = own.map(|choice| AnswerOption { words: words(*choice), choice: *choice, option: None });
+    offers.chain(own).collect()
 }
 
-/// The preselected button: the first that does not apply to later requests, or else the first.
-pub(super) fn first(buttons: &[AnswerButton]) -> usize {
-    let for_ever = |button: &AnswerButton| matches!(button.choice, GateChoice::AllowAlways | GateChoice::RejectAlways);
-    buttons.iter().position(|button| !for_ever(button)).unwrap_or(0)
-}
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct PlacedButton {
-    pub(super) row: usize,
-    pub(super) column: usize,
-    pub(super) text: String,
-}
-
-/// Places the buttons side by side, in as many rows as they need.
-pub(super) fn placed(buttons: &[AnswerButton], width: usize) -> Vec<PlacedButton> {
-    let (mut row, mut column) = (0, 0);
-    let place = |button: &AnswerButton| {
-        let text = fit(&format!("[ {} ]", fit(&button.label, width.saturating_sub(4))), width);
-        if column > 0 && column + text.width() > width {
-            (row, column) = (row + 1, 0);
-        }
-        let placed = PlacedButton { row, column, text };
-        column += placed.text.width() + 1;
-        placed
-    };
-    buttons.iter().map(place).collect()
-}
-
-pub(super) fn rows(buttons: &[AnswerButton], width: usize) -> usize {
-    placed(buttons, width).last().map_or(1, |placed| placed.row + 1)
-}
-
-/// What a button means, after the agent's name for it if there is one.
-pub(super) fn meaning(about: GateKind, button: &AnswerButton, width: usize) -> String {
-    let means = meaning_of(about, button.choice);
-    if button.option.is_none() {
-        return fit(means, width);
+/// What the agent's own words for an answer may not say: what creel does with it.
+fn own_effect(words: &ChoiceWording) -> Cow<'static, str> {
+    match words.effect.chars().next() {
+        Some(_) => format!("{}: {}", words.label, words.effect).into(),
+        None => words.label.clone(),
     }
-    let name = fit(&button.label, width.saturating_sub(means.width() + 2));
-    fit(&format!("{name}: {means}"), width)
 }
 
-/// What an answer leads to.
-const fn meaning_of(about: GateKind, choice: GateChoice) -> &'static str {
-    match (about, choice) {
-        (GateKind::FinalDelivery, GateChoice::Approve) => "Send the ticked items, then end",
-        (_, GateChoice::Approve) => "Send the ticked items with the next prompt",
-        (GateKind::Submit, GateChoice::Skip) => "Continue without this check",
-        (GateKind::FinalDelivery, GateChoice::Skip) => "End without sending",
-        (_, GateChoice::Skip) => "Continue without sending",
-        (GateKind::RetryLimit, GateChoice::Continue) => "Allow the same number of retries again",
-        (GateKind::Budget, GateChoice::Continue) => "Grant the same budget again",
-        (_, GateChoice::Continue) => "Start the next iteration",
-        (GateKind::Submit | GateKind::Merge, GateChoice::Send) => "Write to the agent; then every check runs again",
-        (GateKind::Tampered, GateChoice::Send) => "Write to the agent, for example to undo the changes",
-        (_, GateChoice::Send) => "Write to the agent; the count starts again",
-        (_, GateChoice::Message) => "Continue with a message for the agent",
-        (GateKind::Tampered, GateChoice::Ignore) => "Accept these changes and continue",
-        (_, GateChoice::Ignore) => "Accept the turn as it is; the iteration counts as forced",
-        (_, GateChoice::Disable) => "Do not run this hook again in this session",
-        (GateKind::Submit | GateKind::Merge, GateChoice::Retry) => "Run every check again",
-        (GateKind::UsageLimit, GateChoice::Retry) => "Send the turn again now",
-        (_, GateChoice::Retry) => "Run the hook again",
-        (_, GateChoice::Wait) => "Wait for the reset, then send the same turn again",
-        (_, GateChoice::Switch) => "Let another agent take the turn now",
-        (_, GateChoice::Complete) => "End the session as complete",
-        (_, GateChoice::Abort) => "Abort (you can resume later)",
-        (_, GateChoice::Stop) => "End here without sending pending items",
-        (_, GateChoice::AllowOnce) => "Allow this once",
-        (_, GateChoice::AllowAlways) => "Allow this exact request from now on",
-        (_, GateChoice::RejectOnce) => "Reject it; the turn continues",
-        (_, GateChoice::RejectAlways) => "Reject this exact request from now on",
-        (_, GateChoice::Leave) => "Leave the branch as it is; try again with `creel submit` or `creel merge`",
-        (_, GateChoice::Cancel) => "Do not answer; end the agent's turn",
-        (_, GateChoice::Escalate | GateChoice::Fail) => "",
+/// The preselected answer: the first that does not apply to later requests, or else the first.
+pub(super) fn first(options: &[AnswerOption]) -> usize {
+    let for_ever = |option: &AnswerOption| matches!(option.choice, GateChoice::AllowAlways | GateChoice::RejectAlways);
+    options.iter().position(|option| !for_ever(option)).unwrap_or(0)
+}
+
+/// The answer with this number or letter.
+pub(super) fn at_key(options: &[AnswerOption], key: char) -> Option<usize> {
+    if let Some(digit) = key.to_digit(10) {
+        let n = usize::try_from(digit).ok()?.checked_sub(1)?;
+        return (n < options.len()).then_some(n);
     }
+    let mut with_letter = options.iter().enumerate().filter(|(_, option)| option.words.letter == key);
+    let (n, _) = with_letter.next()?;
+    with_letter.next().is_none().then_some(n)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{
+        engine::gate::kind::GateKind,
+        tui::keymap::{KeyContext, Keymap},
+    };
+    use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
-    fn button(label: &str) -> AnswerButton {
-        AnswerButton { label: label.into(), choice: GateChoice::AllowOnce, option: Some(label.into()) }
+    fn option(choice: GateChoice) -> AnswerOption {
+        AnswerOption { words: choice_words(GateKind::Permission, choice, GateFigures::default()), choice, option: None }
     }
 
     #[test]
-    fn buttons_go_on_in_the_next_row_and_none_is_wider_than_a_row() {
-        let all = ["Yes", "Yes, and don't ask again for `cargo test`", "No, 日本語", "x"].map(button);
-        let text = |width| {
-            let mut rows = vec![String::new(); rows(&all, width)];
-            for PlacedButton { row, column, text } in placed(&all, width) {
-                let gap = column - rows[row].width();
-                rows[row] += &format!("{}{text}", " ".repeat(gap));
+    fn a_digit_or_a_letter_finds_its_answer_and_a_shared_letter_finds_none() {
+        let all = [GateChoice::AllowOnce, GateChoice::AllowOnce, GateChoice::RejectOnce].map(option);
+        let found = ['1', '3', '4', '0', 'n', 'y', 'x'].map(|key| at_key(&all, key));
+        assert_eq!(found, [Some(0), Some(2), None, None, Some(2), None, None]);
+    }
+
+    #[test]
+    fn no_letter_is_a_key_that_means_something_else_at_a_gate() {
+        let keymap = Keymap::standard();
+        let kinds = [GateKind::FinalDelivery, GateKind::RetryLimit, GateKind::Escalation, GateKind::Permission];
+        let more = [GateKind::Budget, GateKind::UsageLimit, GateKind::Tampered, GateKind::Submit, GateKind::BrokenHook];
+        for kind in kinds.into_iter().chain(more) {
+            for choice in kind.choices() {
+                let letter = choice_words(kind, choice, GateFigures::default()).letter;
+                let key = KeyEvent::new(KeyCode::Char(letter), KeyModifiers::NONE);
+                assert_eq!(keymap.action(key, &[KeyContext::Gate]), None, "{kind:?}: {letter}");
+                assert!(!"q?".contains(letter));
             }
-            rows
-        };
-        assert_eq!(text(80), ["[ Yes ] [ Yes, and don't ask again for `cargo test` ] [ No, 日本語 ] [ x ]"]);
-        assert_eq!(text(24), ["[ Yes ]", "[ Yes, and don't ask … ]", "[ No, 日本語 ] [ x ]"]);
-        assert!((0..30).all(|width| text(width).iter().all(|row| row.width() <= width)));
-    }
-
-    #[test]
-    fn the_meaning_is_said_even_where_the_name_is_long() {
-        let long = button("Yes, and do not ask again for anything in this folder");
-        assert_eq!(meaning(GateKind::Permission, &long, 30), "Yes, and do …: Allow this once");
-        assert_eq!(meaning(GateKind::Permission, &button("Yes"), 80), "Yes: Allow this once");
+        }
     }
 }

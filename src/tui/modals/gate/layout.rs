@@ -3,56 +3,68 @@
 //! Computed before each frame, so that drawing changes nothing and the mouse finds what was drawn.
 //!
 //! # Invariants
+//! - The gate is as wide as its content and no wider, within the screen.
 //! - The text never scrolls past its end: the way back would be as long.
 //! - Where there is little room, the answers are the last to go, and the chosen one is in sight.
 
 use ratatui::{
     layout::{Constraint, Layout, Rect},
-    style::Style,
     text::Line,
-    widgets::Block,
+};
+use unicode_width::UnicodeWidthStr as _;
+
+use super::{GateModal, answers, drawing, text};
+use crate::{
+    engine::ids::ItemId,
+    present::{
+        clock::time_of_day,
+        gate_words::{GateFigures, gate_reason, gate_title},
+    },
+    tui::{
+        ansi::coloured_lines,
+        modals::middle,
+        model::ScreenModel,
+        text::{plain_lines, wrap},
+        theme::ThemeRole,
+    },
 };
 
-use super::{
-    GateModal, answers,
-    columns::{self, AttemptColumn},
-    text,
-};
-use crate::{
-    engine::gate::kind::GateKind,
-    tui::{modals::middle, model::ScreenModel, text::plain_lines, theme::ThemeRole},
-};
+/// How many lines of the reason are shown.
+const REASON: usize = 4;
+/// Content that is narrower than this would make a gate that is hard to notice.
+const NARROWEST: usize = 56;
+/// Between two columns: a space, a line, a space.
+pub(super) const GAP: u16 = 3;
+/// On screens that are narrower than this, a gate has no margin.
+const MARGIN_FROM: u16 = 60;
+/// If this many rows are left for the text, blank rows set the answers off.
+const AIR: u16 = 4;
 
 /// The areas of a gate, and the texts in them.
 #[derive(Debug, Default)]
 pub(super) struct GateLayout {
     pub(super) frame: Rect,
+    pub(super) title: String,
+    pub(super) since: String,
     pub(super) head: Rect,
-    pub(super) meaning: Rect,
-    pub(super) hints: Rect,
     pub(super) reason: Vec<Line<'static>>,
-    pub(super) body: GateBody,
-    /// How many rows the longest text has.
+    pub(super) body: TextColumn,
+    /// The items or the runs beside the text. Empty if there are none.
+    pub(super) list: Rect,
+    /// The title over the text and over the list. Without height at gates that need none.
+    pub(super) heads: Rect,
+    /// How many rows the text has.
     pub(super) rows: usize,
     /// How many of them fit.
     pub(super) rows_shown: usize,
-    pub(super) list: Rect,
-    pub(super) buttons: Vec<ButtonArea>,
-}
-
-/// What a gate shows between its reason and its answers.
-#[derive(Debug)]
-pub(super) enum GateBody {
-    Text(TextColumn),
-    /// The text of the chosen item; the list of items is beside it.
-    Items(TextColumn),
-    Attempts(Vec<AttemptColumn>),
-}
-
-impl Default for GateBody {
-    fn default() -> Self {
-        Self::Text(TextColumn::default())
-    }
+    pub(super) options: Rect,
+    /// The first visible answer.
+    pub(super) first_option: usize,
+    /// The width of the labels if the effects stand beside them. None: only the chosen answer has room for its effect.
+    pub(super) label_width: Option<usize>,
+    /// The effect of the chosen answer, where the list has no room for all.
+    pub(super) effect: Rect,
+    pub(super) hints: Rect,
 }
 
 #[derive(Debug, Default)]
@@ -61,115 +73,203 @@ pub(super) struct TextColumn {
     pub(super) lines: Vec<Line<'static>>,
 }
 
-/// A button that is in sight.
-#[derive(Debug)]
-pub(super) struct ButtonArea {
-    pub(super) index: usize,
-    pub(super) text: String,
-    pub(super) area: Rect,
+impl GateLayout {
+    /// The answer at a place of the screen.
+    pub(super) fn option_at(&self, column: u16, row: u16) -> Option<usize> {
+        let inside = self.options.contains((column, row).into());
+        inside.then(|| self.first_option + usize::from(row - self.options.y))
+    }
 }
 
-impl GateLayout {
-    /// The button at a place of the screen.
-    pub(super) fn button_at(&self, column: u16, row: u16) -> Option<usize> {
-        self.buttons.iter().find(|button| button.area.contains((column, row).into())).map(|button| button.index)
-    }
+/// The parts of the content before they have a place.
+struct GateContent {
+    title: String,
+    since: String,
+    reason: String,
+    /// The rows of the list beside the text.
+    list: usize,
+    list_width: u16,
+    /// The width of everything, if there is room.
+    width: usize,
+    /// The widest answer with its effect.
+    options_width: usize,
 }
 
 impl GateModal {
     /// Lays the gate out for the next frame.
     pub fn prepare(&mut self, model: &ScreenModel, area: Rect) {
+        let figures = model.session.as_ref().map(GateFigures::of).unwrap_or_default();
+        let bytes = self.ticked().map(|ticked| size_of(&ticked, model));
+        self.options = answers::options(&self.gate, self.ask.as_ref(), GateFigures { bytes, ..figures });
         self.layout = self.laid_out(model, area);
         let last = self.layout.rows.saturating_sub(self.layout.rows_shown);
         self.scroll = self.scroll.min(last);
     }
 
-    fn laid_out(&self, model: &ScreenModel, area: Rect) -> GateLayout {
-        let frame = self.frame(model, area);
-        let inside = Block::bordered().inner(frame);
-        let width = usize::from(inside.width);
-        let reason = self.reason(&model.theme, width);
-        let reason_rows = if reason.is_empty() { 0 } else { u16::try_from(reason.len()).unwrap_or(0) + 1 };
-        let button_rows = u16::try_from(answers::rows(&self.buttons, width)).unwrap_or(u16::MAX);
-        let space = u16::from(inside.height >= 9);
-        let button_rows = button_rows.min((inside.height / 3).max(1));
-        let left = inside.height.saturating_sub(space + button_rows + 1);
-        let rows = Layout::vertical([
-            Constraint::Length(reason_rows.min(left.div_ceil(2))),
-            Constraint::Min(1),
-            Constraint::Length(space),
-            Constraint::Length(button_rows),
-            Constraint::Length(1),
-        ]);
-        let [head, body, meaning, buttons, hints] = rows.areas(inside);
-        let layout = GateLayout {
-            frame,
-            head,
-            meaning,
-            hints,
-            reason,
-            buttons: self.buttons_in_sight(buttons),
-            ..GateLayout::default()
-        };
-        self.with_body(layout, model, body)
+    fn content(&self, model: &ScreenModel, most: usize) -> GateContent {
+        let state = model.session.as_ref();
+        let title = state.map(|state| gate_title(state, &self.gate)).unwrap_or_default();
+        let since = format!("since {}", time_of_day(self.gate.opened, &model.zone));
+        let reason = state.map(|state| gate_reason(state, &self.gate)).unwrap_or_default();
+        let (list, natural) = self.list_size(model);
+        let widest = if self.has_items() { most * 3 / 5 } else { most / 2 };
+        let list_width = u16::try_from(natural.min(widest)).unwrap_or(0);
+        let beside = if list == 0 { 0 } else { usize::from(list_width + GAP) };
+        let text = self.text_lines(model, most.saturating_sub(beside).max(1));
+        let text = text.iter().map(Line::width).max().unwrap_or(0);
+        let labels = self.options.iter().map(|option| option.words.label.width()).max().unwrap_or(0);
+        let effects = self.options.iter().map(|option| option.words.effect.width()).max().unwrap_or(0);
+        let options_width = labels + effects + drawing::OPTION_MARGIN + 3;
+        let reason_width = reason.lines().map(str::width).max().unwrap_or(0);
+        let width = [beside + text, title.width() + since.width() + 8, options_width, reason_width, NARROWEST];
+        let width = width.into_iter().max().unwrap_or(NARROWEST).min(most);
+        GateContent { title, since, reason, list, list_width, width, options_width }
     }
 
-    fn with_body(&self, layout: GateLayout, model: &ScreenModel, area: Rect) -> GateLayout {
-        if !self.items.is_empty() {
-            let list_width = (area.width / 3).clamp(12, 40).min(area.width);
-            let [list, right] = Layout::horizontal([Constraint::Length(list_width), Constraint::Min(1)]).areas(area);
-            let pending = model.session.as_ref().map(|state| &state.pending);
-            let chosen = self.items.get(self.item).and_then(|(id, _)| pending?.get(*id));
-            let style = model.theme.style(ThemeRole::Text);
-            let lines = chosen.map(|item| plain_lines(&item.text, style, usize::from(right.width))).unwrap_or_default();
-            let (rows, rows_shown) = (lines.len(), usize::from(right.height));
-            let body = GateBody::Items(TextColumn { area: right, lines });
-            GateLayout { body, rows, rows_shown, list, ..layout }
-        } else if self.gate.kind() == GateKind::RetryLimit {
-            let attempts = columns::attempt_columns(&model.attempts, &model.theme, area);
-            let longest = attempts.iter().map(|column| column.lines.len()).max();
-            let rows = longest.map_or(0, |longest| longest + 1);
-            let body = GateBody::Attempts(attempts);
-            GateLayout { body, rows, rows_shown: usize::from(area.height), ..layout }
+    /// How many rows the list beside the text has, and how wide it would like to be.
+    fn list_size(&self, model: &ScreenModel) -> (usize, usize) {
+        if self.has_items() {
+            let widest = (0..self.items.len()).map(|n| self.item_row(n, model).width()).max().unwrap_or(0);
+            (self.items.len(), widest + 1)
+        } else if self.runs.is_empty() {
+            (0, 0)
         } else {
-            let lines = text::lines(&self.gate, self.ask.as_ref(), model, &model.theme, usize::from(area.width));
-            let (rows, rows_shown) = (lines.len(), usize::from(area.height));
-            GateLayout { body: GateBody::Text(TextColumn { area, lines }), rows, rows_shown, ..layout }
+            let widest = self.runs.iter().map(|run| run.reason.width()).max().unwrap_or(0);
+            (self.runs.len(), widest + 10)
         }
     }
 
-    fn buttons_in_sight(&self, area: Rect) -> Vec<ButtonArea> {
-        let placed = answers::placed(&self.buttons, usize::from(area.width));
-        let chosen = placed.get(self.choice).map_or(0, |placed| placed.row);
-        let height = usize::from(area.height);
-        let first = (chosen + 1).saturating_sub(height);
-        let cells = |n: usize| u16::try_from(n).unwrap_or(0);
-        let in_sight = placed.into_iter().enumerate().filter_map(|(index, button)| {
-            let row = button.row.checked_sub(first).filter(|row| *row < height)?;
-            let width = cells(Line::raw(button.text.as_str()).width());
-            let area = Rect { x: area.x + cells(button.column), y: area.y + cells(row), width, height: 1 };
-            Some(ButtonArea { index, text: button.text, area })
-        });
-        in_sight.collect()
+    fn laid_out(&self, model: &ScreenModel, area: Rect) -> GateLayout {
+        let margin = u16::from(area.width >= MARGIN_FROM);
+        let edge = 2 * margin + 2;
+        let most = if area.width < MARGIN_FROM { area.width } else { area.width * 19 / 20 };
+        let content = self.content(model, usize::from(most.saturating_sub(edge)).max(1));
+        let width = u16::try_from(content.width).unwrap_or(most);
+        let beside = if content.list == 0 { 0 } else { content.list_width + GAP };
+        let text_width = width.saturating_sub(beside).max(1);
+        let lines = self.text_lines(model, usize::from(text_width));
+        let reason = reason_lines(&content.reason, model, usize::from(width));
+        let heads = u16::from(!self.runs.is_empty());
+        let counted = |n: usize| u16::try_from(n).unwrap_or(u16::MAX);
+        let body = counted(lines.len().max(content.list)).max(1).saturating_add(heads);
+        let reason_rows = counted(reason.len());
+        let options = counted(self.options.len().max(1));
+        let wide = content.options_width <= usize::from(width);
+        let effect = u16::from(!wide);
+        let blanks = 1 + u16::from(reason_rows > 0);
+        let height = reason_rows.saturating_add(body).saturating_add(options + effect + blanks + 1 + 2);
+        let highest = if area.height < 16 { area.height } else { area.height - 2 };
+        let frame = middle(area, width + edge, height.min(highest));
+        let inside = Rect {
+            x: frame.x + 1 + margin,
+            y: frame.y + 1,
+            width: frame.width.saturating_sub(edge),
+            height: frame.height.saturating_sub(2),
+        };
+        let layout = GateLayout {
+            frame,
+            title: content.title,
+            since: content.since,
+            reason,
+            label_width: wide.then(|| self.options.iter().map(|o| o.words.label.width()).max().unwrap_or(0)),
+            rows: lines.len(),
+            body: TextColumn { area: Rect::default(), lines },
+            ..GateLayout::default()
+        };
+        self.with_areas(
+            layout,
+            inside,
+            GateRows {
+                reason: reason_rows,
+                options,
+                effect,
+                heads,
+                list: content.list,
+                list_width: content.list_width,
+            },
+        )
     }
 
-    /// The gate's area: as large as its content, within the screen.
-    fn frame(&self, model: &ScreenModel, area: Rect) -> Rect {
-        let width = area.width * 9 / 10;
-        let inside = usize::from(width.saturating_sub(2)).max(1);
-        let plain = |text: &str, width: usize| plain_lines(text, Style::default(), width.max(1)).len();
-        let body = if !self.items.is_empty() {
-            let pending = model.session.as_ref().map(|state| &state.pending);
-            let texts = self.items.iter().filter_map(|(id, _)| pending.and_then(|pending| pending.get(*id)));
-            let longest = texts.map(|item| plain(&item.text, inside * 2 / 3)).max().unwrap_or(0);
-            longest.max(self.items.len())
-        } else if self.gate.kind() == GateKind::RetryLimit {
-            let columns = columns::attempts_shown(&model.attempts, width).max(1);
-            model.attempts.iter().map(|attempt| plain(&attempt.feedback, inside / columns)).max().unwrap_or(0) + 1
+    fn with_areas(&self, layout: GateLayout, inside: Rect, wanted: GateRows) -> GateLayout {
+        let height = inside.height;
+        let effect = wanted.effect.min(u16::from(height >= 8));
+        let hints = u16::from(height >= 3);
+        let fixed = wanted.reason + wanted.options + effect + hints + wanted.heads;
+        let blank = u16::from(height >= fixed.saturating_add(AIR));
+        let options = wanted.options.min((height * 2 / 3).max(1)).min(height.saturating_sub(hints + 1).max(1));
+        let left = height.saturating_sub(options + hints + effect + blank);
+        let reason = wanted.reason.min(left.div_ceil(3));
+        let after_reason = if reason > 0 { blank } else { 0 };
+        let rows = Layout::vertical([
+            Constraint::Length(reason),
+            Constraint::Length(after_reason),
+            Constraint::Min(1),
+            Constraint::Length(blank),
+            Constraint::Length(options),
+            Constraint::Length(effect),
+            Constraint::Length(hints),
+        ]);
+        let [head, _, body, _, options, effect, hints] = rows.areas(inside);
+        let heads_rows = wanted.heads.min(body.height.saturating_sub(1));
+        let [heads, body] = Layout::vertical([Constraint::Length(heads_rows), Constraint::Min(0)]).areas(body);
+        let (text, list) = if wanted.list == 0 {
+            (body, Rect::default())
+        } else if self.has_items() {
+            let [list, _, text] = Layout::horizontal([
+                Constraint::Length(wanted.list_width),
+                Constraint::Length(GAP),
+                Constraint::Min(1),
+            ])
+            .areas(body);
+            (text, list)
         } else {
-            text::lines(&self.gate, self.ask.as_ref(), model, &model.theme, inside).len()
+            let [text, _, list] = Layout::horizontal([
+                Constraint::Min(1),
+                Constraint::Length(GAP),
+                Constraint::Length(wanted.list_width),
+            ])
+            .areas(body);
+            (text, list)
         };
-        let height = self.reason(&model.theme, inside).len() + body + answers::rows(&self.buttons, inside) + 6;
-        middle(area, width, u16::try_from(height).unwrap_or(u16::MAX).clamp(12, (area.height * 9 / 10).max(12)))
+        let first_option = (self.choice + 1).saturating_sub(usize::from(options.height));
+        let body = TextColumn { area: text, lines: layout.body.lines };
+        let rows_shown = usize::from(text.height);
+        GateLayout { head, body, list, heads, rows_shown, options, first_option, effect, hints, ..layout }
     }
+
+    /// The text of the gate: of the chosen item, of the chosen run, or what the gate is about.
+    fn text_lines(&self, model: &ScreenModel, width: usize) -> Vec<Line<'static>> {
+        let style = model.theme.style(ThemeRole::Text);
+        if let Some((id, _)) = self.items.get(self.item) {
+            let item = model.session.as_ref().and_then(|state| state.pending.get(*id));
+            return item.map(|item| plain_lines(&item.text, style, width)).unwrap_or_default();
+        }
+        if let Some(run) = self.runs.get(self.run) {
+            let lines = coloured_lines(run.text.trim_end(), style, model.theme.keeps_colours);
+            return lines.iter().flat_map(|line| wrap(line, width, 0)).collect();
+        }
+        text::lines(&self.gate, self.ask.as_ref(), model, &model.theme, width)
+    }
+}
+
+/// The size of these items together.
+fn size_of(items: &[ItemId], model: &ScreenModel) -> u64 {
+    let pending = model.session.as_ref().map(|state| &state.pending);
+    let item = |id| pending.and_then(|pending| pending.get(id)).map_or(0, |item| item.text.len() as u64);
+    items.iter().map(|id| item(*id)).sum()
+}
+
+fn reason_lines(reason: &str, model: &ScreenModel, width: usize) -> Vec<Line<'static>> {
+    plain_lines(reason, model.theme.style(ThemeRole::Text), width.max(1)).into_iter().take(REASON).collect()
+}
+
+/// How many rows each part would like to have.
+#[derive(Clone, Copy)]
+struct GateRows {
+    reason: u16,
+    options: u16,
+    effect: u16,
+    heads: u16,
+    list: usize,
+    list_width: u16,
 }

@@ -1,0 +1,123 @@
+//! The card at the end of a session: how it ended and why, what it took, what did not pass, and what was not sent.
+//!
+//! Owns the wording and the order of the facts. [`EndTally`] is a fold over records.
+
+use std::collections::BTreeSet;
+
+use super::{
+    clock::short_span,
+    hook_stats::HookTallies,
+    text::{counted, plain, plain_line, some_names},
+    usage_totals::UsageTotals,
+};
+use crate::engine::{
+    SessionState,
+    event::{Event, RetryEvent, SessionEvent, SessionOutcome, TurnEvent},
+    time::UnixTime,
+};
+
+/// How many hooks or items a line names.
+const NAMED: usize = 4;
+/// The longest name in a line, in characters.
+const NAME: usize = 40;
+
+/// What the card counts.
+#[derive(Debug, Default)]
+pub struct EndTally {
+    retries: usize,
+    files: BTreeSet<String>,
+    /// Changed files that the records count but do not name.
+    more_files: usize,
+    end: Option<(UnixTime, String)>,
+}
+
+impl EndTally {
+    /// Counts a record.
+    pub fn take(&mut self, at: UnixTime, event: &Event) {
+        if let Event::Retry(RetryEvent::Counted { .. }) = event {
+            self.retries += 1;
+        } else if let Event::Turn(TurnEvent::Ended { work: Some(work), .. }) = event {
+            self.files.extend(work.files_modified.iter().cloned());
+            self.more_files = self.more_files.max(work.more_modified);
+        } else if let Event::Session(SessionEvent::Ended { reason, .. }) = event {
+            self.end = Some((at, reason.clone()));
+        }
+    }
+
+    /// The card, if the session has ended.
+    pub fn card(&self, state: &SessionState, hooks: &HookTallies) -> Option<EndCard> {
+        let outcome = state.phase.outcome()?;
+        let (at, reason) = self.end.as_ref()?;
+        let reason = plain(reason).replace('\n', " ");
+        let reason = if reason.is_empty() { String::new() } else { format!(": {reason}") };
+        let mut facts = vec![("took", self.took(state, *at))];
+        let never: Vec<String> = never_passed(hooks);
+        let undelivered: Vec<String> =
+            state.pending.waiting().map(|item| plain_line(&item.source.hook, NAME)).collect();
+        let files = self.files.len() + self.more_files;
+        let lists = [
+            ("never passed", (!never.is_empty()).then(|| some_names(&never, NAMED))),
+            ("changed", (files > 0).then(|| counted(files, "file"))),
+            ("not sent", (!undelivered.is_empty()).then(|| some_names(&undelivered, NAMED))),
+        ];
+        facts.extend(lists.into_iter().filter_map(|(name, fact)| Some((name, fact?))));
+        Some(EndCard { head: format!("{}{reason}", ended_as(outcome)), facts, next: next(state, outcome, files > 0) })
+    }
+
+    fn took(&self, state: &SessionState, at: UnixTime) -> String {
+        let time = short_span(at.since(state.started));
+        let iterations = counted(state.iterations.current, "iteration");
+        let retries = match self.retries {
+            0 => String::new(),
+            n => format!(" · {}", counted(n, "retry")),
+        };
+        format!("{time} · {iterations}{retries}{}", UsageTotals::from(&state.account).suffix())
+    }
+}
+
+fn never_passed(hooks: &HookTallies) -> Vec<String> {
+    let stats = hooks.stats().into_iter().filter(|stats| stats.runs > 0 && stats.passed == 0);
+    stats.map(|stats| plain_line(&stats.hook, NAME)).collect()
+}
+
+/// How a session ended, in a few lines.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EndCard {
+    /// The outcome and the reason, in one sentence.
+    pub head: String,
+    /// A name and a fact per line.
+    pub facts: Vec<(&'static str, String)>,
+    /// Commands that the user may want next.
+    pub next: Vec<String>,
+}
+
+impl EndCard {
+    /// The lines after the head.
+    pub fn lines(&self) -> Vec<String> {
+        self.facts.iter().map(|(name, fact)| format!("{name:13} {fact}")).collect()
+    }
+}
+
+const fn ended_as(outcome: SessionOutcome) -> &'static str {
+    match outcome {
+        SessionOutcome::Complete => "Complete",
+        SessionOutcome::Forced => "Forced: the last iteration was accepted although a hook blocked it",
+        SessionOutcome::Limit => "No iterations are left",
+        SessionOutcome::Escalated => "Escalated",
+        SessionOutcome::Aborted => "Aborted",
+        SessionOutcome::Failed => "Failed",
+        SessionOutcome::Cancelled => "Stopped",
+    }
+}
+
+fn next(state: &SessionState, outcome: SessionOutcome, changed: bool) -> Vec<String> {
+    let name = &state.name;
+    let again = if outcome == SessionOutcome::Limit {
+        Some(format!("creel resume {name} --max-iterations N"))
+    } else {
+        state.refuse_resume(None).is_none().then(|| format!("creel resume {name}"))
+    };
+    let submits = outcome == SessionOutcome::Complete && changed && state.pipelines.last.is_none();
+    let submit = submits.then(|| format!("creel submit {name}"));
+    [Some(format!("creel show {name}")), again, submit].into_iter().flatten().collect()
+}

@@ -1,0 +1,200 @@
+//! The wording of gates: what happened, and what each answer does.
+//!
+//! One table for the screen, the command line and messages. Which answers a gate accepts is in
+//! [`crate::engine::gate::response`].
+
+use std::borrow::Cow;
+
+use super::text::{counted, plain, plain_line, plural, readable_size};
+use crate::engine::{
+    SessionState,
+    gate::{
+        Gate,
+        grants::granted,
+        kind::{GateChoice, GateKind},
+        subject::GateSubject,
+    },
+};
+
+/// The longest name of a hook in a title, in characters.
+const NAME: usize = 40;
+
+/// How an answer is shown: a key, what it does, and what follows from it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ChoiceWording {
+    /// The key on the screen, besides its number.
+    pub letter: char,
+    pub label: Cow<'static, str>,
+    /// What follows. Empty if the label says all of it.
+    pub effect: Cow<'static, str>,
+}
+
+/// The figures in the wording of answers, as far as they are known.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct GateFigures {
+    /// How many retries the user would grant.
+    pub retries: Option<u32>,
+    /// The size of the items that would be sent.
+    pub bytes: Option<u64>,
+}
+
+impl GateFigures {
+    pub fn of(state: &SessionState) -> Self {
+        let grants = granted(state, GateChoice::Continue);
+        let retries = grants.and_then(|grants| grants.retries.or_else(|| grants.hooks.values().copied().max()));
+        Self { retries, bytes: None }
+    }
+}
+
+/// What an answer does at a gate of this kind.
+pub fn choice_words(kind: GateKind, choice: GateChoice, figures: GateFigures) -> ChoiceWording {
+    let (letter, label, effect) = fixed_words(kind, choice);
+    let words = ChoiceWording { letter, label: label.into(), effect: effect.into() };
+    match (kind, choice, figures) {
+        (GateKind::RetryLimit, GateChoice::Continue, GateFigures { retries: Some(n), .. }) => {
+            ChoiceWording { label: format!("Retry {n} more {}", plural(n, "time")).into(), ..words }
+        }
+        (_, GateChoice::Approve, GateFigures { bytes: Some(bytes), .. }) => {
+            ChoiceWording { effect: format!("{effect}, {}", readable_size(bytes)).into(), ..words }
+        }
+        (_, _, _) => words,
+    }
+}
+
+const fn fixed_words(kind: GateKind, choice: GateChoice) -> (char, &'static str, &'static str) {
+    match (kind, choice) {
+        (GateKind::FinalDelivery, GateChoice::Approve) => ('s', "Send the ticked items, then end", "one last prompt"),
+        (_, GateChoice::Approve) => ('s', "Send the ticked items", "with the next prompt"),
+        (GateKind::FinalDelivery, GateChoice::Skip) => ('n', "End without sending", "they stay in the journal"),
+        (GateKind::Submit, GateChoice::Skip) => ('s', "Skip this check", "and continue with the next one"),
+        (_, GateChoice::Skip) => ('n', "Continue without sending", "creel marks the items as skipped"),
+        (GateKind::RetryLimit, GateChoice::Continue) => ('r', "Retry again, up to the limit", ""),
+        (GateKind::Budget, GateChoice::Continue) => ('g', "Grant the same budget again", ""),
+        (_, GateChoice::Continue) => ('c', "Continue", "with the next iteration"),
+        (GateKind::Submit | GateKind::Merge, GateChoice::Send) => {
+            ('w', "Write to the agent…", "then every check runs again")
+        }
+        (GateKind::Tampered, GateChoice::Send) => ('w', "Write to the agent…", "for example to undo the changes"),
+        (_, GateChoice::Send) => ('w', "Write to the agent…", "sent at once, and the counter starts again"),
+        (_, GateChoice::Message) => ('w', "Write to the agent…", "sent with the next prompt"),
+        (GateKind::Tampered, GateChoice::Ignore) => ('a', "Accept the changes", "and continue"),
+        (_, GateChoice::Ignore) => ('a', "Accept as it is", "the iteration counts as forced, not as passed"),
+        (_, GateChoice::Disable) => ('t', "Turn this hook off", "for this session"),
+        (GateKind::Submit | GateKind::Merge, GateChoice::Retry) => ('r', "Run every check again", ""),
+        (GateKind::UsageLimit, GateChoice::Retry) => ('r', "Send the turn again now", ""),
+        (_, GateChoice::Retry) => ('r', "Run the hook again", ""),
+        (_, GateChoice::Wait) => ('w', "Wait for the reset", "then creel sends the same turn again"),
+        (_, GateChoice::Switch) => ('s', "Switch to another agent", "it takes the turn now"),
+        (_, GateChoice::Complete) => ('n', "End as complete", "the session's work is done"),
+        (_, GateChoice::Stop) => ('n', "End here", "creel does not send pending items"),
+        (_, GateChoice::Abort) => ('b', "Abort", "you can resume later"),
+        (_, GateChoice::AllowOnce) => ('y', "Allow once", "only this request"),
+        (_, GateChoice::AllowAlways) => ('a', "Allow always", "this exact request, from now on"),
+        (_, GateChoice::RejectOnce) => ('n', "Reject", "the turn continues"),
+        (_, GateChoice::RejectAlways) => ('d', "Reject always", "this exact request, from now on"),
+        (_, GateChoice::Cancel) => ('c', "Cancel the turn", "the agent gets no answer"),
+        (GateKind::Merge, GateChoice::Leave) => ('b', "Leave the branch as it is", "try again with `creel merge`"),
+        (_, GateChoice::Leave) => ('b', "Leave the branch as it is", "try again with `creel submit`"),
+        (_, GateChoice::Escalate) => ('x', "End as escalated", "you can resume later"),
+        (_, GateChoice::Fail) => ('f', "End as failed", "you can resume later"),
+    }
+}
+
+/// What happened, in one line.
+pub fn gate_title(state: &SessionState, gate: &Gate) -> String {
+    let hook = |name: &str| plain_line(name, NAME);
+    match &gate.subject {
+        GateSubject::FinalDelivery { items } => {
+            format!("Finished. {} not been sent to the agent yet", have(items.len()))
+        }
+        GateSubject::Delivery { items } => format!("{} not been sent to the agent yet", have(items.len())),
+        GateSubject::RetryLimit { hook: name } => {
+            format!("{} still fails after {}", hook(name), counted(state.retry.used, "retry"))
+        }
+        GateSubject::Escalation { failed: Some(failed) } => format!("{} failed, and asks for you", hook(&failed.hook)),
+        GateSubject::Escalation { failed: None } => "The session asks for your decision".to_owned(),
+        GateSubject::Errors if state.retry.errors < 2 => "The turn failed".to_owned(),
+        GateSubject::Errors => format!("{} failed in a row", counted(state.retry.errors, "turn")),
+        GateSubject::BrokenHook(failed) => format!("{} could not run, twice in a row", hook(&failed.hook)),
+        GateSubject::Permission { .. } => match state.asks.waiting.len() {
+            0 | 1 => "The agent asks for permission".to_owned(),
+            waiting => format!("The agent asks for permission · {} more after this", waiting - 1),
+        },
+        GateSubject::Budget => "The budget is used up".to_owned(),
+        GateSubject::UsageLimit => format!("{} has reached its usage limit", hook(state.agent_choice().agent())),
+        GateSubject::Tampered => "The agent changed files that it must not change".to_owned(),
+        GateSubject::Pipeline { pipeline, hook: name } => {
+            format!("The {} waits: {} failed", pipeline.name(), hook(name))
+        }
+    }
+}
+
+fn have(items: usize) -> String {
+    format!("{} {}", counted(items, "item"), if items == 1 { "has" } else { "have" })
+}
+
+/// Why the session asks, as far as the title does not say it.
+pub fn gate_reason(state: &SessionState, gate: &Gate) -> String {
+    match &gate.subject {
+        GateSubject::RetryLimit { .. } => {
+            let feedback = state.phase.dispatch().and_then(|dispatch| state.retries().feedback(dispatch));
+            plain(&feedback.map_or_else(|| gate.reason.clone(), |feedback| feedback.reason))
+        }
+        // The title and the body say all of it.
+        GateSubject::FinalDelivery { .. }
+        | GateSubject::Delivery { .. }
+        | GateSubject::Permission { .. }
+        | GateSubject::BrokenHook(_)
+        | GateSubject::Budget => String::new(),
+        GateSubject::Escalation { .. }
+        | GateSubject::Errors
+        | GateSubject::UsageLimit
+        | GateSubject::Tampered
+        | GateSubject::Pipeline { .. } => plain(&gate.reason),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KINDS: [GateKind; 12] = [
+        GateKind::FinalDelivery,
+        GateKind::Delivery,
+        GateKind::RetryLimit,
+        GateKind::Escalation,
+        GateKind::Errors,
+        GateKind::BrokenHook,
+        GateKind::Permission,
+        GateKind::Budget,
+        GateKind::UsageLimit,
+        GateKind::Tampered,
+        GateKind::Submit,
+        GateKind::Merge,
+    ];
+
+    #[test]
+    fn every_answer_of_a_gate_has_its_own_letter_and_label() {
+        for kind in KINDS {
+            let words: Vec<ChoiceWording> =
+                kind.choices().into_iter().map(|choice| choice_words(kind, choice, GateFigures::default())).collect();
+            for (n, one) in words.iter().enumerate() {
+                assert!(!one.label.is_empty());
+                for other in &words[..n] {
+                    assert_ne!(one.letter, other.letter, "{kind:?}: {} and {}", one.label, other.label);
+                    assert_ne!(one.label, other.label, "{kind:?}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn figures_are_named() {
+        let figures = GateFigures { retries: Some(5), bytes: Some(1_234) };
+        let label = |kind, choice| choice_words(kind, choice, figures);
+        assert_eq!(label(GateKind::RetryLimit, GateChoice::Continue).label, "Retry 5 more times");
+        let one = GateFigures { retries: Some(1), bytes: None };
+        assert_eq!(choice_words(GateKind::RetryLimit, GateChoice::Continue, one).label, "Retry 1 more time");
+        assert_eq!(label(GateKind::FinalDelivery, GateChoice::Approve).effect, "one last prompt, 1.2 kB");
+    }
+}
