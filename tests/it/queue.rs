@@ -45,11 +45,15 @@ fn machine(server: &NatsServer, rest: &str, script: &str) -> Project {
 }
 
 impl Project {
-    fn queue(&self, args: &[&str]) -> Ran {
-        // The config's server, even if the config is not trusted.
+    /// The config's server, even if the config is not trusted.
+    fn server(&self) -> String {
         let config = self.read("creel.yaml");
-        let url = config.split("url: '").nth(1).and_then(|rest| rest.split('\'').next()).expect("a server");
-        let ran = self.creel(&[&["task"], args, &["--queue", "--nats", url]].concat());
+        let url = config.split("url: '").nth(1).and_then(|rest| rest.split('\'').next());
+        url.expect("a server").to_owned()
+    }
+
+    fn queue(&self, args: &[&str]) -> Ran {
+        let ran = self.creel(&[&["task"], args, &["--queue", "--nats", &self.server()]].concat());
         assert_eq!(ran.code, 0, "{}", ran.err);
         ran
     }
@@ -564,7 +568,10 @@ impl Project {
         self.tells(&["task", "show", id, "-s", "s", "--json"])
     }
 
+    /// Adds a task to the session, which has to be reachable through its server: that is later than its first prompt.
     fn hand_over(&self, args: &[&str]) -> String {
+        let server = self.server();
+        until("the session can be reached", || self.creel(&["status", "-s", "s", "--nats", &server]).code == 0);
         self.queue(&[&["add", "-s", "s"], args].concat()).out.trim().to_owned()
     }
 }
