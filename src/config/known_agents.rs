@@ -32,7 +32,7 @@ use crate::engine::policy::{AgentFacts, AgentSpec, ToolPassing};
 /// The table as people write and read it.
 #[cfg(test)]
 const BUILT_IN: &str = include_str!("../../assets/agents.yaml");
-/// The same table as creel reads it, which is 50 times faster. A test compares the two.
+/// The same table as creel reads it, because parsing the YAML took most of the start. A test compares the two.
 const BUILT_IN_JSON: &str = include_str!("../../assets/agents.json");
 
 /// In order of preference.
