@@ -11,6 +11,7 @@ mod agents;
 mod automation;
 pub mod diagnostic;
 mod fields;
+pub mod file_error;
 mod hooks;
 pub mod known_agents;
 mod load;
@@ -29,6 +30,7 @@ mod stop;
 pub mod trust;
 mod validate;
 mod workflows;
+mod yaml_quotes;
 
 #[cfg(test)]
 mod tests;

@@ -11,6 +11,7 @@
 
 mod backlog;
 pub mod command_listener;
+pub mod connect_problem;
 pub mod connection;
 mod copy_dir;
 pub(crate) mod deadline;
@@ -221,7 +222,7 @@ impl NatsTask {
     async fn connection(&mut self) -> NatsConnectionEnd {
         let (client, told) = match connect(&self.nats, ReconnectPolicy::Never).await {
             Ok(connected) => connected,
-            Err(trouble) => return NatsConnectionEnd::Trouble(trouble),
+            Err(problem) => return NatsConnectionEnd::Trouble(problem.into()),
         };
         match Box::pin(self.use_connection(&client, told)).await {
             Ok(()) => NatsConnectionEnd::Done,

@@ -83,8 +83,15 @@ pub(super) enum ArgumentError {
     NoSuchPoint,
     #[error("unknown state; use one of: {}", TaskState::ALL.map(TaskState::name).join(", "))]
     NoSuchState,
+    #[error("the number of iterations is a whole number, at least 1")]
+    NotAnIterationCount,
     #[error("a session name has 1 to 64 letters, digits, `-` or `_`")]
     BadSessionName,
+}
+
+/// A limit of iterations.
+pub(super) fn iteration_count(text: &str) -> Result<u32, ArgumentError> {
+    text.parse().ok().filter(|count| *count > 0).ok_or(ArgumentError::NotAnIterationCount)
 }
 
 /// The number of a pending item.

@@ -64,7 +64,12 @@ pub(super) fn checkpoint(command: CheckpointCommand) -> CliResult {
         CheckpointCommand::Show { checkpoint: number, session } => {
             let (folder, all) = kept(&session)?;
             let found = all.iter().find(|kept| kept.checkpoint.checkpoint == number);
-            let missing = || CliError::usage(format!("session `{}` has no checkpoint {number}", folder.name));
+            let missing = || {
+                CliError::usage(format!(
+                    "session `{}` has no checkpoint {number}; list them with `creel checkpoint list`",
+                    folder.name
+                ))
+            };
             json(found.ok_or_else(missing)?)
         }
     }

@@ -59,7 +59,21 @@ impl CliError {
 
 impl fmt::Display for CliError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "creel: {}", self.message)
+        write!(f, "creel: {}", self.message)?;
+        let way_out = self.refusal.as_deref().and_then(way_out).filter(|_| !self.message.contains('`'));
+        way_out.map_or(Ok(()), |way_out| write!(f, "\n  {way_out}"))
+    }
+}
+
+/// What to do after a refusal that says only what does not exist.
+fn way_out(code: &str) -> Option<&'static str> {
+    match code {
+        "no_such_task" => Some("list the tasks with `creel task list`"),
+        "no_such_item" => Some("list the items with `creel pending list`"),
+        "no_such_gate" => Some("list the open gates with `creel gate list`"),
+        "no_such_hook" => Some("list the hooks with `creel hooks list`"),
+        "no_such_checkpoint" => Some("list the checkpoints with `creel checkpoint list`"),
+        _ => None,
     }
 }
 

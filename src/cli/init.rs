@@ -77,7 +77,10 @@ struct InitChoices {
 pub(super) fn init(args: &InitArgs) -> CliResult {
     let here = project::here()?;
     if let Some(existing) = paths::NAMES.iter().map(|name| here.join(name)).find(|path| path.exists()) {
-        return Err(CliError::usage(format!("{} already exists; creel did not change it", existing.display())));
+        return Err(CliError::usage(format!(
+            "{} already exists; creel did not change it. Edit it, or move it away and run `creel init` again",
+            existing.display()
+        )));
     }
     project::refuse_links(&here)?;
     let known = config::without_config(paths::agents_file().as_deref())?.known;

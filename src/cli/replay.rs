@@ -19,9 +19,9 @@ use crate::{
 /// Which session to watch again.
 #[derive(Debug, Args)]
 pub struct ReplayArgs {
-    /// The session.
+    /// The session. Default: `CREEL_SESSION`, or the one that changed last.
     #[arg(value_parser = session_name)]
-    pub session: String,
+    pub session: Option<String>,
     /// Whose sessions.
     #[command(flatten)]
     pub config: ConfigArgs,
@@ -37,7 +37,7 @@ pub(crate) struct ReplayScreen {
 }
 
 pub(super) fn replay(args: &ReplayArgs) -> CliResult<VerbOutcome> {
-    let session = RecordedSession::find(&args.session, &args.config, &args.nats)?;
+    let session = RecordedSession::find(args.session.as_deref(), &args.config, &args.nats)?;
     if !std::io::stdout().is_terminal() || !std::io::stdin().is_terminal() {
         return Err(CliError::usage("a replay needs a terminal; `creel show` prints the session as text"));
     }

@@ -6,7 +6,7 @@ use clap::Args;
 
 use crate::{
     cli::{
-        arguments::{ConfigArgs, DetachArgs, OutputArgs, session_name},
+        arguments::{ConfigArgs, DetachArgs, OutputArgs, iteration_count, session_name},
         error::{CliError, CliResult},
         launch::{
             detach, readiness,
@@ -15,6 +15,7 @@ use crate::{
             trust_prompt::{self, TrustFlag},
         },
         target::{
+            choose_session,
             project::{self, Project},
             remote_sessions::on_command_line,
         },
@@ -32,7 +33,7 @@ pub struct ResumeArgs {
     #[arg(value_parser = session_name)]
     pub session: Option<String>,
     /// A new limit of iterations.
-    #[arg(short = 'n', long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(short = 'n', long, value_name = "N", value_parser = iteration_count, allow_negative_numbers = true)]
     pub max_iterations: Option<u32>,
     /// Send the agent this checkpoint; `creel checkpoint list` shows them.
     #[arg(long, value_name = "N")]
@@ -60,6 +61,9 @@ pub(super) fn resume(args: &ResumeArgs) -> CliResult<VerbOutcome> {
         Some(name) => sessions.folder(name),
         None => latest_unfinished(&sessions, args.max_iterations)?,
     };
+    if !folder.exists() {
+        return Err(choose_session::missing(&folder));
+    }
     let opened = Journal::open(&folder)?;
     let began = &opened.state.began;
     trust_prompt::require_session(&root, &began.plan, TrustFlag::given(args.trust))?;

@@ -6,7 +6,7 @@ use clap::Args;
 
 use crate::{
     cli::{
-        arguments::{ConfigArgs, DetachArgs, OutputArgs, session_name},
+        arguments::{ConfigArgs, DetachArgs, OutputArgs, iteration_count, session_name},
         error::{CliError, CliResult},
         launch::{
             detach, readiness,
@@ -16,13 +16,14 @@ use crate::{
             trust_prompt::{self, TrustFlag},
         },
         target::{
+            choose_session,
             project::{self, Project},
             remote_sessions::on_command_line,
         },
         task,
         verb_outcome::{FolderRetention, NewSession, SweepScope, VerbOutcome},
     },
-    config::{PlanRequest, paths},
+    config::{PlanRequest, file_error::in_words, paths},
     engine::{policy::SessionPlan, tasks::graph::TaskGraph},
     journal::{self, JournalError, SessionDir, SessionsDir},
 };
@@ -45,7 +46,7 @@ pub struct RunArgs {
     #[arg(short, long, value_name = "NAME", value_parser = session_name)]
     pub session: Option<String>,
     /// The maximum number of iterations.
-    #[arg(short = 'n', long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(short = 'n', long, value_name = "N", value_parser = iteration_count, allow_negative_numbers = true)]
     pub max_iterations: Option<u32>,
     /// The type of the task, one of the config's `task_types`.
     #[arg(short, long, value_name = "TYPE")]
@@ -121,7 +122,7 @@ pub(super) fn run(args: &RunArgs) -> CliResult<VerbOutcome> {
 /// The tasks of another session, running or not.
 fn tasks_of(sessions: &SessionsDir, name: &str) -> CliResult<TaskGraph> {
     let folder = sessions.folder(name);
-    if folder.exists() { task::on_record(&folder) } else { Err(JournalError::Missing(name.to_owned()).into()) }
+    if folder.exists() { task::on_record(&folder) } else { Err(choose_session::missing(&folder)) }
 }
 
 fn plan(project: &Project, args: &RunArgs) -> CliResult<SessionPlan> {
@@ -137,8 +138,10 @@ fn prompt(project: &Project, args: &RunArgs) -> CliResult<String> {
     let from_file = args.prompt_file.as_deref().map(|path| {
         // The process that started this one has read the file, which may be readable only once, and passes it on.
         let path = if args.detach.background { Path::new("/dev/stdin") } else { path };
-        std::fs::read_to_string(path)
-            .map_err(|error| CliError::usage(format!("cannot read the prompt from {}: {error}", path.display())))
+        std::fs::read_to_string(path).map_err(|error| {
+            let (path, why) = (path.display(), in_words(&error));
+            CliError::usage(format!("cannot read the prompt from {path}: {why}\n  name a text file with --prompt-file"))
+        })
     });
     let prompt = match (&args.prompt, from_file) {
         (Some(prompt), _) => Some(prompt.clone()),

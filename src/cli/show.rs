@@ -24,9 +24,9 @@ use crate::{
 /// What to show of a session.
 #[derive(Debug, Args)]
 pub struct ShowArgs {
-    /// The session.
+    /// The session. Default: `CREEL_SESSION`, or the one that changed last.
     #[arg(value_parser = session_name)]
-    pub session: String,
+    pub session: Option<String>,
     /// Whose sessions.
     #[command(flatten)]
     pub config: ConfigArgs,
@@ -42,7 +42,7 @@ pub struct ShowArgs {
 }
 
 pub(super) fn show(args: &ShowArgs) -> CliResult {
-    let recorded = RecordedSession::find(&args.session, &args.config, &args.nats)?;
+    let recorded = RecordedSession::find(args.session.as_deref(), &args.config, &args.nats)?;
     let folder = recorded.folder();
     if args.json {
         return print_each(folder, journal::Record::to_line);

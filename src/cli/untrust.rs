@@ -15,7 +15,7 @@ pub(super) fn untrust(args: &ConfigArgs) -> CliResult {
     let here = project::here()?;
     let named = args.config.clone().map(|path| here.join(path)).or_else(|| paths::find(&here));
     let Some(path) = named else {
-        return Err(CliError::usage("no config in this folder or above"));
+        return Err(CliError::usage("no config in this folder or above; name it with --config"));
     };
     let place = path.canonicalize().unwrap_or(path);
     refuse_own_session(&place)?;

@@ -21,7 +21,7 @@ use crate::{
         output::say,
         target::{
             project::{Project, here},
-            remote_sessions::on_command_line,
+            remote_sessions::{cannot_connect, on_command_line},
         },
         tokio_runtime,
         worker::{
@@ -94,7 +94,8 @@ pub(super) fn worker(args: &WorkerArgs) -> CliResult {
     let tokio = tokio_runtime::start()?;
     let code = tokio.block_on(async {
         children::keep_reaping();
-        let (client, told) = connect(&nats, ReconnectPolicy::ByItself).await?;
+        let (client, told) =
+            connect(&nats, ReconnectPolicy::ByItself).await.map_err(|problem| cannot_connect(&nats, &problem))?;
         let agents: std::collections::BTreeSet<&str> = plans.iter().map(|plan| plan.agent.as_str()).collect();
         let agents = agents.into_iter().collect::<Vec<_>>().join(", ");
         let types = if args.types.is_empty() { "every type".to_owned() } else { args.types.join(", ") };

@@ -6,12 +6,13 @@
 //! - The hooks of a point are in the order in which they run, and names are unique.
 //! - A template uses only names that its point offers.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, ops::Range};
 
 use super::{
     diagnostic::{SourceSpan, names, nearest, quoted},
     fields::ConfigFields,
     node::{ConfigNode, NodeKind},
+    programs::unclosed_quote,
     report::DiagnosticReport,
     shape::{BUILTIN_HOOK, COMMAND_HOOK, EXEC_HOOK, GATEKEEPER_HOOK},
 };
@@ -338,6 +339,12 @@ pub(super) fn check_placeholders(
         let at = within(report, command, &error.placeholder, at);
         report.error(at, error.to_string());
     }
+    if let Some(offset) = unclosed_quote(command) {
+        let rest = command[offset..].lines().next().unwrap_or_default().len();
+        let at = SourceSpan { len: 1, ..range_within(report, command, offset..offset + rest, at) };
+        let hint = "close it, or write a backslash before it".to_owned();
+        report.error_hint(at, "the shell does not find the end of this quote", hint);
+    }
     check_names(report, place, known, command, at);
 }
 
@@ -357,8 +364,12 @@ fn check_names(report: &mut DiagnosticReport, place: &str, known: &[&str], comma
 /// The position of a placeholder: the same occurrence of the text in the source as in the command. If escapes hide it,
 /// the whole value.
 fn within(report: &DiagnosticReport, command: &str, placeholder: &Placeholder, value: SourceSpan) -> SourceSpan {
-    let text = &command[placeholder.range.clone()];
-    let nth = command[..placeholder.range.start].matches(text).count();
+    range_within(report, command, placeholder.range.clone(), value)
+}
+
+fn range_within(report: &DiagnosticReport, command: &str, range: Range<usize>, value: SourceSpan) -> SourceSpan {
+    let text = &command[range.clone()];
+    let nth = command[..range.start].matches(text).count();
     match report.source.slice(value).match_indices(text).nth(nth) {
         Some((offset, _)) => SourceSpan { offset: value.offset + offset, len: text.len() },
         None => value,

@@ -19,7 +19,7 @@ use super::{
     hooks::{self, HookLists},
     known_agents::{AgentOrigin, KnownAgents},
     nats,
-    node::{self, ConfigKey, ConfigNode, NodeKind},
+    node::{self, ConfigKey, ConfigNode, FileReadError, NodeKind},
     paths,
     report::DiagnosticReport,
     rules,
@@ -75,7 +75,14 @@ pub(super) fn parse(text: &str, path: &Path, own: Option<&Path>) -> Result<Setti
 pub(super) fn load(path: &Path, own: Option<&Path>) -> Result<Settings, ConfigErrors> {
     let text = node::read(path).map_err(|reason| {
         let source = Arc::new(SourceFile::new(display(path), ""));
-        ConfigErrors::one(Diagnostic::error(&source, None, reason.to_string()))
+        let hint = match reason {
+            FileReadError::Io(_) | FileReadError::Folder => {
+                "name another file with --config, or write a config with `creel init`"
+            }
+            FileReadError::TooLarge(_) | FileReadError::Grew => "check that this is the right file",
+            FileReadError::NotUtf8 { .. } => "save it as UTF-8",
+        };
+        ConfigErrors::one(Diagnostic::error(&source, None, reason.to_string()).hint(hint))
     })?;
     parse(&text, path, own)
 }

@@ -16,7 +16,11 @@ use std::{
 use serde::{Deserialize, Deserializer, de};
 use serde_yaml::{Location, Spanned};
 
-use super::diagnostic::{Diagnostic, SourceFile, SourceSpan, quoted};
+use super::{
+    diagnostic::{Diagnostic, SourceFile, SourceSpan, quoted},
+    file_error::in_words,
+    yaml_quotes,
+};
 
 /// The maximum size of a config file.
 pub const MAX_BYTES: u64 = 1 << 20;
@@ -157,7 +161,7 @@ fn read_bounded(path: &Path) -> Result<Vec<u8>, FileReadError> {
 /// Why a config file cannot be read. The text follows the file's name in a message.
 #[derive(Debug, thiserror::Error)]
 pub enum FileReadError {
-    #[error("cannot be read: {0}")]
+    #[error("cannot be read: {}", in_words(.0))]
     Io(#[from] io::Error),
     #[error("cannot be read: it is a folder")]
     Folder,
@@ -206,7 +210,17 @@ fn stretch_of(source: &SourceFile, location: Location) -> SourceSpan {
 fn syntax_error(source: &Arc<SourceFile>, error: &serde_yaml::Error) -> Diagnostic {
     let error = error.without_snippet();
     let at = error.location().map(|location| stretch_of(source, location));
+    // The parser notices an unclosed quote where the text cannot continue, often at the end of the file.
+    if let Some(offset) = at.and_then(|at| yaml_quotes::opening(&source.text, at.offset)) {
+        let at = SourceSpan { offset, len: 1 };
+        let hint = "close it at the end of the value, in the same line";
+        return Diagnostic::error(source, at, "this quote is not closed").hint(hint);
+    }
     let (message, hint) = reason(error);
+    if let Some(at) = at.filter(|_| message.contains("tab")).and_then(|at| yaml_quotes::tab(&source.text, at.offset)) {
+        return Diagnostic::error(source, SourceSpan { offset: at, len: 1 }, "YAML does not allow tabs here")
+            .hint("indent with spaces");
+    }
     Diagnostic::error(source, at, message).maybe_hint(hint.map(str::to_owned))
 }
 
@@ -231,7 +245,15 @@ fn reason(error: &serde_yaml::Error) -> (String, Option<&'static str>) {
         }
         Error::NonFiniteFloat { value, .. } => (format!("{} is not a usable number", quoted(value)), None),
         Error::RecursiveReferencesRequireWeakTypes { .. } => ("this alias contains itself".to_owned(), None),
-        other => (without_place(&other.to_string()), None),
+        other => {
+            let message = without_place(&other.to_string());
+            // The parser has no kind for this mistake, only words.
+            if message.contains("after single-quoted") || message.contains("after double-quoted") {
+                let hint = "inside '…', write '' for a quote; inside \"…\", write \\\"";
+                return ("this follows the end of a quoted text".to_owned(), Some(hint));
+            }
+            (message, Some("check the quotes, the brackets and the indentation here"))
+        }
     }
 }
 

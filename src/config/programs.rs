@@ -18,6 +18,7 @@ use std::{
 };
 
 use super::known_agents::is_executable;
+pub(super) use crate::config::programs::shell_tokens::unclosed_quote;
 use crate::config::programs::shell_tokens::{ShellOperator, ShellToken, ShellWord, tokens};
 
 /// Commands that a shell runs itself. None of them changes which programs are found later.

@@ -18,6 +18,7 @@ use std::{
 use async_nats::{Client, ConnectOptions, Event, ServerAddr};
 use tokio::sync::mpsc;
 
+use super::connect_problem::ConnectProblem;
 use crate::config::nats::{MissingVariableError, NatsConfig, NatsLogin, Secret};
 
 /// How long an attempt to connect may take.
@@ -67,7 +68,7 @@ pub enum NatsConnectionEvent {
 pub async fn connect(
     nats: &NatsConfig,
     again: ReconnectPolicy,
-) -> Result<(Client, mpsc::UnboundedReceiver<NatsConnectionEvent>), NatsError> {
+) -> Result<(Client, mpsc::UnboundedReceiver<NatsConnectionEvent>), ConnectProblem> {
     let (servers, options) = prepared(nats)?;
     let (tell, told) = mpsc::unbounded_channel();
     let connected = Arc::new(AtomicBool::new(false));
@@ -87,7 +88,7 @@ pub async fn connect(
             }
             std::future::ready(())
         });
-    let client = options.connect(servers).await.map_err(|error| NatsError(in_words(&error)))?;
+    let client = options.connect(servers).await.map_err(|error| ConnectProblem::from(&error))?;
     connected.store(true, Ordering::Relaxed);
     Ok((client, told))
 }
@@ -106,18 +107,6 @@ fn heard(event: &Event) -> Option<NatsConnectionEvent> {
         Event::Disconnected | Event::Closed => Some(NatsConnectionEvent::Lost),
         Event::ServerError(error) => Some(NatsConnectionEvent::Refused(error.to_string())),
         Event::LameDuckMode | Event::Draining | Event::SlowConsumer(_) | Event::ClientError(_) => None,
-    }
-}
-
-fn in_words(error: &async_nats::ConnectError) -> String {
-    use async_nats::ConnectErrorKind as Kind;
-    let cause = std::error::Error::source(error).map(|cause| format!(": {cause}")).unwrap_or_default();
-    match error.kind() {
-        Kind::AuthorizationViolation | Kind::Authentication => "the server refused the login".to_owned(),
-        Kind::TimedOut => "the server does not answer".to_owned(),
-        Kind::Tls => format!("no encrypted connection{cause}"),
-        Kind::Dns => format!("creel cannot find the server{cause}"),
-        Kind::Io | Kind::ServerParse | Kind::MaxReconnects => format!("creel cannot reach the server{cause}"),
     }
 }
 

@@ -40,7 +40,9 @@ impl Project {
     #[track_caller]
     pub(crate) fn refuses(&self, args: &[&str], why: &str) {
         let Ran { code, out, err } = self.creel(args);
-        assert_eq!((code, out.as_str(), err.as_str()), (1, "", format!("creel: {why}\n").as_str()), "{args:?}");
+        assert_eq!((code, out.as_str()), (1, ""), "{args:?}: {err}");
+        let rest = err.strip_prefix(&format!("creel: {why}\n")).unwrap_or_else(|| panic!("{args:?}: {err}"));
+        assert!(rest.is_empty() || rest.starts_with("  list the "), "only what to do follows: {err}");
     }
 
     /// A command that is rejected before it is sent, with a part of the message.

@@ -63,7 +63,7 @@ impl ConfigText<'_> {
         format!(
             "hooks:\n  stop:\n    # Exit code 2 sends the output back to the agent, up to max_hook_retries times (5).\n    \
              - name: tests\n      command: {}\n      timeout: 10m\n",
-            quoted(&format!("{} || exit 2", as_one_command(check)))
+            quoted(&format!("{} || exit 2", with_errors(&as_one_command(check))))
         )
     }
 
@@ -152,12 +152,17 @@ fn quoted(text: &str) -> String {
     serde_json::Value::from(text).to_string()
 }
 
-/// Groups a command so that `|| …` can follow it.
+/// Merges the standard error of a command into its output, so that the agent reads both in their order.
+fn with_errors(command: &str) -> String {
+    if command.ends_with("2>&1") { command.to_owned() } else { format!("{command} 2>&1") }
+}
+
+/// Groups a command so that `2>&1 || …` can follow it.
 fn as_one_command(command: &str) -> String {
     let command = command.trim_end_matches([';', ' ']);
     if command.contains('#') {
         format!("{{ {command}\n}}")
-    } else if command.replace("&&", "").contains([';', '&']) {
+    } else if command.contains("&&") || command.replace("2>&1", "").contains([';', '&', '|']) {
         format!("{{ {command}; }}")
     } else {
         command.to_owned()

@@ -8,6 +8,7 @@ use crate::{
         error::{CliError, CliResult},
         target::project,
     },
+    engine::nearest_name::nearest,
     journal::{self, JournalError, SessionDir, SessionsDir},
 };
 
@@ -59,8 +60,35 @@ fn own(config: &ConfigArgs, here: &SessionsDir) -> Option<SessionDir> {
     Some(there.unwrap_or_else(|| here.folder(&name)))
 }
 
+/// The session of this name; without a name the one whose agent or hook asks, otherwise the one that changed last.
+pub(crate) fn called_or_latest(name: Option<&str>, config: &ConfigArgs) -> CliResult<SessionDir> {
+    let (root, sessions) = project::sessions_of(config)?;
+    if let Some(name) = name {
+        return called(name, config, &sessions);
+    }
+    if let Some(own) = own(config, &sessions) {
+        return existing(own);
+    }
+    let all = sessions.list().map_err(|error| CliError::failed(format!("cannot list the sessions: {error}")))?;
+    all.into_iter()
+        .next()
+        .ok_or_else(|| CliError::usage(format!("no sessions in {}; start one with `creel run`", root.display())))
+}
+
 fn existing(folder: SessionDir) -> CliResult<SessionDir> {
-    if folder.exists() { Ok(folder) } else { Err(JournalError::Missing(folder.name).into()) }
+    if folder.exists() { Ok(folder) } else { Err(missing(&folder)) }
+}
+
+/// Says that a session does not exist, and which one the user probably meant.
+pub(crate) fn missing(folder: &SessionDir) -> CliError {
+    let others = SessionsDir::around(folder).list().unwrap_or_default();
+    let error = CliError::from(JournalError::Missing(folder.name.clone()));
+    match nearest(&folder.name, others.iter().map(|other| other.name.as_str())) {
+        Some(near) => {
+            CliError::usage(format!("session `{}` does not exist here\n  did you mean `{near}`?", folder.name))
+        }
+        None => error,
+    }
 }
 
 /// All that run.

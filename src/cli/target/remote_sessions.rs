@@ -8,15 +8,13 @@ use crate::{
         arguments::{ConfigArgs, NatsArgs, SessionArgs},
         error::{CliError, CliResult},
         output::say,
-        target::{
-            choose_session,
-            project::{self, Project},
-        },
+        target::{choose_session, project::Project},
         tokio_runtime,
     },
     config::NatsConfig,
     journal::{file::JournalError, session_dir::SessionDir},
     nats::{
+        connect_problem::ConnectProblem,
         connection::{NatsConnectionEvent as Event, NatsError, ReconnectPolicy, connect},
         heartbeat::{self, SessionHeartbeat},
         remote_journal::RemoteJournal,
@@ -79,7 +77,8 @@ impl NatsServerConnection {
 
     fn reach(nats: NatsConfig) -> CliResult<Self> {
         let tokio = tokio_runtime::start()?;
-        let (client, told) = tokio.block_on(connect(&nats, ReconnectPolicy::ByItself))?;
+        let connected = tokio.block_on(connect(&nats, ReconnectPolicy::ByItself));
+        let (client, told) = connected.map_err(|problem| cannot_connect(&nats, &problem))?;
         Ok(Self { tokio, nats, client, told })
     }
 
@@ -148,6 +147,12 @@ impl NatsServerConnection {
     }
 }
 
+/// Why there is no connection to this server, and what to do.
+pub(crate) fn cannot_connect(nats: &NatsConfig, problem: &ConnectProblem) -> CliError {
+    let advice = problem.advice.map(|advice| format!("\n  {advice}")).unwrap_or_default();
+    CliError::failed(format!("{}: {}{advice}", nats.shown(), problem.reason))
+}
+
 /// The server on the command line, otherwise the one in the config.
 pub(crate) fn on_command_line(url: Option<&str>, config: Option<NatsConfig>) -> CliResult<Option<NatsConfig>> {
     match url {
@@ -183,13 +188,14 @@ pub(crate) struct RecordedSession {
 }
 
 impl RecordedSession {
-    pub(crate) fn find(session: &str, config: &ConfigArgs, nats: &NatsArgs) -> CliResult<Self> {
+    /// The named session, otherwise the latest one of this project or the only running one of the server.
+    pub(crate) fn find(session: Option<&str>, config: &ConfigArgs, nats: &NatsArgs) -> CliResult<Self> {
         let server = NatsServerConnection::named(nats, config)?;
-        let copy = server.as_ref().map(|server| server.mirror(Some(session))).transpose()?;
+        let copy = server.as_ref().map(|server| server.mirror(session)).transpose()?;
         let folder = match &copy {
-            None => choose_session::called(session, config, &project::sessions_of(config)?.1)?,
+            None => choose_session::called_or_latest(session, config)?,
             Some(copy) if copy.folder().exists() => copy.folder().clone(),
-            Some(_) => return Err(JournalError::Missing(session.to_owned()).into()),
+            Some(copy) => return Err(JournalError::Missing(copy.folder().name.clone()).into()),
         };
         Ok(Self { folder, _copy: copy, _server: server })
     }

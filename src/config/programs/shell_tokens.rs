@@ -41,7 +41,7 @@ impl ShellWord {
 
 /// Reads a command line up to the first syntax that is not understood.
 pub(super) fn tokens(command: &str) -> Vec<ShellToken> {
-    let mut reader = ShellTokenReader { rest: command, tokens: Vec::new(), word: None };
+    let mut reader = ShellTokenReader::of(command);
     if reader.read().is_none() {
         reader.end_word();
         reader.tokens.push(ShellToken::Unclear);
@@ -50,13 +50,26 @@ pub(super) fn tokens(command: &str) -> Vec<ShellToken> {
     reader.tokens
 }
 
+/// The position of a quote that the command does not close. None if syntax before it is not understood.
+pub(in crate::config) fn unclosed_quote(command: &str) -> Option<usize> {
+    let mut reader = ShellTokenReader::of(command);
+    reader.read();
+    reader.unclosed.map(|after| command.len() - after - 1)
+}
+
 struct ShellTokenReader<'a> {
+    /// How much of the command is left after the quote that has no end.
+    unclosed: Option<usize>,
     rest: &'a str,
     tokens: Vec<ShellToken>,
     word: Option<ShellWord>,
 }
 
-impl ShellTokenReader<'_> {
+impl<'a> ShellTokenReader<'a> {
+    const fn of(command: &'a str) -> Self {
+        Self { unclosed: None, rest: command, tokens: Vec::new(), word: None }
+    }
+
     /// None if the rest is not understood.
     fn read(&mut self) -> Option<()> {
         while let Some(c) = self.take() {
@@ -73,6 +86,8 @@ impl ShellTokenReader<'_> {
                 '<' | '>' => self.redirection()?,
                 '#' if self.word.is_none() => self.skip_comment(),
                 '(' | ')' | '`' => return None,
+                // Only some shells read `$'…'` as one quoted text.
+                '$' if self.rest.starts_with(['\'', '"']) => return None,
                 '\'' => self.single_quotes()?,
                 '"' => self.double_quotes()?,
                 '\\' => self.escaped(),
@@ -149,7 +164,11 @@ impl ShellTokenReader<'_> {
     }
 
     fn single_quotes(&mut self) -> Option<()> {
-        let text = self.take_until('\'')?;
+        let left = self.rest.len();
+        let Some(text) = self.take_until('\'') else {
+            self.unclosed = Some(left);
+            return None;
+        };
         let word = self.word();
         word.text.push_str(&text);
         word.quoted = true;
@@ -157,9 +176,14 @@ impl ShellTokenReader<'_> {
     }
 
     fn double_quotes(&mut self) -> Option<()> {
+        let left = self.rest.len();
         self.word().quoted = true;
         loop {
-            match self.take()? {
+            let Some(c) = self.take() else {
+                self.unclosed = Some(left);
+                return None;
+            };
+            match c {
                 '"' => return Some(()),
                 '\\' => self.escaped(),
                 '$' => self.expansion()?,

@@ -168,7 +168,7 @@ theirs: { ways: { acp: x } }
     expect_test::expect![[r#"
         DIR/agents.yaml:1:9: unclosed bracket '{'
         1 | claude: {
-          |         ^"#]]
+          |         ^ check the quotes, the brackets and the indentation here"#]]
     .assert_eq(&with_table("claude: {\n").expect_err("a mistake").to_string());
     assert_eq!(with_table("# nothing\n"), Ok(Settings::default()));
 }
@@ -308,7 +308,7 @@ agents:
         creel.yaml:3:57: `terminals` must be one of `serve`, `decline`, not `maybe`
         3 |   b: { command: x, mode: plan, files: serve, terminals: maybe }
           |                                                         ^^^^^
-        creel.yaml:4:16: the script `play.yaml` cannot be read: No such file or directory (os error 2)
+        creel.yaml:4:16: the script `play.yaml` cannot be read: it does not exist
         4 |   c: { script: play.yaml, login: x }
           |                ^^^^^^^^^ paths are relative to the config's folder
         creel.yaml:4:34: `login` is only for `acp` and `command`

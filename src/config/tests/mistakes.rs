@@ -263,7 +263,7 @@ prompt_file: b
         creel.yaml:4:3: the agent `empty` has no command
         4 |   empty: {}
           |   ^^^^^ keep one of `acp`, `command` and `script`
-        creel.yaml:5:19: the script `missing.yaml` cannot be read: No such file or directory (os error 2)
+        creel.yaml:5:19: the script `missing.yaml` cannot be read: it does not exist
         5 |   play: { script: missing.yaml }
           |                   ^^^^^^^^^^^^ paths are relative to the config's folder
         creel.yaml:6:37: `continue_command` is only for `command`
@@ -445,13 +445,13 @@ fn syntax_errors_have_a_place_too() {
     expect_test::expect![[r#"
         creel.yaml:1:4: unclosed bracket '['
         1 | a: [1, 2
-          |    ^
+          |    ^ check the quotes, the brackets and the indentation here
         creel.yaml:2:1: `session` appears twice
         2 | session: b
           | ^^^^^^^ keep one of them
         creel.yaml:3:3: while parsing a block mapping, did not find expected key
         3 |   x: 1
-          |   ^
+          |   ^ check the quotes, the brackets and the indentation here
         creel.yaml:1:5: a key must be text
         1 | a: {{x}}
           |     ^ quote text that begins with `{` or `[`
@@ -511,10 +511,14 @@ fn files_that_cannot_be_read_say_why() {
         say("", None),
     ];
     expect_test::expect![[r#"
-        DIR/missing.yaml: cannot be read: No such file or directory (os error 2)
+        DIR/missing.yaml: cannot be read: it does not exist
+          name another file with --config, or write a config with `creel init`
         DIR/latin.yaml: is not UTF-8: byte 19, in line 2, is not part of a character
+          save it as UTF-8
         DIR/large.yaml: is too large: 9.5 MiB; the limit is 1 MiB
-        DIR/: cannot be read: it is a folder"#]]
+          check that this is the right file
+        DIR/: cannot be read: it is a folder
+          name another file with --config, or write a config with `creel init`"#]]
     .assert_eq(&said.join("\n"));
 }
 
