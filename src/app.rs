@@ -10,7 +10,7 @@ mod tool_server;
 
 use std::process::ExitCode;
 
-use clap::Parser as _;
+use clap::{FromArgMatches as _, Parser as _, error::ErrorKind};
 
 use crate::{
     app::process_pair::ParentProcess,
@@ -18,6 +18,7 @@ use crate::{
         Cli,
         demo::DemoSession,
         error::{CliError, CliResult},
+        help,
         output::say,
         verb_outcome::VerbOutcome,
     },
@@ -34,7 +35,7 @@ pub fn main() -> ExitCode {
     {
         return ExitCode::from(code);
     }
-    let cli = Cli::try_parse().unwrap_or_else(|error| refuse(&error));
+    let cli = Cli::try_parse().or_else(with_whole_help).unwrap_or_else(|error| refuse(&error));
     match follow(cli) {
         Ok(code) => ExitCode::from(code),
         Err(failure) => {
@@ -42,6 +43,15 @@ pub fn main() -> ExitCode {
             ExitCode::from(failure.code)
         }
     }
+}
+
+/// Parses again with groups and examples if the command line asks for help.
+fn with_whole_help(error: clap::Error) -> Result<Cli, clap::Error> {
+    let asks = matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand);
+    if !asks {
+        return Err(error);
+    }
+    help::command().try_get_matches().and_then(|matches| Cli::from_arg_matches(&matches))
 }
 
 /// Prints what is wrong with the command line, or its help. The message repeats arguments, so this leaves out

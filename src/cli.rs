@@ -21,6 +21,7 @@ pub mod completions;
 pub mod config;
 pub mod demo;
 pub mod gate;
+pub mod help;
 pub mod hooks;
 pub mod init;
 pub mod man;
@@ -57,9 +58,11 @@ use crate::cli::{
     demo::DemoArgs,
     error::CliResult,
     gate::GateArgs,
+    help::HelpArgs,
     hooks::HooksArgs,
     init::InitArgs,
     launch::pipeline::PipelineArgs,
+    man::ManArgs,
     message::MessageArgs,
     pending::PendingArgs,
     replay::ReplayArgs,
@@ -74,10 +77,12 @@ use crate::cli::{
     worker::WorkerArgs,
 };
 
+/// The version with the commit, as `build.rs` found it.
+pub const VERSION: &str = env!("CREEL_VERSION");
+
 /// Supervise coding-agent sessions: hooks around every step, pending output, retries, gates.
 #[derive(Debug, Parser)]
-#[command(name = "creel", version, about, max_term_width = 100)]
-#[command(after_help = "Start with `creel demo`, then run `creel init` in a project of yours.")]
+#[command(name = "creel", version = VERSION, about, max_term_width = 100, disable_help_subcommand = true)]
 pub struct Cli {
     /// Internal: this process runs the session and its screen; the process that you started waits for it.
     #[arg(long, hide = true)]
@@ -148,8 +153,10 @@ pub enum CliCommand {
     Schema,
     /// Print completions for a shell.
     Completions(CompletionsArgs),
-    /// Print the manual page.
-    Man,
+    /// Print the manual page, or write one for every command.
+    Man(ManArgs),
+    /// Explain a command or a topic: exit-codes, environment, files, hooks.
+    Help(HelpArgs),
 }
 
 impl Cli {
@@ -192,7 +199,8 @@ impl CliCommand {
             Self::Untrust(args) => untrust::untrust(&args).map(VerbOutcome::Done),
             Self::Schema => schema::schema().map(VerbOutcome::Done),
             Self::Completions(args) => completions::completions(&args).map(VerbOutcome::Done),
-            Self::Man => man::man().map(VerbOutcome::Done),
+            Self::Man(args) => man::man(&args).map(VerbOutcome::Done),
+            Self::Help(args) => help::help(&args).map(VerbOutcome::Done),
         }
     }
 }

@@ -393,8 +393,12 @@ const FIXED_TEXTS: [(&str, &str, &str); 10] = [
 ];
 
 /// Files with texts for users that are not Rust. The descriptions in the config's schema come from `src/config/shape`.
-const TEXT_FILES: [&str; 5] = [
+const TEXT_FILES: [&str; 9] = [
     "assets/agents.yaml",
+    "assets/help/environment.txt",
+    "assets/help/exit-codes.txt",
+    "assets/help/files.txt",
+    "assets/help/hooks.txt",
     "assets/keymap.yaml",
     "assets/prompts/completion.md",
     "assets/prompts/gatekeeper.md",
@@ -444,7 +448,7 @@ fn other_texts() -> Vec<UserText> {
     let tools = sources().into_iter().map(|path| (place(&path).0, source(&path)));
     let tools = tools.filter(|(file, _)| file.starts_with("mcp/"));
     let tools = tools.flat_map(|(file, source)| lines(file, &source, "///"));
-    assets.chain(tools).chain(help_texts(&creel::cli::Cli::command())).collect()
+    assets.chain(tools).chain(help_texts(&creel::cli::help::command())).collect()
 }
 
 #[test]
@@ -458,7 +462,30 @@ fn messages_speak_plain_english() {
         wrong.extend(voice::wrong_plurals(&texts).into_iter().map(|(line, what)| format!("{file}:{line}: {what}")));
     }
     wrong.extend(other_texts().iter().filter(|text| !text.is_fixed()).flat_map(UserText::mistakes));
+    for text in
+        messages().into_iter().flatten().filter(|text| ["tui/", "present/"].iter().any(|on| text.file.starts_with(on)))
+    {
+        if voice::begins_small(&text.text) {
+            wrong.push(format!(
+                "{}:{}: a sentence on the screen begins with a capital\n    {}",
+                text.file, text.line, text.text
+            ));
+        }
+    }
     assert!(wrong.is_empty(), "{} mistakes\n{}", wrong.len(), wrong.join("\n"));
+}
+
+/// For `scripts/texts`: read them aloud.
+#[test]
+#[ignore = "it prints, and checks nothing"]
+#[expect(clippy::print_stdout, reason = "that is what it is for")]
+fn print_all_texts() {
+    for UserText { file, line, text } in messages().into_iter().flatten().chain(other_texts()) {
+        let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+        if text.contains(' ') {
+            println!("{file}:{line}: {text}");
+        }
+    }
 }
 
 /// The help of a command and of everything below it.
@@ -486,6 +513,8 @@ fn the_word_check_sees_every_spelling() {
         "cannot read: cannot read",
         "error: error: {why}",
         "`{0}` is no key",
+        "cannot save: could not write {path}",
+        "it ended. nothing was sent",
     ];
     for text in wrong {
         assert!(!voice::mistakes(text).is_empty(), "{text}");
@@ -496,6 +525,7 @@ fn the_word_check_sees_every_spelling() {
         "is no longer trusted",
         "take {} up to {} times",
         "{told:>9} ago",
+        "It ended. creel sent nothing. Try `x`. {} files, e.g. one",
     ];
     for text in right {
         assert_eq!(voice::mistakes(text), Vec::<String>::new(), "{text}");

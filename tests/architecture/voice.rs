@@ -42,6 +42,17 @@ static RULES: LazyLock<Vec<(Regex, &str)>> = LazyLock::new(|| {
     BANNED.iter().map(rule).collect()
 });
 
+/// A sentence after another one begins with a capital. creel's name and code do not.
+static SENTENCES: LazyLock<Regex> =
+    LazyLock::new(|| Regex::new(r"[a-z)`][.!?] ([a-z]+)(:?)").expect("a regular expression"));
+
+/// Abbreviations, and names of programs and files after which no sentence begins.
+const NO_END: [&str; 4] = ["e.g. ", "i.e. ", "etc. ", "vs. "];
+
+/// Verbs that introduce a cause.
+static CAUSES: LazyLock<Regex> =
+    LazyLock::new(|| Regex::new(r"(?i)\b(cannot|could not|failed to|unable to)\b").expect("a regular expression"));
+
 /// Names in braces are code: `{whose}`.
 static HOLES: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"\{[a-z_]+(:[^{}]*)?\}").expect("a regular expression"));
 
@@ -57,7 +68,32 @@ pub fn mistakes(text: &str) -> Vec<String> {
     if parts.windows(2).any(|pair| !["", "{}"].contains(&pair[1]) && repeats(pair)) {
         found.push("it prints a cause twice".to_owned());
     }
+    // The pattern of a regular expression is not a sentence.
+    if text.contains("_pattern:") || text.contains(".?(") {
+        return found;
+    }
+    if text.split(": ").filter(|part| CAUSES.is_match(part)).count() > 1 {
+        found.push("it names two causes: keep the one that the user can act on".to_owned());
+    }
+    found.extend(lower_case_sentences(&words));
     found
+}
+
+/// Sentences after the first one that begin with a small letter.
+fn lower_case_sentences(text: &str) -> Vec<String> {
+    let is_one = |found: &regex::Captures<'_>| {
+        let before = &text[..found.get(1).map_or(0, |word| word.start())];
+        // `auto: …` explains a value.
+        &found[1] != "creel" && found[2].is_empty() && !NO_END.iter().any(|end| before.ends_with(end))
+    };
+    let found = SENTENCES.captures_iter(text).filter(is_one);
+    found.map(|found| format!("`{}`: a sentence begins with a capital", &found[1])).collect()
+}
+
+/// Whether a text of the screen is a whole sentence that begins with a small letter. Fragments follow other words.
+pub fn begins_small(text: &str) -> bool {
+    let is_sentence = text.ends_with('.') && !text.ends_with("..") && text.contains(' ');
+    is_sentence && text.starts_with(|first: char| first.is_lowercase()) && !text.starts_with("creel ")
 }
 
 /// Counts in the texts of one file that are wrong for 1. A file that also has the text for 1 is right.

@@ -39,9 +39,9 @@ const GIT: [(&str, &str); 6] = [
 ];
 
 /// A fenced block of a page.
-struct CodeBlock {
-    language: String,
-    text: String,
+pub(crate) struct CodeBlock {
+    pub(crate) language: String,
+    pub(crate) text: String,
 }
 
 /// The pages with their paths.
@@ -63,7 +63,7 @@ fn pages() -> Vec<(PathBuf, String)> {
     found.into_iter().map(|path| (path.clone(), fs::read_to_string(path).expect("a page"))).collect()
 }
 
-fn blocks(page: &str) -> Vec<CodeBlock> {
+pub(crate) fn blocks(page: &str) -> Vec<CodeBlock> {
     let mut found = Vec::new();
     let mut open: Option<CodeBlock> = None;
     for line in page.lines() {
@@ -134,7 +134,7 @@ fn command_lines(block: &CodeBlock) -> Vec<String> {
 }
 
 /// The words of the first command of a line, as a shell splits them.
-fn words(line: &str) -> Vec<String> {
+pub(crate) fn words(line: &str) -> Vec<String> {
     let mut found = Vec::new();
     let mut word: Option<String> = None;
     let mut quote = None;

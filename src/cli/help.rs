@@ -1,0 +1,143 @@
+//! `creel help`: the help of a command, or a topic. Also the help of all commands, with groups and examples.
+//!
+//! Groups and examples are added only when help is printed, so that other commands start faster.
+
+mod examples;
+
+use clap::{Args, Command, CommandFactory as _, builder::Styles};
+
+use crate::{
+    cli::{
+        Cli,
+        error::{CliError, CliResult},
+        output::print,
+    },
+    engine::nearest_name::nearest,
+    present::style::ColourMode,
+};
+
+/// What to explain.
+#[derive(Debug, Args)]
+pub struct HelpArgs {
+    /// A command (`run`, `gate answer`) or a topic: exit-codes, environment, files, hooks.
+    #[arg(value_name = "COMMAND OR TOPIC")]
+    pub words: Vec<String>,
+}
+
+/// The commands by what you want to do. A test requires each command in exactly one group.
+const GROUPS: [(&str, &[&str]); 6] = [
+    ("Run", &["run", "resume", "demo"]),
+    ("Watch", &["sessions", "attach", "status", "show", "replay"]),
+    ("Steer", &["pause", "unpause", "stop", "message", "pending", "gate", "hooks", "checkpoint"]),
+    ("Tasks", &["task", "worker"]),
+    ("Share", &["submit", "merge"]),
+    (
+        "Set up",
+        &["init", "check", "config", "agents", "trust", "untrust", "mcp", "schema", "completions", "man", "help"],
+    ),
+];
+
+/// The first steps.
+const FIRST_EXAMPLES: [(&str, &str); 3] = [
+    ("creel demo", "Watch a session; nothing to install"),
+    ("creel init", "Write creel.yaml for this project"),
+    ("creel run \"Make the tests pass.\"", "Run a session"),
+];
+
+pub(super) const EXIT_CODES: &str = include_str!("../../assets/help/exit-codes.txt");
+pub(super) const ENVIRONMENT: &str = include_str!("../../assets/help/environment.txt");
+pub(super) const FILES: &str = include_str!("../../assets/help/files.txt");
+const HOOKS: &str = include_str!("../../assets/help/hooks.txt");
+
+/// What is not the help of a command.
+pub const TOPICS: [(&str, &str); 4] =
+    [("exit-codes", EXIT_CODES), ("environment", ENVIRONMENT), ("files", FILES), ("hooks", HOOKS)];
+
+/// The whole command line with its groups and examples.
+pub fn command() -> Command {
+    let mut whole = with_examples(Cli::command(), "");
+    let groups = groups(&whole);
+    let topics = TOPICS.map(|(name, _)| name).join(", ");
+    whole = whole.after_help(format!(
+        "Examples:\n{}\n\n`creel help COMMAND` explains a command, and `creel help exit-codes` the exit codes.\n\
+         Topics: {topics}.",
+        examples::listed(&FIRST_EXAMPLES)
+    ));
+    whole.help_template(format!(
+        "{{about-with-newline}}\n{{usage-heading}} {{usage}}\n\n{groups}{{options}}{{after-help}}"
+    ))
+}
+
+/// The groups of commands as text, with the heading of the options below.
+fn groups(whole: &Command) -> String {
+    let styles = Styles::default();
+    let (heading, literal) = (styles.get_header(), styles.get_literal());
+    let width = whole.get_subcommands().map(|command| command.get_name().len()).max().unwrap_or(0);
+    let mut text = String::new();
+    for (group, names) in GROUPS {
+        text += &format!("{heading}{group}:{heading:#}\n");
+        for command in names.iter().filter_map(|name| whole.find_subcommand(name)) {
+            let about = command.get_about().map(ToString::to_string).unwrap_or_default();
+            let first = about.lines().next().unwrap_or_default();
+            text += &format!("  {literal}{:width$}{literal:#}  {first}\n", command.get_name());
+        }
+        text += "\n";
+    }
+    text + &format!("{heading}Options:{heading:#}\n")
+}
+
+/// Adds the examples of a command and of the commands below it. `path` is empty for `creel` itself.
+fn with_examples(command: Command, path: &str) -> Command {
+    let found = examples::of(path);
+    let heading = if found.len() == 1 { "Example" } else { "Examples" };
+    let command = match found {
+        [] => command,
+        found => command.after_help(format!("{heading}:\n{}", examples::listed(found))),
+    };
+    command.mut_subcommands(|below| {
+        let path = format!("{path} {}", below.get_name());
+        with_examples(below, path.trim_start())
+    })
+}
+
+/// The examples of a command, for example `gate answer`. Empty for `creel` itself.
+pub(super) fn examples_of(path: &str) -> String {
+    let found = if path.is_empty() { &FIRST_EXAMPLES[..] } else { examples::of(path) };
+    examples::listed(found)
+}
+
+pub(super) fn help(args: &HelpArgs) -> CliResult {
+    if let [topic] = args.words.as_slice()
+        && let Some((_, text)) = TOPICS.iter().find(|(name, _)| name == topic)
+    {
+        return print(text);
+    }
+    let whole = command();
+    let mut found = &whole;
+    for word in &args.words {
+        found = found.find_subcommand(word).ok_or_else(|| unknown(found, word))?;
+    }
+    // The same text as with `--help`.
+    let line = std::iter::once("creel").chain(args.words.iter().map(String::as_str)).chain(["--help"]);
+    let Err(shown) = whole.clone().try_get_matches_from(line) else {
+        return Err(CliError::failed("the command has no help"));
+    };
+    let text = shown.render();
+    match ColourMode::for_stream(&std::io::stdout()) {
+        ColourMode::Colour => print(&text.ansi().to_string()),
+        ColourMode::Plain => print(&text.to_string()),
+    }
+}
+
+fn unknown(above: &Command, word: &str) -> CliError {
+    let names: Vec<&str> = above.get_subcommands().map(Command::get_name).collect();
+    let topics = if above.get_name() == "creel" { TOPICS.map(|(name, _)| name).to_vec() } else { Vec::new() };
+    let known = names.iter().chain(&topics).copied();
+    let way_out = match nearest(word, known) {
+        Some(near) => format!("did you mean `{near}`?"),
+        None => {
+            "list the commands with `creel --help`; the topics are exit-codes, environment, files and hooks".to_owned()
+        }
+    };
+    CliError::usage(format!("no help on `{word}`: it is neither a command nor a topic\n  {way_out}"))
+}
