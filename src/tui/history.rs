@@ -86,7 +86,7 @@ mod tests {
 
     #[test]
     fn the_screen_shows_the_present_until_it_has_read_the_past() {
-        let journal = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/journals/retry_gates.jsonl");
+        let journal = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/journals/0.1.0/retry_gates.jsonl");
         let whole = JournalFeed::open(&journal).and_then(|mut feed| feed.read()).expect("a journal");
         let mut expected = model();
         for (spot, record) in &whole.records {

@@ -14,6 +14,7 @@ mod contract;
 mod conversations;
 mod crowd;
 mod disguises;
+mod dist;
 mod endings;
 mod endless;
 mod errors;

@@ -1,6 +1,6 @@
 //! Journals that an earlier creel recorded: each one still reads, shows and resumes as it did.
 //!
-//! Every `tests/fixtures/journals/NAME.jsonl` has two expectations beside it. `NAME.txt` contains the session's result
+//! Every `tests/fixtures/journals/VERSION/NAME.jsonl` has two expectations beside it. `NAME.txt` contains the session's result
 //! and what a resumed session does after each of its records; only a change of the rules may change it. `NAME.show.txt`
 //! contains the output of `creel show`, so a change of wording may change it.
 
@@ -30,9 +30,15 @@ use crate::support::{
 /// More steps than any session has between two waits.
 const MANY: usize = 500;
 
-fn fixtures() -> Vec<(String, PathBuf)> {
+/// The journals of a version, by their paths.
+fn versions() -> Vec<PathBuf> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/journals");
-    let entries = fs::read_dir(folder).expect("a folder of journals");
+    let entries = fs::read_dir(folder).expect("a folder for each version");
+    entries.map(|entry| entry.expect("an entry").path()).collect()
+}
+
+fn fixtures() -> Vec<(String, PathBuf)> {
+    let entries = versions().into_iter().flat_map(|version| fs::read_dir(version).expect("a folder of journals"));
     let paths = entries.map(|entry| entry.expect("an entry").path());
     let journals = paths.filter(|path| path.extension().is_some_and(|extension| extension == "jsonl"));
     let named = |path: PathBuf| (path.file_stem().expect("a name").to_string_lossy().into_owned(), path);
@@ -44,6 +50,16 @@ fn fixtures() -> Vec<(String, PathBuf)> {
 
 fn lines_of(path: &Path) -> Vec<String> {
     fs::read_to_string(path).expect("a journal").lines().map(str::to_owned).collect()
+}
+
+/// A release adds its own journals: the next version must read them.
+#[test]
+fn there_are_journals_of_this_version() {
+    let this = env!("CARGO_PKG_VERSION");
+    let name = |path: &PathBuf| path.file_name().expect("a name").to_string_lossy().into_owned();
+    let known: Vec<String> = versions().iter().map(name).collect();
+    assert!(known.iter().any(|version| version == this), "record journals of {this}: {known:?}");
+    assert!(known.iter().any(|version| version == "0.1.0"), "{known:?}");
 }
 
 #[test]

@@ -16,7 +16,7 @@ use crate::{
     },
 };
 
-const FIXTURE: &str = include_str!("../../../tests/fixtures/journals/retry_gates.jsonl");
+const FIXTURE: &str = include_str!("../../../tests/fixtures/journals/0.1.0/retry_gates.jsonl");
 
 /// One key for all tests of this process, as in a process of creel.
 static KEYS: LazyLock<tempfile::TempDir> = LazyLock::new(|| {
