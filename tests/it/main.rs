@@ -53,6 +53,7 @@ mod pipelines;
 mod process;
 mod queue;
 mod quoting;
+mod readme;
 mod reasons;
 mod recorded_decisions;
 mod refusals;
