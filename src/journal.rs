@@ -3,6 +3,7 @@
 pub mod file;
 mod file_stamp;
 pub mod fold;
+mod journal_follower;
 pub mod open;
 pub mod outbox;
 pub mod record;
@@ -17,5 +18,6 @@ pub use crate::journal::session_dir::{SessionDir, SessionsDir};
 pub use file::{Journal, JournalError, LockHolder, LockedJournal, OpenedJournal, RecordOrderError, running};
 pub use file_stamp::JournalDamage;
 pub use fold::{fold, fold_checked, last_end, quick_fold, read, read_while};
+pub use journal_follower::JournalFollower;
 pub use record::Record;
 pub use tail::RecordTail;

@@ -59,6 +59,7 @@
 //! - [`hooks`], [`agents`]: run one hook, one turn; [`process`] has the child processes of both.
 //! - [`config`]: YAML to a validated plan.
 //! - [`socket`], [`nats`], [`queue`], [`mcp`]: the ways in and out of a running session.
+//! - [`sessions`]: all sessions of a user, found and followed.
 //! - [`present`]: wording, tables and styles.
 //! - [`tui`]: the screen.
 //! - [`cli`]: the command line, one file per verb, and sessions without a screen.
@@ -79,5 +80,6 @@ pub mod present;
 pub mod process;
 pub mod queue;
 pub mod runtime;
+pub mod sessions;
 pub mod socket;
 pub mod tui;

@@ -15,7 +15,7 @@ use clap::CommandFactory as _;
 use tokens::{MatchArm, Token, item, matches, paths, stands, texts, tokens};
 
 /// Which modules a module may use. Everything points towards the engine.
-const ARROWS: [(&str, &[&str]); 18] = [
+const ARROWS: [(&str, &[&str]); 19] = [
     ("engine", &[]),
     ("process", &[]),
     ("config", &["engine"]),
@@ -30,20 +30,21 @@ const ARROWS: [(&str, &[&str]); 18] = [
     ("nats", &["engine", "process", "config", "journal", "runtime", "present", "socket", "queue"]),
     ("queue", &["engine", "config", "journal", "runtime", "present", "socket", "nats"]),
     ("mcp", &["engine", "process", "config", "journal", "runtime", "present", "socket", "nats"]),
+    ("sessions", &["engine", "process", "config", "journal", "runtime", "present", "socket", "nats"]),
     (
         "cli",
         &[
             "engine", "process", "config", "present", "hooks", "agents", "journal", "runtime", "socket", "nats",
-            "queue", "mcp",
+            "queue", "mcp", "sessions",
         ],
     ),
-    ("tui", &["engine", "process", "config", "journal", "runtime", "present", "socket", "nats"]),
+    ("tui", &["engine", "process", "config", "journal", "runtime", "present", "socket", "nats", "sessions"]),
     ("logging", &[]),
     (
         "app",
         &[
             "engine", "process", "config", "present", "hooks", "agents", "journal", "runtime", "socket", "nats",
-            "queue", "mcp", "cli", "tui", "logging",
+            "queue", "mcp", "cli", "tui", "logging", "sessions",
         ],
     ),
     ("main", &["app"]),

@@ -10,7 +10,10 @@ use std::{
 };
 
 use crate::{
-    app::{session_host::ControlEndpoints, start_session},
+    app::{
+        session_host::{ControlEndpoints, note_project},
+        start_session,
+    },
     cli::{
         error::{CliError, CliResult},
         headless::{self, ExitCleanup},
@@ -122,6 +125,7 @@ fn live(
             Ok(runtime) => runtime,
             Err(failure) => return drop(tell.send(Err(failure))),
         };
+        note_project(folder);
         let doors = ControlEndpoints::open(folder, &mut runtime, None);
         let way_out = doors.way_out(&runtime);
         let (tokio, session) = (tokio::runtime::Handle::current(), runtime.handle());

@@ -29,6 +29,7 @@ use crate::{
     nats::{NatsEndpoint, status::NatsStatus},
     process::{children, signals::survive_file_limits},
     runtime::{RuntimeDirs, RuntimeError, RuntimeExit, SessionRuntime},
+    sessions::project_list::ProjectList,
     socket::{ControlSocket, address::SocketDirs, session_client::SessionClient},
     tui::{self, ScreenExit, model::CloseBehavior},
 };
@@ -71,6 +72,9 @@ pub(super) fn supervise(
         }
         let make = |scene| {
             let runtime = make(scene)?;
+            if afterwards == FolderRetention::Stays {
+                note_project(folder);
+            }
             for note in notes {
                 runtime.handle().warn(note);
             }
@@ -96,6 +100,13 @@ pub(super) fn supervise(
         FolderRetention::GoesAway => session_end::farewell_without_folder(&left),
     }
     Ok(of.exit_code(&left))
+}
+
+/// Lets lists of all sessions find this one.
+pub(super) fn note_project(folder: &SessionDir) {
+    if let Some(state_dir) = paths::state_dir() {
+        ProjectList::of(&state_dir).note(folder.project());
+    }
 }
 
 struct HeadlessSession<'a> {

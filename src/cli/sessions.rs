@@ -1,4 +1,8 @@
-//! `creel sessions`: the past and running sessions of a project, or those on other machines.
+//! `creel sessions`: the past and running sessions of a project, of all projects, or of other machines.
+
+mod list_filter;
+mod session_table;
+mod watch_list;
 
 use clap::Args;
 use serde_json::json;
@@ -8,17 +12,17 @@ use crate::{
         arguments::{ConfigArgs, NatsArgs},
         error::{CliError, CliResult},
         output::{self, print, say},
+        sessions::{
+            list_filter::SessionFilterArgs,
+            session_table::{ListColumns, fleet_table, table},
+        },
         target::{project, remote_sessions::NatsServerConnection},
     },
     engine::{SessionState, time::UnixTime},
-    journal::{self, JournalError, SessionDir, record::rfc3339},
-    nats::heartbeat::SessionHeartbeat,
-    present::{
-        style::{ColourMode, TextRole},
-        text::plain,
-    },
+    journal::{self, JournalError, SessionDir, SessionsDir, record::rfc3339},
+    present::session_list::{ListedSession, SessionGroup},
     runtime::now,
-    socket::view::StatusView,
+    sessions::{fleet, project_list::ProjectList, session_store::ProjectScope, stored_session},
 };
 
 /// How to list.
@@ -30,127 +34,124 @@ pub struct SessionListArgs {
     /// Where they are.
     #[command(flatten)]
     pub nats: NatsArgs,
+    /// List the sessions of all projects in which you have run creel.
+    #[arg(long, conflicts_with = "url")]
+    pub all: bool,
+    /// Which of them.
+    #[command(flatten)]
+    pub filter: SessionFilterArgs,
+    /// Keep running: list again whenever something changes. Without a terminal, print a line per change.
+    #[arg(long, conflicts_with = "json")]
+    pub watch: bool,
     /// Print JSON.
     #[arg(long)]
     pub json: bool,
 }
 
-struct ListedSession {
-    folder: SessionDir,
-    state: std::result::Result<SessionState, JournalError>,
-    running: Option<journal::LockHolder>,
-    changed: UnixTime,
-}
-
 pub(super) fn sessions(args: &SessionListArgs) -> CliResult {
     if let Some(server) = NatsServerConnection::named(&args.nats, &args.config)? {
-        return elsewhere(&server.signs()?, args.json);
+        return if args.watch { watch_list::watch_fleet(&server, args) } else { elsewhere(&server, args) };
     }
-    let (root, sessions) = project::sessions_of(&args.config)?;
-    let folders = sessions.list().map_err(|error| CliError::failed(format!("cannot list the sessions: {error}")))?;
-    let listed: Vec<ListedSession> = folders.into_iter().map(look_at).collect();
+    let (root, scope) = scope(args)?;
+    if args.watch {
+        return watch_list::watch(scope, args);
+    }
+    let mut found = Vec::new();
+    for project in projects(&scope) {
+        let sessions = match SessionsDir::of(&project).list() {
+            Ok(sessions) => sessions,
+            // Of several projects, one that cannot be read does not hide the others.
+            Err(error) if args.all => {
+                say(&format!("creel: cannot list the sessions of {}: {error}", project.display()));
+                continue;
+            }
+            Err(error) => return Err(CliError::failed(format!("cannot list the sessions: {error}"))),
+        };
+        found.extend(sessions.into_iter().map(|folder| (stored_session::look_at(&folder), folder)));
+    }
+    found.retain(|(listed, _)| args.filter.matches(listed));
+    found.sort_by(|(one, _), (other, _)| one.order(other));
     if args.json {
-        let all: Vec<serde_json::Value> = listed.iter().map(as_json).collect();
+        let all: Vec<serde_json::Value> = found.iter().map(|(listed, folder)| as_json(listed, folder)).collect();
         return print(&format!("{:#}\n", serde_json::Value::from(all)));
     }
-    if listed.is_empty() {
-        say(&format!("creel: no sessions in {}; start one with `creel run`", root.display()));
+    if found.is_empty() {
+        let which = if args.filter.is_empty() { "" } else { " match" };
+        let place = if args.all { "of yours".to_owned() } else { format!("in {}", root.display()) };
+        say(&format!("creel: no sessions {place}{which}; start one with `creel run`"));
         return Ok(0);
     }
-    let paint = ColourMode::for_stream(&std::io::stdout());
-    let width = listed.iter().map(|one| one.folder.name.len()).max().unwrap_or(0).max(4);
-    let head = format!("{:width$}  {:9}  {:>9}  WHAT", "NAME", "AGE", "ITERATION");
-    let lines: String = listed.iter().map(|one| line(one, width) + "\n").collect();
-    print(&format!("{}\n{lines}", paint.paint(TextRole::Faint, head)))
+    let listed: Vec<&ListedSession> = found.iter().map(|(listed, _)| listed).collect();
+    print(&table(&listed, if args.all { ListColumns::WithProject } else { ListColumns::Short }))
+}
+
+/// The project of the command, and which projects to look at.
+fn scope(args: &SessionListArgs) -> CliResult<(std::path::PathBuf, ProjectScope)> {
+    let (root, _) = project::sessions_of(&args.config)?;
+    let list = if args.all { Some(ProjectList::of(&project::state_dir()?)) } else { None };
+    Ok((root.clone(), ProjectScope { projects: vec![root], list }))
+}
+
+fn projects(scope: &ProjectScope) -> std::collections::BTreeSet<std::path::PathBuf> {
+    let listed = scope.list.as_ref().map(ProjectList::projects).unwrap_or_default();
+    scope.projects.iter().cloned().chain(listed).collect()
 }
 
 /// Sessions on other machines, by their last heartbeats.
-fn elsewhere(signs: &[SessionHeartbeat], as_json: bool) -> CliResult {
-    if as_json {
-        return output::json(&signs);
+fn elsewhere(server: &NatsServerConnection, args: &SessionListArgs) -> CliResult {
+    let at = now();
+    let mut signs: Vec<_> = server.signs()?.into_iter().map(|sign| (fleet::listed(&sign, at), sign)).collect();
+    let has_any = !signs.is_empty();
+    signs.retain(|(listed, _)| args.filter.matches(listed));
+    signs.sort_by(|(one, _), (other, _)| one.order(other));
+    if args.json {
+        return output::json(&signs.into_iter().map(|(_, sign)| sign).collect::<Vec<_>>());
     }
-    if signs.is_empty() {
-        say("creel: this server has no sessions");
+    let is_wanted = |listed: &ListedSession| {
+        let over = listed.group() == SessionGroup::Ended && listed.state_name() != "lost";
+        !over || args.filter.ended || args.filter.names_state()
+    };
+    let wanted: Vec<_> = signs.iter().filter(|(listed, _)| is_wanted(listed)).collect();
+    if wanted.is_empty() {
+        say(match (has_any, args.filter.is_empty()) {
+            (false, _) => "creel: this server has no sessions",
+            (true, true) => "creel: no session runs there; list the ended ones with --ended",
+            (true, false) => "creel: no sessions on this server match",
+        });
         return Ok(0);
     }
-    let width =
-        |text: fn(&SessionHeartbeat) -> &str| signs.iter().map(|sign| text(sign).len()).max().unwrap_or(0).max(4);
-    let (name, host) = (width(|sign| &sign.status.session), width(|sign| &sign.host));
-    let head = format!("{:name$}  {:host$}  {:9}  {:>9}  WHAT", "NAME", "HOST", "SEEN", "ITERATION");
-    let paint = ColourMode::for_stream(&std::io::stdout());
-    let lines = signs.iter().map(|sign| {
-        let StatusView { session, state, doing, iteration, max_iterations, gate, .. } = &sign.status;
-        let lost = sign.status.outcome.is_none() && sign.is_overdue(now());
-        let what = match gate {
-            _ if lost => format!("lost: {doing}"),
-            Some(gate) => format!("waiting at gate {}: {}", gate.gate, gate.reason),
-            None if state == doing => state.clone(),
-            None => format!("{state}: {doing}"),
-        };
-        let seen = sign.seen.parse::<jiff::Timestamp>().map_or(UnixTime(0), |seen| UnixTime(seen.as_millisecond()));
-        let (seen, iteration) = (coarse(now().since(seen)), format!("{iteration}/{max_iterations}"));
-        let line = format!("{session:name$}  {:host$}  {seen:9}  {iteration:>9}  {what}", sign.host);
-        plain(&line) + "\n"
-    });
-    print(&format!("{}\n{}", paint.paint(TextRole::Faint, head), lines.collect::<String>()))
-}
-
-fn look_at(folder: SessionDir) -> ListedSession {
-    let running = journal::running(&folder);
-    let modified = std::fs::metadata(folder.journal()).and_then(|meta| meta.modified());
-    let since_epoch =
-        modified.ok().and_then(|time| time.duration_since(std::time::UNIX_EPOCH).ok()).unwrap_or_default();
-    let changed = UnixTime(i64::try_from(since_epoch.as_millis()).unwrap_or(i64::MAX));
-    ListedSession { state: journal::fold(&folder.journal()), folder, running, changed }
+    print(&fleet_table(&wanted))
 }
 
 /// The outcome of a session, or whether a process runs it, in one word.
-fn status(listed: &ListedSession) -> &'static str {
-    match (&listed.state, listed.running) {
+fn status(state: &Result<SessionState, JournalError>, is_running: bool) -> &'static str {
+    match (state, is_running) {
         (Ok(state), _) if state.phase.outcome().is_some() => {
             state.phase.outcome().map_or("", crate::engine::event::SessionOutcome::name)
         }
-        (_, Some(_)) => "running",
-        (Ok(state), None) if state.gates.open.is_some() => "waiting",
-        (Ok(_), None) => "stopped",
-        (Err(_), None) => "unreadable",
+        (_, true) => "running",
+        (Ok(state), false) if state.gates.open.is_some() => "waiting",
+        (Ok(_), false) => "stopped",
+        (Err(_), false) => "unreadable",
     }
 }
 
-fn line(listed: &ListedSession, width: usize) -> String {
-    let age = now().since(listed.changed);
-    let (iteration, what) = match &listed.state {
-        Ok(state) => (format!("{}/{}", state.iterations.current, state.max_iterations()), state.doing()),
-        Err(error) => ("-".into(), error.to_string()),
-    };
-    let status = status(listed);
-    let what = if status == what { what } else { format!("{status}: {what}") };
-    let line = format!("{:width$}  {:9}  {iteration:>9}  {what}", listed.folder.name, coarse(age));
-    plain(&line).replace('\n', " ")
-}
-
-/// An age in a single unit.
-fn coarse(age: crate::engine::time::TimeSpan) -> String {
-    let seconds = age.0 / 1_000;
-    match seconds {
-        0..60 => format!("{seconds} s"),
-        60..3_600 => format!("{} min", seconds / 60),
-        3_600..86_400 => format!("{} h", seconds / 3_600),
-        _ => format!("{} days", seconds / 86_400),
-    }
-}
-
-fn as_json(listed: &ListedSession) -> serde_json::Value {
+fn as_json(listed: &ListedSession, folder: &SessionDir) -> serde_json::Value {
+    let running = journal::running(folder);
+    let state = journal::fold(&folder.journal());
+    let modified = std::fs::metadata(folder.journal()).and_then(|meta| meta.modified());
+    let changed = modified.map_or(UnixTime(0), stored_session::unix_time);
     let common = json!({
-        "name": listed.folder.name,
-        "state": status(listed),
-        "running": listed.running.is_some(),
-        "pid": listed.running.and_then(|holder| holder.pid),
-        "changed": rfc3339(listed.changed),
-        "age_ms": now().since(listed.changed),
-        "path": listed.folder.path.to_string_lossy(),
+        "name": folder.name,
+        "project": listed.project,
+        "state": status(&state, running.is_some()),
+        "running": running.is_some(),
+        "pid": running.and_then(|holder| holder.pid),
+        "changed": rfc3339(changed),
+        "age_ms": now().since(changed),
+        "path": folder.path.to_string_lossy(),
     });
-    let more = match &listed.state {
+    let more = match &state {
         Ok(state) => json!({
             "iteration": state.iterations.current,
             "max_iterations": state.max_iterations(),

@@ -146,7 +146,7 @@ fn read_from(
     Ok(disorder)
 }
 
-fn unreadable(path: &Path) -> impl Fn(io::Error) -> JournalError {
+pub(super) fn unreadable(path: &Path) -> impl Fn(io::Error) -> JournalError {
     let path = path.to_owned();
     move |cause| JournalError::Io { doing: "read", path: path.clone(), cause }
 }

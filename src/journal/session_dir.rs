@@ -8,6 +8,7 @@ use std::{
     io::{self, BufRead as _, Read as _, Write as _},
     os::unix::fs::DirBuilderExt as _,
     path::{Path, PathBuf},
+    time::SystemTime,
 };
 
 use super::{open, session_index::SessionIndex};
@@ -23,7 +24,7 @@ pub struct SessionsDir {
     root: PathBuf,
 }
 
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SessionDir {
     pub name: String,
     pub path: PathBuf,
@@ -90,9 +91,33 @@ impl SessionsDir {
         Ok(latest_first(all))
     }
 
+    /// All sessions that have a journal, each with the time of its last change. Opens none of them.
+    pub fn entries(&self) -> io::Result<Vec<(SessionDir, SystemTime)>> {
+        self.refuse_links()?;
+        let entries = match fs::read_dir(&self.root) {
+            Ok(entries) => entries,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(error) => return Err(error),
+        };
+        let named = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+        let sessions = named.filter(|name| is_session_name(name)).map(|name| self.folder(&name));
+        Ok(sessions
+            .filter_map(|session| {
+                let meta =
+                    fs::symlink_metadata(session.journal()).ok().filter(|meta| meta.is_file() && meta.len() > 0)?;
+                Some((session, meta.modified().ok()?))
+            })
+            .collect())
+    }
+
     /// The sessions whose creel has not shut down cleanly, latest change first: they run, or they were killed.
     pub fn live(&self) -> io::Result<Vec<SessionDir>> {
         SessionIndex::Live.sessions(self).map(latest_first)
+    }
+
+    /// The same in any order, including those that have no record yet.
+    pub fn live_or_starting(&self) -> io::Result<Vec<SessionDir>> {
+        SessionIndex::Live.sessions(self)
     }
 
     /// The sessions that can perhaps be resumed, latest change first.
@@ -116,6 +141,11 @@ impl SessionsDir {
     fn sent_to_file(&self) -> PathBuf {
         self.root.join(".sent-to")
     }
+}
+
+/// Whether a folder with this name can be a session.
+pub(super) fn is_session_name(name: &str) -> bool {
+    !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '-' || c == '_')
 }
 
 /// Those that have a journal, latest change first.
@@ -206,6 +236,13 @@ impl SessionDir {
     /// Shows that the session's server has all records.
     pub fn mark_sent(&self) {
         SessionIndex::Unsent.leave(self);
+    }
+
+    /// Removes the entries of a session that is gone.
+    pub fn forget(&self) {
+        for index in [SessionIndex::Live, SessionIndex::Unfinished, SessionIndex::Unsent] {
+            index.leave(self);
+        }
     }
 
     pub(super) fn read_pid(&self) -> Option<u32> {

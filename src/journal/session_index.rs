@@ -21,7 +21,7 @@ use rustix::fs::OFlags;
 
 use super::{
     open,
-    session_dir::{PRIVATE_DIR, SessionDir, SessionsDir},
+    session_dir::{PRIVATE_DIR, SessionDir, SessionsDir, is_session_name},
 };
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -120,7 +120,7 @@ fn names_in(folder: &Path) -> io::Result<Vec<String>> {
     let mut names = Vec::new();
     for entry in fs::read_dir(folder)? {
         let name = entry?.file_name().to_string_lossy().into_owned();
-        if !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '-' || c == '_') {
+        if is_session_name(&name) {
             names.push(name);
         }
     }

@@ -4,12 +4,10 @@
 //! - A session is listed once, however often it changes.
 //! - A session that crashed is recognised by the age of its last heartbeat, and disappears from the list after a day.
 
-use std::{cell::Cell, sync::Arc, time::Duration};
+use std::{cell::Cell, pin::Pin, sync::Arc, time::Duration};
 
-use async_nats::{
-    Client,
-    jetstream::{Context, message::StreamMessage},
-};
+use async_nats::{Client, Subscriber, jetstream::Context};
+use futures_core::Stream as _;
 use serde::{Deserialize, Serialize};
 
 use super::{connection::NatsError, subject::is_plain};
@@ -19,19 +17,28 @@ use crate::{
     journal::record::rfc3339,
     nats::stream::{self, NatsStream},
     runtime::now,
-    socket::{caller::host, message::ReplyData, query::SessionQuery, session_mirror::QueryHandle, view::StatusView},
+    socket::{
+        caller::{host, user},
+        message::ReplyData,
+        query::SessionQuery,
+        session_mirror::QueryHandle,
+        view::StatusView,
+    },
 };
 
 /// How long the bucket keeps the last heartbeat of a session.
 const REMEMBERED: Duration = Duration::from_hours(24);
 /// How often a session sends a heartbeat when nothing happens.
-const EVERY: Duration = Duration::from_secs(10);
+pub const EVERY: Duration = Duration::from_secs(10);
 /// The shortest time between two heartbeats.
 const SOONEST: Duration = Duration::from_millis(500);
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct SessionHeartbeat {
     pub host: String,
+    /// The name of its user. Earlier versions did not send it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub user: Option<String>,
     /// The session's id, since two sessions can have the same name.
     pub id: String,
     /// When the session sent it.
@@ -41,11 +48,15 @@ pub struct SessionHeartbeat {
 }
 
 impl SessionHeartbeat {
+    /// When the session sent it, as a moment.
+    pub fn seen_at(&self) -> UnixTime {
+        let seen: Option<jiff::Timestamp> = self.seen.parse().ok();
+        seen.map_or(UnixTime(0), |seen| UnixTime(seen.as_millisecond()))
+    }
+
     /// Whether the heartbeat is so old that the session must have crashed, unless it has ended.
     pub fn is_overdue(&self, at: UnixTime) -> bool {
-        let seen: Option<jiff::Timestamp> = self.seen.parse().ok();
-        let seen = seen.map_or(UnixTime(0), |seen| UnixTime(seen.as_millisecond()));
-        Duration::from(at.since(seen)) > EVERY * 3
+        Duration::from(at.since(self.seen_at())) > EVERY * 3
     }
 }
 
@@ -93,7 +104,7 @@ impl<'a> HeartbeatSender<'a> {
 
     pub(super) async fn give(&self, id: &str, status: StatusView) {
         let subject = key(&self.nats.prefix, &status.session, id);
-        let sign = SessionHeartbeat { host: host(), id: id.to_owned(), seen: rfc3339(now()), status };
+        let sign = SessionHeartbeat { host: host(), user: user(), id: id.to_owned(), seen: rfc3339(now()), status };
         let text = serde_json::to_vec(&sign).expect("a sign has no keys that are not text");
         // A heartbeat that is lost does not matter: another one follows.
         let _ = self.client.publish(subject, text.into()).await;
@@ -127,15 +138,40 @@ pub async fn signs(jetstream: &Context, prefix: &str) -> Result<Vec<SessionHeart
     // The bucket does not exist if no session has used this server.
     let Some(stream) = stream::found(jetstream, &format!("KV_{bucket}")).await? else { return Ok(Vec::new()) };
     let last = Arc::new(NatsStream::of(stream)).last_of_each(format!("$KV.{bucket}.>")).await?;
-    let mut signs: Vec<SessionHeartbeat> = last.iter().filter_map(|message| sign(message, prefix)).collect();
+    let mut signs: Vec<SessionHeartbeat> =
+        last.iter().filter_map(|message| sign(message.subject.as_str(), &message.payload, prefix)).collect();
     signs.sort_by(|one, other| other.seen.cmp(&one.seen).then_with(|| one.id.cmp(&other.id)));
     Ok(signs)
 }
 
+/// All heartbeats from now on.
+pub struct HeartbeatWatch {
+    messages: Subscriber,
+    prefix: String,
+}
+
+impl HeartbeatWatch {
+    pub async fn start(client: &Client, prefix: &str) -> Result<Self, NatsError> {
+        let subject = format!("$KV.{}.>", bucket(prefix));
+        let messages = client.subscribe(subject).await.map_err(|error| NatsError(error.to_string()))?;
+        Ok(Self { messages, prefix: prefix.to_owned() })
+    }
+
+    /// The next heartbeat. None if the connection is closed.
+    pub async fn next(&mut self) -> Option<SessionHeartbeat> {
+        loop {
+            let message = std::future::poll_fn(|context| Pin::new(&mut self.messages).poll_next(context)).await?;
+            if let Some(sign) = sign(message.subject.as_str(), &message.payload, &self.prefix) {
+                return Some(sign);
+            }
+        }
+    }
+}
+
 /// The heartbeat in a message. Every program can write to the bucket, so creel ignores one that does not match its key
 /// or whose session or id is not a valid name, and one in a newer format.
-fn sign(message: &StreamMessage, prefix: &str) -> Option<SessionHeartbeat> {
-    let sign = serde_json::from_slice::<SessionHeartbeat>(&message.payload).ok()?;
+fn sign(subject: &str, payload: &[u8], prefix: &str) -> Option<SessionHeartbeat> {
+    let sign = serde_json::from_slice::<SessionHeartbeat>(payload).ok()?;
     let is_plain = is_plain(&sign.status.session) && is_plain(&sign.id);
-    (is_plain && key(prefix, &sign.status.session, &sign.id) == message.subject.as_str()).then_some(sign)
+    (is_plain && key(prefix, &sign.status.session, &sign.id) == subject).then_some(sign)
 }

@@ -18,6 +18,7 @@ use super::{
 use crate::engine::{
     SessionState,
     event::{Event, HookEvent, SessionEvent, SessionOutcome, StopEvent, StopTiming, TurnEvent},
+    gate::kind::GateKind,
     hooks::point::HookPoint,
     ids::RunId,
     retry::RetryWait,
@@ -142,44 +143,131 @@ impl SessionTimes {
         self.heard = self.heard.max(Some(at));
     }
 
+    /// When the session ended, if that record was read.
+    pub const fn end(&self) -> Option<UnixTime> {
+        self.ended
+    }
+
     /// How long the session took, or has taken so far.
     pub fn elapsed(&self, state: &SessionState, now: UnixTime) -> TimeSpan {
         self.ended.unwrap_or(now).since(state.started)
     }
 }
 
-/// The chip of a session at this moment.
-pub fn session_chip(state: &SessionState, times: &SessionTimes, now: UnixTime, zone: &TimeZone) -> StateChip {
-    if let Some(outcome) = state.phase.outcome() {
-        return ended(outcome).timed(running_clock(times.elapsed(state, now)));
-    }
-    if let Some(gate) = &state.gates.open {
-        let word = format!("NEEDS YOU: {}", gate.kind().name().replace('_', " "));
-        return StateChip::new("◆", word, ChipRole::NeedsUser)
-            .timed(format!("since {}", time_of_day(gate.opened, zone)));
-    }
-    if let Some(chip) = running_hook(state, times, now) {
-        return chip;
-    }
-    if state.phase.turn_in_flight().is_some() {
-        return working(state, times, now);
-    }
-    if state.steering.paused {
-        return StateChip::new("⏸", "PAUSED", ChipRole::Paused);
-    }
-    waiting(state, now, zone).unwrap_or_else(|| between(state))
+/// What a session does, with the moments that its chip counts from. It stays the same until the next record, so lists can
+/// keep it instead of the whole state.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum CurrentActivity {
+    Ended {
+        outcome: SessionOutcome,
+        started: UnixTime,
+        /// None if the record of the end was not read.
+        ended: Option<UnixTime>,
+    },
+    NeedsUser {
+        gate: GateKind,
+        since: UnixTime,
+    },
+    /// A hook of the main line. Hooks beside the agent do not hide that the agent works.
+    RunsHook {
+        hook: String,
+        since: Option<UnixTime>,
+        limit: Option<TimeSpan>,
+        then: Option<&'static str>,
+    },
+    Works {
+        since: Option<UnixTime>,
+        /// When the agent last reported something.
+        heard: Option<UnixTime>,
+        then: Option<&'static str>,
+    },
+    Paused,
+    UsageLimit {
+        until: UnixTime,
+    },
+    Backoff {
+        until: UnixTime,
+        then: String,
+    },
+    /// The short moments in which creel itself is about to do something.
+    Between(String),
 }
 
-fn working(state: &SessionState, times: &SessionTimes, now: UnixTime) -> StateChip {
-    let since = |at: Option<UnixTime>| at.map(|at| now.since(at)).unwrap_or_default();
-    let quiet = since(times.heard);
-    let mut notes = Vec::new();
-    if quiet > QUIET {
-        notes.push(format!("quiet {}", short_span(quiet)));
+impl CurrentActivity {
+    pub fn of(state: &SessionState, times: &SessionTimes) -> Self {
+        if let Some(outcome) = state.phase.outcome() {
+            return Self::Ended { outcome, started: state.started, ended: times.ended };
+        }
+        if let Some(gate) = &state.gates.open {
+            return Self::NeedsUser { gate: gate.kind(), since: gate.opened };
+        }
+        if let Some(hook) = running_hook(state, times) {
+            return hook;
+        }
+        if state.phase.turn_in_flight().is_some() {
+            return Self::Works { since: times.turn, heard: times.heard, then: afterwards(state) };
+        }
+        if state.steering.paused {
+            return Self::Paused;
+        }
+        match (state.retry.wait, &state.limits.hold) {
+            (RetryWait::Until(_), Some(hold)) => Self::UsageLimit { until: hold.until },
+            (RetryWait::Until(until), None) => Self::Backoff { until, then: state.doing() },
+            (RetryWait::No | RetryWait::Due { .. }, _) => Self::Between(state.doing()),
+        }
     }
-    notes.extend(afterwards(state).map(str::to_owned));
-    let chip = StateChip::new("⠹", "WORKING", ChipRole::Working).timed(running_clock(since(times.turn)));
-    StateChip { note: notes.join(" · "), ..chip }
+
+    /// Whether the chip changes as time passes.
+    pub const fn has_clock(&self) -> bool {
+        match self {
+            Self::RunsHook { .. } | Self::Works { .. } | Self::Backoff { .. } => true,
+            Self::Ended { .. } | Self::NeedsUser { .. } | Self::Paused | Self::UsageLimit { .. } | Self::Between(_) => {
+                false
+            }
+        }
+    }
+
+    /// The chip at this moment.
+    pub fn chip(&self, now: UnixTime, zone: &TimeZone) -> StateChip {
+        let since = |at: &Option<UnixTime>| at.map(|at| now.since(at)).unwrap_or_default();
+        match self {
+            Self::Ended { outcome, started, ended } => {
+                ended_chip(*outcome).timed(running_clock(ended.unwrap_or(now).since(*started)))
+            }
+            Self::NeedsUser { gate, since } => {
+                let word = format!("NEEDS YOU: {}", gate.name().replace('_', " "));
+                StateChip::new("◆", word, ChipRole::NeedsUser).timed(format!("since {}", time_of_day(*since, zone)))
+            }
+            Self::RunsHook { hook, since: at, limit, then } => {
+                let took = since(at);
+                let time = limit.map_or_else(|| short_span(took), |limit| against(took, limit));
+                let chip = StateChip::new("▸", plain_line(hook, NAME), ChipRole::Hook).timed(time);
+                StateChip { note: then.unwrap_or_default().to_owned(), ..chip }
+            }
+            Self::Works { since: at, heard, then } => {
+                let quiet = since(heard);
+                let quiet = (quiet > QUIET).then(|| format!("quiet {}", short_span(quiet)));
+                let notes: Vec<String> = quiet.into_iter().chain(then.map(str::to_owned)).collect();
+                let chip = StateChip::new("⠹", "WORKING", ChipRole::Working).timed(running_clock(since(at)));
+                StateChip { note: notes.join(" · "), ..chip }
+            }
+            Self::Paused => StateChip::new("⏸", "PAUSED", ChipRole::Paused),
+            Self::UsageLimit { until } => {
+                let word = format!("limit resets {}", usage_limits::clock_in(zone, *until, Some(now)));
+                StateChip::new("⏳", word, ChipRole::Waiting)
+            }
+            Self::Backoff { until, then } => match TimeSpan(until.since(now).0.div_ceil(1_000) * 1_000) {
+                TimeSpan(0) => between(then),
+                left => StateChip::new("⏳", format!("retry in {}", short_span(left)), ChipRole::Waiting),
+            },
+            Self::Between(doing) => between(doing),
+        }
+    }
+}
+
+/// The chip of a session at this moment.
+pub fn session_chip(state: &SessionState, times: &SessionTimes, now: UnixTime, zone: &TimeZone) -> StateChip {
+    CurrentActivity::of(state, times).chip(now, zone)
 }
 
 /// What the user asked for after the current work.
@@ -192,8 +280,7 @@ const fn afterwards(state: &SessionState) -> Option<&'static str> {
     }
 }
 
-/// The hook of the main line that runs now. Hooks beside the agent do not hide that the agent works.
-fn running_hook(state: &SessionState, times: &SessionTimes, now: UnixTime) -> Option<StateChip> {
+fn running_hook(state: &SessionState, times: &SessionTimes) -> Option<CurrentActivity> {
     let (point, running) = match &state.phase {
         Phase::Hooks(dispatch) => (dispatch.point, dispatch.running.as_ref()?),
         Phase::Judging(judging) => (HookPoint::StopDecision, judging.runs().next()?),
@@ -208,29 +295,20 @@ fn running_hook(state: &SessionState, times: &SessionTimes, now: UnixTime) -> Op
         | Phase::Delivering
         | Phase::Ended(_) => return None,
     };
-    let took = times.runs.get(&running.run).map(|at| now.since(*at)).unwrap_or_default();
-    let limit = state.plan().hook(point, &running.hook).map(|spec| spec.timeout);
-    let time = limit.map_or_else(|| short_span(took), |limit| against(took, limit));
-    let chip = StateChip::new("▸", plain_line(&running.hook, NAME), ChipRole::Hook).timed(time);
-    Some(StateChip { note: afterwards(state).unwrap_or_default().to_owned(), ..chip })
+    Some(CurrentActivity::RunsHook {
+        hook: running.hook.clone(),
+        since: times.runs.get(&running.run).copied(),
+        limit: state.plan().hook(point, &running.hook).map(|spec| spec.timeout),
+        then: afterwards(state),
+    })
 }
 
-fn waiting(state: &SessionState, now: UnixTime, zone: &TimeZone) -> Option<StateChip> {
-    let RetryWait::Until(until) = state.retry.wait else { return None };
-    if let Some(hold) = &state.limits.hold {
-        let word = format!("limit resets {}", usage_limits::clock_in(zone, hold.until, Some(now)));
-        return Some(StateChip::new("⏳", word, ChipRole::Waiting));
-    }
-    let left = TimeSpan(until.since(now).0.div_ceil(1_000) * 1_000);
-    (left.0 > 0).then(|| StateChip::new("⏳", format!("retry in {}", short_span(left)), ChipRole::Waiting))
+fn between(doing: &str) -> StateChip {
+    StateChip::new("▸", plain_line(doing, NAME), ChipRole::Hook)
 }
 
-/// The short moments in which creel itself is about to do something.
-fn between(state: &SessionState) -> StateChip {
-    StateChip::new("▸", plain_line(&state.doing(), NAME), ChipRole::Hook)
-}
-
-fn ended(outcome: SessionOutcome) -> StateChip {
+/// The chip of an outcome, without the time.
+pub fn ended_chip(outcome: SessionOutcome) -> StateChip {
     let (sign, word, role) = match outcome {
         SessionOutcome::Complete => ("✓", "COMPLETE", ChipRole::Complete),
         SessionOutcome::Forced => ("⚠", "FORCED", ChipRole::Forced),

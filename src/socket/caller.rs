@@ -100,7 +100,7 @@ pub fn host() -> String {
 }
 
 /// The name of the user that runs this process, or the account's number if the environment has no name.
-fn user() -> Option<String> {
+pub fn user() -> Option<String> {
     static USER: OnceLock<Option<String>> = OnceLock::new();
     let of_environment = || ["USER", "LOGNAME"].into_iter().find_map(|name| std::env::var(name).ok());
     let account = || format!("uid {}", rustix::process::geteuid().as_raw());

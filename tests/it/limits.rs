@@ -201,7 +201,7 @@ fn a_waiting_session_says_until_when_and_can_be_told_to_retry_now() {
     let told = project.creel(&["status"]).out;
     assert!(told.contains("waits for the usage limit of `a` to reset") && told.contains("resumes    at "), "{told}");
     let listed = project.creel(&["sessions"]).out;
-    assert!(listed.contains("usage limit"), "{listed}");
+    assert!(listed.contains("Usage limit resets "), "{listed}");
     let refused = Peer::of(&project).ask(r#"{"v":1,"do":"switch_agent"}"#);
     assert!(refused["error"].as_str().is_some_and(|why| why.contains("no other agent")), "{refused}");
     assert_eq!(Peer::of(&project).ask(r#"{"v":1,"do":"retry_now"}"#)["ok"], true);

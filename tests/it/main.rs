@@ -61,6 +61,7 @@ mod rules;
 mod screen_panes;
 mod screen_states;
 mod seeds;
+mod session_list;
 mod sessions;
 mod settled;
 mod setup;

@@ -63,7 +63,7 @@ fn sessions_are_listed_shown_and_steered_from_another_machine() {
     assert!(run(&["show", "nope"]).err.contains("the stream CREEL has no session `nope`"));
     assert_eq!(run(&["stop", "--now"]).code, 0);
     assert_eq!(session.end().code, 130);
-    until("its end is listed", || run(&["sessions"]).out.contains("cancelled"));
+    until("its end is listed", || run(&["sessions", "--ended"]).out.contains("cancelled"));
     let shown = run(&["show", "s", "--json"]);
     assert_eq!(shown.out.lines().collect::<Vec<_>>(), journal(&here), "{}", shown.err);
     assert_eq!(copies(&there), [""; 0], "a viewer that has ended leaves nothing");

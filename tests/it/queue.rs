@@ -113,7 +113,7 @@ fn tasks_are_done_by_priority_and_after_their_dependencies() {
     assert!(prompt.contains("Test it\n\n[Result of task 1: Write it]\nIt is in a.rs.\n"), "{prompt}");
     let listed = elsewhere.creel(&["task", "list", "--queue", "-l", "x", "--nats", &server.url()]).out;
     assert!(listed.contains("look  completed  1               task-look on "), "{listed}");
-    let listed = elsewhere.creel(&["sessions", "--nats", &server.url()]);
+    let listed = elsewhere.creel(&["sessions", "--ended", "--nats", &server.url()]);
     assert!(listed.out.contains("task-4"), "{}{}", listed.out, listed.err);
 }
 

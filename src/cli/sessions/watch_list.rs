@@ -1,0 +1,143 @@
+//! `creel sessions --watch`: the list again after each change; without a terminal, a line per change.
+
+use std::{
+    collections::BTreeMap,
+    io::{self, IsTerminal as _},
+};
+
+use crate::{
+    cli::{
+        error::{CliError, CliResult},
+        output::put,
+        sessions::{
+            SessionListArgs,
+            session_table::{ListColumns, table, what},
+        },
+        target::remote_sessions::NatsServerConnection,
+        tokio_runtime,
+    },
+    engine::time::UnixTime,
+    present::{
+        clock::time_with_seconds,
+        local_time::local_zone,
+        session_list::{ListedSession, ListedState, SessionGroup},
+        text::plain,
+    },
+    runtime::now,
+    sessions::{
+        SessionChange, SessionKey,
+        session_store::{ProjectScope, SessionStore},
+        session_watcher::SessionFeed,
+    },
+};
+
+/// How many ended sessions a watched list shows. All of them would scroll the running ones away.
+const ENDED: usize = 10;
+/// Moves the cursor to the top and clears the screen.
+const CLEAR: &str = "\u{1b}[H\u{1b}[2J";
+
+pub(super) fn watch(scope: ProjectScope, args: &SessionListArgs) -> CliResult {
+    let tokio = tokio_runtime::start()?;
+    let columns = if args.all { ListColumns::WithProject } else { ListColumns::Short };
+    tokio.block_on(async { follow(SessionFeed::start(SessionStore::new(scope)), args, columns).await })
+}
+
+pub(super) fn watch_fleet(server: &NatsServerConnection, args: &SessionListArgs) -> CliResult {
+    server.tokio.block_on(async {
+        let feed = SessionFeed::of_fleet(server.client.clone(), server.nats.prefix.clone());
+        follow(feed, args, ListColumns::WithProject).await
+    })
+}
+
+async fn follow(mut feed: SessionFeed, args: &SessionListArgs, columns: ListColumns) -> CliResult {
+    let mut watched = WatchedList { args, columns, sessions: BTreeMap::new(), said: BTreeMap::new(), is_first: true };
+    while let Some(changes) = feed.next().await {
+        watched.apply(changes);
+        let unread = watched.unread();
+        if !unread.is_empty() {
+            feed.read(unread);
+            // The list follows when they are read.
+            continue;
+        }
+        let text = if io::stdout().is_terminal() { watched.screen() } else { watched.news() };
+        match put(&text) {
+            Ok(()) => {}
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return Ok(0),
+            Err(error) => return Err(CliError::failed(format!("cannot print: {error}"))),
+        }
+    }
+    Err(CliError::failed("creel cannot follow the sessions any more; see its log"))
+}
+
+struct WatchedList<'a> {
+    args: &'a SessionListArgs,
+    columns: ListColumns,
+    sessions: BTreeMap<SessionKey, ListedSession>,
+    /// What was last printed about each session.
+    said: BTreeMap<SessionKey, String>,
+    is_first: bool,
+}
+
+impl WatchedList<'_> {
+    fn apply(&mut self, changes: Vec<SessionChange>) {
+        for change in changes {
+            match change {
+                SessionChange::Seen(key, listed) => {
+                    self.sessions.insert(key, *listed);
+                }
+                SessionChange::Removed(key) => {
+                    self.sessions.remove(&key);
+                }
+            }
+        }
+    }
+
+    /// The sessions to show, in order.
+    fn shown(&self) -> Vec<(&SessionKey, &ListedSession)> {
+        let is_wanted =
+            |listed: &ListedSession| matches!(listed.state, ListedState::Unread) || self.args.filter.matches(listed);
+        let mut shown: Vec<_> = self.sessions.iter().filter(|(_, listed)| is_wanted(listed)).collect();
+        shown.sort_by(|(_, one), (_, other)| one.order(other));
+        let live = shown.iter().filter(|(_, listed)| listed.group() != SessionGroup::Ended).count();
+        shown.truncate(live + ENDED);
+        shown
+    }
+
+    /// The sessions to show that have not been read yet.
+    fn unread(&self) -> Vec<SessionKey> {
+        let unread = self.shown().into_iter().filter(|(_, listed)| matches!(listed.state, ListedState::Unread));
+        unread.map(|(key, _)| key.clone()).collect()
+    }
+
+    fn screen(&self) -> String {
+        let listed: Vec<&ListedSession> = self.shown().into_iter().map(|(_, listed)| listed).collect();
+        format!("{CLEAR}{}", table(&listed, self.columns))
+    }
+
+    /// A line for each session that changed. At first, for each that runs.
+    fn news(&mut self) -> String {
+        let time = time_with_seconds(now(), &local_zone());
+        let is_first = std::mem::take(&mut self.is_first);
+        let shown: Vec<_> = self.shown().into_iter().map(|(key, one)| (key.clone(), one.clone())).collect();
+        let mut lines = String::new();
+        for (key, one) in shown {
+            // At a fixed time, so that a running clock alone is no news.
+            let gist = format!("{}/{} {}", one.iteration, one.max_iterations, what(&one, UnixTime(0)));
+            if self.said.insert(key, gist.clone()).is_some_and(|before| before == gist) {
+                continue;
+            }
+            if is_first && one.group() == SessionGroup::Ended {
+                continue;
+            }
+            let place = match (self.columns, one.host.as_str()) {
+                (ListColumns::Short, _) => String::new(),
+                (ListColumns::WithProject, "") => format!("  {}", one.project),
+                (ListColumns::WithProject, host) => format!("  {}@{host}  {}", one.user, one.project),
+            };
+            let iteration = format!("{}/{}", one.iteration, one.max_iterations);
+            let line = format!("{time}  {}{place}  {iteration}  {}", one.name, what(&one, now()));
+            lines += &(plain(&line).replace('\n', " ") + "\n");
+        }
+        lines
+    }
+}
