@@ -26,7 +26,16 @@ use creel::{
         time::UnixTime,
     },
     journal::Record,
+    present::{
+        session_chip::CurrentActivity,
+        session_list::{ListedSession, ListedState},
+    },
+    sessions::{SessionChange, SessionKey},
     tui::{
+        home::{
+            model::{HomeModel, HomeScope},
+            view as home_view,
+        },
         journal_feed::{JournalFeed, RecordSpan},
         keymap::Keymap,
         model::{Pane, ScreenMode, ScreenModel},
@@ -53,6 +62,7 @@ const FRAME: Duration = Duration::from_millis(16);
 
 fn main() -> ExitCode {
     measure::run(&[
+        Figure { name: "home", measure: home },
         // The long stream comes last: it leaves the memory large.
         Figure { name: "absorb", measure: absorb },
         Figure { name: "first", measure: first },
@@ -271,4 +281,78 @@ fn write_text(journal: &Path, plain: &Path) -> Result<()> {
     records.flush()?;
     text.flush()?;
     Ok(())
+}
+
+/// How long a frame of the home screen may take.
+const HOME_FRAME: Duration = Duration::from_millis(2);
+/// Running sessions on it, and ended ones.
+const RUNNING: usize = 200;
+const ENDED: usize = 5_000;
+
+fn home_session(n: usize, state: ListedState) -> SessionChange {
+    let at = UnixTime(i64::try_from(n).unwrap_or(0) * 1_000);
+    let project = format!("/home/me/src/project-{}", n % 20);
+    let listed = ListedSession {
+        agent: "claude".into(),
+        iteration: 3,
+        max_iterations: 10,
+        cost: 0.42,
+        started: Some(at),
+        state,
+        ..ListedSession::unread(&format!("session-{n}"), &project, at)
+    };
+    SessionChange::Seen(SessionKey::Here(format!("{project}/.creel/sessions/{n}").into()), Box::new(listed))
+}
+
+fn home_of(ended: usize) -> RefCell<HomeModel> {
+    let works = |n: usize| {
+        let since = Some(UnixTime(i64::try_from(n).unwrap_or(0)));
+        let activity = CurrentActivity::Works { since, heard: since, then: None };
+        home_session(n, ListedState::Runs { activity, reason: String::new() })
+    };
+    let all = (0..RUNNING).map(works).chain((0..ended).map(|n| home_session(RUNNING + n, ListedState::Unread)));
+    let mut model = HomeModel::new(Keymap::standard(), ScreenTheme::chosen(Choice::Dark, false), HomeScope::Machine);
+    model.size = (200, 50);
+    model.take_all(all.collect());
+    RefCell::new(model)
+}
+
+/// 200 frames of the home screen, each a quarter of a second later than the one before.
+fn home_frames(model: &RefCell<HomeModel>, change: impl Fn(&mut HomeModel, usize)) -> Duration {
+    let mut model = model.borrow_mut();
+    let area = Rect { x: 0, y: 0, width: model.size.0, height: model.size.1 };
+    let started = Instant::now();
+    for n in 0..200 {
+        change(&mut model, n);
+        model.now = UnixTime(model.now.0 + 250);
+        let mut buffer = Buffer::empty(area);
+        home_view::prepare(&mut model, area);
+        home_view::draw(&model, area, &mut buffer);
+        std::hint::black_box((&buffer, model.next_tick(), model.unread_in_sight()));
+    }
+    started.elapsed()
+}
+
+/// A frame of the home screen with 200 running sessions; then with 5,000 ended ones as well.
+fn home() -> Result<Vec<Finding>> {
+    let (few, many) = (home_of(0), home_of(ENDED));
+    let frame = home_frames(&few, |_, _| {}) / 200;
+    let still = compare(9, || Ok(home_frames(&many, |_, _| {})), || Ok(home_frames(&few, |_, _| {})))?;
+    let change = |model: &mut HomeModel, n: usize| {
+        let paused = ListedState::Runs { activity: CurrentActivity::Paused, reason: String::new() };
+        model.take(vec![home_session(n % RUNNING, paused)]);
+    };
+    let changing = home_frames(&many, change) / 200;
+    let ms = |time: Duration| format!("{:.2} ms", time.as_secs_f64() * 1_000.0);
+    Ok(vec![
+        Finding {
+            text: format!("a frame with 200 running sessions: {}, allowed {}", ms(frame), ms(HOME_FRAME)),
+            verdict: if frame <= HOME_FRAME { Verdict::Ok } else { Verdict::Missed },
+        },
+        still.finding("200 frames with 200 running and 5,000 ended sessions", "with 200 running ones", 1.5),
+        Finding {
+            text: format!("a frame after a change of one of them: {}", ms(changing)),
+            verdict: Verdict::Information,
+        },
+    ])
 }

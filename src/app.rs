@@ -1,6 +1,7 @@
 //! Wiring: runs the command line, and carries out what a verb cannot do itself: host a session, open the screen.
 
 mod dead_sessions;
+mod home_screen;
 mod process_pair;
 mod screens;
 mod self_driven_session;
@@ -26,6 +27,7 @@ use crate::{
     journal::snapshot_key,
     logging,
     present::text::plain,
+    tui::model::CloseBehavior,
 };
 
 pub fn main() -> ExitCode {
@@ -94,7 +96,8 @@ fn carry_out(outcome: VerbOutcome, leash: Option<&ParentProcess>) -> CliResult {
             folder.close();
             Ok(code)
         }
-        VerbOutcome::Attach(screen) => screens::attach(screen),
+        VerbOutcome::Attach(screen) => screens::attach(screen, CloseBehavior::Loose),
+        VerbOutcome::Home(home) => home_screen::show(*home),
         VerbOutcome::Replay(screen) => screens::replay(&screen),
         VerbOutcome::ServeTools(request) => tool_server::serve(request),
         VerbOutcome::PrintCheck(report) => report.print(&screens::keymap_mistakes()),

@@ -22,6 +22,7 @@ pub mod config;
 pub mod demo;
 pub mod gate;
 pub mod help;
+pub mod home;
 pub mod hooks;
 pub mod init;
 pub mod man;
@@ -56,7 +57,7 @@ use crate::cli::{
     completions::CompletionsArgs,
     config::ConfigCommandArgs,
     demo::DemoArgs,
-    error::CliResult,
+    error::{CliError, CliResult},
     gate::GateArgs,
     help::HelpArgs,
     hooks::HooksArgs,
@@ -87,7 +88,10 @@ pub struct Cli {
     /// Internal: this process runs the session and its screen; the process that you started waits for it.
     #[arg(long, hide = true)]
     pub held: bool,
-    /// The command. Default: `run`, if there is a config.
+    /// Show the sessions on all machines of this NATS server on the home screen.
+    #[arg(long, value_name = "URL")]
+    pub nats: Option<String>,
+    /// The command. Default: in a terminal, the home screen with all your sessions.
     #[command(subcommand)]
     pub command: Option<CliCommand>,
 }
@@ -111,7 +115,7 @@ pub enum CliCommand {
     Resume(ResumeArgs),
     /// Open another screen on a running session; the session keeps running when you leave.
     Attach(AttachArgs),
-    /// List the sessions of this project.
+    /// List sessions, those that need you first: of this project, of all projects, or on other machines.
     Sessions(SessionListArgs),
     /// Print what happened in a session.
     Show(ShowArgs),
@@ -162,8 +166,11 @@ pub enum CliCommand {
 impl Cli {
     /// Does what the command line asks for, up to what only [`crate::app`] can do.
     pub(crate) fn perform(self) -> CliResult<VerbOutcome> {
-        let Some(command) = self.command else { return run::without_verb() };
-        command.perform()
+        match (self.command, self.nats) {
+            (None, nats) => home::home(nats),
+            (Some(command), None) => command.perform(),
+            (Some(_), Some(_)) => Err(CliError::usage("write --nats URL after the command")),
+        }
     }
 }
 

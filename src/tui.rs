@@ -12,6 +12,7 @@ mod command_queue;
 pub mod diff;
 mod frame_pacer;
 mod history;
+pub mod home;
 pub mod hook_rows;
 pub mod journal_feed;
 pub mod keymap;

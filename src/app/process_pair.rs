@@ -37,7 +37,7 @@ pub(super) fn is_wanted(args: impl Iterator<Item = OsString>) -> bool {
 fn asks_for_screen(args: impl Iterator<Item = OsString>) -> bool {
     let mut words = args.take_while(|word| word != "--").peekable();
     let is_one_of = |word: &OsStr, list: &[&str]| list.iter().any(|one| word == *one);
-    words.peek().is_none_or(|verb| is_one_of(verb, &ON_SCREEN)) && !words.any(|word| is_one_of(&word, &ELSEWHERE))
+    words.peek().is_some_and(|verb| is_one_of(verb, &ON_SCREEN)) && !words.any(|word| is_one_of(&word, &ELSEWHERE))
 }
 
 #[cfg(test)]
@@ -47,10 +47,11 @@ mod tests {
     #[test]
     fn only_a_session_on_a_screen_has_a_parent_and_a_child() {
         let asks = |line: &str| asks_for_screen(line.split_whitespace().map(OsString::from));
-        for line in ["", "run", "run -n 3 prompt", "resume", "resume name --max-iterations 3", "run -- --headless"] {
+        for line in ["run", "run -n 3 prompt", "resume", "resume name --max-iterations 3", "run -- --headless"] {
             assert!(asks(line), "{line}");
         }
-        let elsewhere = ["run --headless", "run x --json", "run --detach", "--held run", "attach", "demo", "--help"];
+        let elsewhere =
+            ["", "run --headless", "run x --json", "run --detach", "--held run", "attach", "demo", "--help"];
         for line in elsewhere {
             assert!(!asks(line), "{line}");
         }

@@ -19,28 +19,35 @@ use crate::{
     tui::{self, keymap::Keymap, model::CloseBehavior},
 };
 
-pub(super) fn attach(screen: AttachedScreen) -> CliResult {
+pub(super) fn attach(screen: AttachedScreen, tie: CloseBehavior) -> CliResult {
     match screen {
-        AttachedScreen::Local(screen) => attach_here(*screen),
-        AttachedScreen::Remote(screen) => attach_remote(*screen),
+        AttachedScreen::Local(screen) => attach_here(*screen, tie),
+        AttachedScreen::Remote(screen) => attach_remote(*screen, tie),
     }
 }
 
-fn attach_here(screen: LocalScreen) -> CliResult {
+fn attach_here(screen: LocalScreen, tie: CloseBehavior) -> CliResult {
     let LocalScreen { folder, session, updates: RemoteUpdates { news, live, nats }, ui } = screen;
     let helm = Some(SessionClient::There(session));
-    let source = tui::ScreenSource { journal: folder.journal(), helm, news, live, tie: CloseBehavior::Loose, nats };
+    let source = tui::ScreenSource { journal: folder.journal(), helm, news, live, tie, nats };
     let tokio = tokio_runtime::start()?;
     let shown = tokio.block_on(tui::run(source, screen_options(ui)));
     // A task that still waits for the session must not delay the exit.
     tokio.shutdown_background();
     shown.map_err(|error| CliError::failed(format!("the screen failed: {error}; the session is still running")))?;
-    attach::farewell(&folder);
+    if says_goodbye(tie) {
+        attach::farewell(&folder);
+    }
     Ok(0)
 }
 
+/// Whether the user returns to a shell. The home screen itself shows what became of the session.
+fn says_goodbye(tie: CloseBehavior) -> bool {
+    tie != CloseBehavior::Home
+}
+
 /// Shows a session on another machine. Reconnects by itself when the connection was lost.
-fn attach_remote(screen: RemoteScreen) -> CliResult {
+fn attach_remote(screen: RemoteScreen, tie: CloseBehavior) -> CliResult {
     let RemoteScreen { copy, server, ui } = screen;
     let folder = copy.folder().clone();
     let NatsServerConnection { tokio, nats, client, told } = server;
@@ -53,12 +60,14 @@ fn attach_remote(screen: RemoteScreen) -> CliResult {
         helm: Some(SessionClient::There(RemoteSession::Far(Box::new(asking)))),
         news,
         live,
-        tie: CloseBehavior::Loose,
+        tie,
         nats: Some(link),
     };
     let following = tokio.spawn(copy.follow(told, ViewerChannels { news: told_news, live: live_in, link: link_in }));
     let shown = tokio.block_on(tui::run(source, screen_options(ui)));
-    attach::farewell_to_remote(&folder);
+    if says_goodbye(tie) {
+        attach::farewell_to_remote(&folder);
+    }
     following.abort();
     // The copy of the journal is removed with the task that follows the session.
     let _ = tokio.block_on(following);

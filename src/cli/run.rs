@@ -15,15 +15,11 @@ use crate::{
             surface::SessionSurface,
             trust_prompt::{self, TrustFlag},
         },
-        target::{
-            choose_session,
-            project::{self, Project},
-            remote_sessions::on_command_line,
-        },
+        target::{choose_session, project::Project, remote_sessions::on_command_line},
         task,
         verb_outcome::{FolderRetention, NewSession, SweepScope, VerbOutcome},
     },
-    config::{PlanRequest, file_error::in_words, paths},
+    config::{PlanRequest, file_error::in_words},
     engine::{policy::SessionPlan, tasks::graph::TaskGraph},
     journal::{self, JournalError, SessionDir, SessionsDir},
 };
@@ -69,20 +65,6 @@ pub struct RunArgs {
     /// Trust this config's hooks and agents, and remember this.
     #[arg(long)]
     pub trust: bool,
-}
-
-/// `creel` without a verb.
-pub(super) fn without_verb() -> CliResult<VerbOutcome> {
-    let here = project::here()?;
-    if paths::find(&here).is_some() {
-        return run(&RunArgs::default());
-    }
-    Err(CliError::usage(
-        "no config in this folder (creel.yaml, creel.yml, creel.json or .creel/config.yaml)\n\n  \
-         creel demo    watch a session; nothing to install\n  \
-         creel init    write a creel.yaml for this project\n  \
-         creel --help  show all commands",
-    ))
 }
 
 pub(super) fn run(args: &RunArgs) -> CliResult<VerbOutcome> {

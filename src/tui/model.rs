@@ -115,6 +115,8 @@ pub enum CloseBehavior {
     Close,
     /// The session can continue.
     Loose,
+    /// The session continues, and the home screen shows again.
+    Home,
 }
 
 /// The detail of the selected row, beside the panes of a wide screen.

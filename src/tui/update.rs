@@ -355,7 +355,18 @@ pub fn perform(model: &mut ScreenModel, action: KeyAction, reload: RecordLoader<
         | KeyAction::Answer
         | KeyAction::Aside
         | KeyAction::Close
-        | KeyAction::Wrap => Vec::new(),
+        | KeyAction::Wrap
+        // These belong to the home screen.
+        | KeyAction::OpenSession
+        | KeyAction::AnswerSession
+        | KeyAction::NewSession
+        | KeyAction::StopSession
+        | KeyAction::ResumeSession
+        | KeyAction::FilterSessions
+        | KeyAction::RemoveSession
+        | KeyAction::RunDemo
+        | KeyAction::WriteConfig
+        | KeyAction::QuitHome => Vec::new(),
     }
 }
 

@@ -11,7 +11,7 @@ mod status;
 mod tabs;
 
 pub use layout::{ScreenLayout, has_room, has_tabs, is_split_line, places, split_at};
-pub use status::{SPIN, chip};
+pub use status::{SPIN, chip, role as chip_role};
 
 use ratatui::{
     buffer::Buffer,

@@ -24,6 +24,7 @@ mod frames;
 mod gate_hooks;
 mod git;
 mod help;
+mod home;
 mod invariants;
 mod keys;
 mod kills;

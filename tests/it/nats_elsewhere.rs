@@ -231,3 +231,29 @@ fn a_server_that_allows_only_what_the_documentation_lists_is_enough() {
     let client = server.client_with(root.connection_timeout(Duration::from_secs(5)));
     assert_eq!(texts(&server.stored_by(&client, "CREEL")), journal(&here));
 }
+
+#[test]
+fn the_home_screen_shows_the_sessions_of_all_machines() {
+    let server = NatsServer::start();
+    let (here, there) = two_machines(&server, "", UNTIL_GO);
+    let url = server.url();
+    let mut session = here.start_with(&[("USER", "ada")]);
+    session.wait_for("prompt_sent");
+    let mut home = Terminal::open(&there, &["--nats", &url], WIDE);
+    home.wait_for("the session", |shown| {
+        ["all machines", "RUNNING  1", "The agent works", "ada"].iter().all(|text| shown.has(text))
+    });
+    home.press("enter");
+    home.wait_for_status("WORKING");
+    home.press("q");
+    home.wait_for_text("RUNNING  1");
+    home.press("s");
+    home.wait_for_text("Stop s?");
+    home.press("2");
+    assert_eq!(session.end().code, 130);
+    home.wait_for_text("ENDED  1");
+    let listed = there.creel(&["sessions", "--nats", &url, "--user", "ada", "--state", "cancelled"]);
+    assert!(listed.out.contains(" ada "), "{}{}", listed.out, listed.err);
+    home.press("q");
+    assert_eq!(home.end(), 0);
+}

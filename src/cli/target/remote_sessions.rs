@@ -200,6 +200,11 @@ impl RecordedSession {
         Ok(Self { folder, _copy: copy, _server: server })
     }
 
+    /// A session on this machine, of any project.
+    pub(crate) const fn at(folder: SessionDir) -> Self {
+        Self { folder, _copy: None, _server: None }
+    }
+
     pub(crate) const fn folder(&self) -> &SessionDir {
         &self.folder
     }

@@ -22,14 +22,23 @@ const NARROW: usize = 56;
 #[derive(Debug)]
 pub struct HelpModal {
     top: usize,
-    /// The places whose keys come first.
-    first: Vec<KeyContext>,
+    /// The places whose keys are shown, in order.
+    places: Vec<KeyContext>,
+    /// Only these keys of them. None: all.
+    only: Option<&'static [KeyAction]>,
 }
 
 impl HelpModal {
-    /// A page that begins with the keys of these places.
-    pub const fn new(first: Vec<KeyContext>) -> Self {
-        Self { top: 0, first }
+    /// A page of the screen of a session that begins with the keys of these places.
+    pub fn new(first: Vec<KeyContext>) -> Self {
+        let others = KeyContext::ALL.into_iter().filter(|context| *context != KeyContext::Home);
+        let others: Vec<KeyContext> = others.filter(|context| !first.contains(context)).collect();
+        Self { top: 0, places: first.into_iter().chain(others).collect(), only: None }
+    }
+
+    /// A page with only these keys of these places.
+    pub const fn only(places: Vec<KeyContext>, actions: &'static [KeyAction]) -> Self {
+        Self { top: 0, places, only: Some(actions) }
     }
 
     #[expect(clippy::wildcard_enum_match_arm, reason = "an action without a meaning here does nothing")]
@@ -61,11 +70,13 @@ impl HelpModal {
     fn lines(&self, keymap: &Keymap, theme: &ScreenTheme, width: usize) -> Vec<Line<'static>> {
         // On a narrow page, a fixed column of keys would leave no room for the text.
         let column = if width < NARROW { 0 } else { KEYS };
-        let others = KeyContext::ALL.into_iter().filter(|context| !self.first.contains(context));
+        let is_shown = |action: &KeyAction| self.only.is_none_or(|only| only.contains(action));
         let mut lines = Vec::new();
-        for place in self.first.iter().copied().chain(others) {
+        for place in self.places.iter().copied() {
             lines.push(Line::styled(place.title(), theme.style(ThemeRole::Heading)));
-            for (_, action, _, about) in ACTIONS.iter().filter(|(context, ..)| *context == place) {
+            for (_, action, _, about) in
+                ACTIONS.iter().filter(|(context, action, ..)| *context == place && is_shown(action))
+            {
                 let keys = format!("  {:column$}  ", keymap.keys(*action));
                 let pieces = [(keys, theme.style(ThemeRole::Key)), ((*about).to_owned(), theme.style(ThemeRole::Text))];
                 lines.extend(wrap(&pieces, width, column + 4));

@@ -62,9 +62,9 @@ impl PaletteModal {
 
     /// The commands that match the query, best first. Keys inside dialogs are not commands.
     fn found(&self) -> Vec<(KeyAction, &'static str, &'static str)> {
-        let all = ACTIONS
-            .iter()
-            .filter(|(context, ..)| !matches!(context, KeyContext::Gate | KeyContext::Viewer | KeyContext::Replay));
+        let all = ACTIONS.iter().filter(|(context, ..)| {
+            !matches!(context, KeyContext::Gate | KeyContext::Viewer | KeyContext::Replay | KeyContext::Home)
+        });
         let pattern = Pattern::parse(&self.query, CaseMatching::Ignore, Normalization::Smart);
         let mut matcher = Matcher::new(Config::DEFAULT);
         let mut buffer = Vec::new();

@@ -60,6 +60,9 @@ pub(super) fn quit(model: &mut ScreenModel) -> Vec<ScreenRequest> {
     if is_past(model) {
         return vec![ScreenRequest::Leave];
     }
+    if model.tie == CloseBehavior::Home {
+        return vec![ScreenRequest::LeaveRunning];
+    }
     let keys = model.keymap.keys(KeyAction::Quit);
     let again = keys.split(' ').find(|key| key.contains('-')).map(str::to_owned);
     lay_over(model, Modal::Quit(QuitModal { tie: model.tie, again }))
@@ -68,8 +71,10 @@ pub(super) fn quit(model: &mut ScreenModel) -> Vec<ScreenRequest> {
 /// Leaves without asking, since nothing is lost.
 pub(super) fn leave(model: &mut ScreenModel) -> Vec<ScreenRequest> {
     match model.tie {
-        CloseBehavior::Close | CloseBehavior::Loose if is_past(model) => vec![ScreenRequest::Leave],
-        CloseBehavior::Loose => vec![ScreenRequest::LeaveRunning],
+        CloseBehavior::Close | CloseBehavior::Loose | CloseBehavior::Home if is_past(model) => {
+            vec![ScreenRequest::Leave]
+        }
+        CloseBehavior::Loose | CloseBehavior::Home => vec![ScreenRequest::LeaveRunning],
         CloseBehavior::Close => {
             model.say(ThemeRole::Warning, "this session ends with its screen: you cannot leave it running");
             Vec::new()

@@ -37,7 +37,7 @@ pub(super) fn draw(model: &ScreenModel, theme: &ScreenTheme, stream: Rect, buffe
     let style = theme.style(ThemeRole::Text);
     let mut lines = wrap(&[(card.head.clone(), theme.style(ThemeRole::Heading))], inner.max(1), 0);
     // A session whose folder goes away with its screen has no next command.
-    let next = (model.tie == CloseBehavior::Loose).then(|| ("next", card.next.join(" · ")));
+    let next = (model.tie != CloseBehavior::Close).then(|| ("next", card.next.join(" · ")));
     for (name, fact) in card.facts.iter().cloned().chain(next) {
         let name = Span::styled(format!("{name:14}"), theme.style(ThemeRole::Faint));
         let room = inner.saturating_sub(name.content.width());

@@ -67,7 +67,8 @@ pub fn chip(model: &ScreenModel, state: &SessionState) -> StateChip {
     session_chip(state, &model.times, model.moment(), &model.zone)
 }
 
-pub(super) const fn role(role: ChipRole) -> ThemeRole {
+/// The role of a chip's colours.
+pub const fn role(role: ChipRole) -> ThemeRole {
     match role {
         ChipRole::Working => ThemeRole::Accent,
         ChipRole::Hook => ThemeRole::Running,

@@ -160,8 +160,7 @@ impl Screen {
 
     /// The screen as text.
     pub fn frame(&mut self) -> String {
-        let buffer = self.draw();
-        (0..buffer.area.height).map(|row| text(&cells(&buffer, row)).trim_end().to_owned() + "\n").collect()
+        frame_of(&self.draw())
     }
 
     /// The first row that contains this text.
@@ -173,17 +172,7 @@ impl Screen {
 
     /// Every run of cells with the same style, one per line, without the sides of frames.
     pub fn styles(&mut self) -> String {
-        let buffer = self.draw();
-        let mut out = String::new();
-        for row in 0..buffer.area.height {
-            for run in cells(&buffer, row).chunk_by(|a, b| look(a) == look(b)) {
-                let shown = text(run);
-                if !shown.trim_matches([' ', '│', '┃', '║']).is_empty() {
-                    out += &format!("{row:>2} {:<28} {}\n", look(&run[0]), shown.trim());
-                }
-            }
-        }
-        out
+        styles_of(&self.draw())
     }
 }
 
@@ -259,4 +248,23 @@ fn key(name: &str) -> KeyEvent {
         other => panic!("`{other}` is not a key"),
     };
     KeyEvent::new(code, modifiers)
+}
+
+/// A frame as text.
+pub fn frame_of(buffer: &Buffer) -> String {
+    (0..buffer.area.height).map(|row| text(&cells(buffer, row)).trim_end().to_owned() + "\n").collect()
+}
+
+/// Every run of cells with the same style, one per line, without the sides of frames.
+pub fn styles_of(buffer: &Buffer) -> String {
+    let mut out = String::new();
+    for row in 0..buffer.area.height {
+        for run in cells(buffer, row).chunk_by(|a, b| look(a) == look(b)) {
+            let shown = text(run);
+            if !shown.trim_matches([' ', '│', '┃', '║']).is_empty() {
+                out += &format!("{row:>2} {:<28} {}\n", look(&run[0]), shown.trim());
+            }
+        }
+    }
+    out
 }

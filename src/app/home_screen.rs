@@ -1,0 +1,140 @@
+//! The home screen, and what its user opens from it.
+//!
+//! creel attaches and replays in this process. A session that the user starts or resumes runs in a child process of its
+//! own, as `creel run` does: it needs a parent of its own that ends everything if it is killed, and it must be able to
+//! leave the terminal while the home screen stays.
+
+use std::{
+    io::{self, BufRead as _, Write as _},
+    path::Path,
+    process::Command,
+};
+
+use crate::{
+    app::screens,
+    cli::{
+        arguments::{ConfigArgs, NatsArgs},
+        attach::{AttachedScreen, LocalScreen, RemoteScreen},
+        error::{CliError, CliResult},
+        home::HomeRequestArgs,
+        output::say,
+        replay::ReplayScreen,
+        target::{
+            project,
+            remote_sessions::{NatsServerConnection, RecordedSession},
+        },
+        tokio_runtime,
+    },
+    config::{UiSettings, paths},
+    sessions::{SessionKey, project_list::ProjectList, session_store::ProjectScope},
+    socket::session_client::RemoteSession,
+    tui::{
+        home::{self, HomeExit, HomeOptions, HomeSource, SessionStart, model::HomeMemory},
+        model::{CloseBehavior, Toast},
+        theme::ThemeRole,
+    },
+};
+
+/// The exit code of a command that could not do what it was asked for, and has said why.
+const USAGE: i32 = 2;
+
+pub(super) fn show(args: HomeRequestArgs) -> CliResult {
+    let HomeRequestArgs { nats, root, has_config, ui } = args;
+    let server = NatsServerConnection::named(&nats, &ConfigArgs::default())?;
+    let (tokio, source) = if let Some(NatsServerConnection { tokio, nats, client, .. }) = server {
+        (tokio, HomeSource::Fleet { client, prefix: nats.prefix })
+    } else {
+        let list = Some(ProjectList::of(&project::state_dir()?));
+        (tokio_runtime::start()?, HomeSource::Machine(ProjectScope { projects: vec![root.clone()], list }))
+    };
+    let mut options = HomeOptions { screen: screens::screen_options(ui), source, root, has_config };
+    let mut memory = HomeMemory::default();
+    loop {
+        let left = tokio.block_on(home::run(&options, &mut memory));
+        let left = left.map_err(|error| CliError::failed(format!("the screen failed: {error}")))?;
+        if left == HomeExit::Quit {
+            // A task that still reads must not delay the exit.
+            tokio.shutdown_background();
+            return Ok(0);
+        }
+        if let Err(failure) = visit(left, &options, &nats, ui) {
+            memory.toast = Some(Toast { role: ThemeRole::Bad, text: failure.to_string() });
+        }
+        options.has_config = paths::find(&options.root).is_some();
+    }
+}
+
+/// Does what the user chose, until the home screen shows again.
+fn visit(chosen: HomeExit, options: &HomeOptions, nats: &NatsArgs, ui: UiSettings) -> CliResult<()> {
+    match chosen {
+        HomeExit::Quit => Ok(()),
+        HomeExit::Attach(key) => attach(&key, nats, ui),
+        HomeExit::Replay(key) => replay(&key, nats, ui),
+        HomeExit::Resume(key) => match key.folder() {
+            Some(folder) => run_creel(folder.project(), &["resume".into(), folder.name.clone()]),
+            None => Ok(()),
+        },
+        HomeExit::Start(SessionStart { root, prompt, agent }) => {
+            let mut words = vec!["run".to_owned()];
+            words.extend(agent.into_iter().flat_map(|agent| ["--agent".to_owned(), agent]));
+            if !prompt.is_empty() {
+                // The prompt can begin with a hyphen.
+                words.extend(["--".to_owned(), prompt]);
+            }
+            run_creel(&root, &words)
+        }
+        HomeExit::Demo => run_creel(&options.root, &["demo".into()]),
+        HomeExit::Init => {
+            run_creel(&options.root, &["init".into()])?;
+            wait_for_enter();
+            Ok(())
+        }
+    }
+}
+
+fn attach(key: &SessionKey, nats: &NatsArgs, ui: UiSettings) -> CliResult<()> {
+    let screen = match key {
+        SessionKey::There { id, .. } => {
+            let Some(server) = NatsServerConnection::named(nats, &ConfigArgs::default())? else { return Ok(()) };
+            let copy = server.mirror(Some(id))?;
+            AttachedScreen::Remote(Box::new(RemoteScreen { copy, server, ui }))
+        }
+        SessionKey::Here(_) => {
+            let Some(folder) = key.folder() else { return Ok(()) };
+            let (session, updates) = RemoteSession::follow(&folder)?;
+            AttachedScreen::Local(Box::new(LocalScreen { folder, session, updates, ui }))
+        }
+    };
+    screens::attach(screen, CloseBehavior::Home).map(drop)
+}
+
+fn replay(key: &SessionKey, nats: &NatsArgs, ui: UiSettings) -> CliResult<()> {
+    let session = match key {
+        SessionKey::There { id, .. } => RecordedSession::find(Some(id), &ConfigArgs::default(), nats)?,
+        SessionKey::Here(_) => match key.folder() {
+            Some(folder) => RecordedSession::at(folder),
+            None => return Ok(()),
+        },
+    };
+    // Before the screen opens, so that a damaged journal is a message and not an empty replay.
+    crate::journal::fold_checked(&session.folder().journal())?;
+    screens::replay(&ReplayScreen { session, ui }).map(drop)
+}
+
+/// Runs creel with the terminal until it ends or leaves its session running.
+fn run_creel(folder: &Path, words: &[String]) -> CliResult<()> {
+    let failed = |error: io::Error| CliError::failed(format!("cannot run `creel {}`: {error}", words[0]));
+    let program = std::env::current_exe().map_err(failed)?;
+    let status = Command::new(program).args(words).current_dir(folder).status().map_err(failed)?;
+    // It has said why on the terminal, which the home screen would hide.
+    if status.code().is_none_or(|code| code == USAGE) {
+        wait_for_enter();
+    }
+    Ok(())
+}
+
+fn wait_for_enter() {
+    say("\nPress enter to return to creel.");
+    let _ = io::stderr().flush();
+    let _ = io::stdin().lock().read_line(&mut String::new());
+}

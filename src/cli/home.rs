@@ -1,0 +1,40 @@
+//! `creel` without a verb: the home screen in a terminal, the help otherwise.
+
+use std::io::IsTerminal as _;
+
+use crate::{
+    cli::{
+        arguments::{ConfigArgs, NatsArgs},
+        error::{CliError, CliResult},
+        help,
+        output::print,
+        target::project::{self, Project},
+        verb_outcome::VerbOutcome,
+    },
+    config::{Settings, UiSettings, paths},
+};
+
+/// A home screen to open.
+pub(crate) struct HomeRequestArgs {
+    /// Shows the sessions on this NATS server instead of those on this machine.
+    pub(crate) nats: NatsArgs,
+    /// The project of the current folder.
+    pub(crate) root: std::path::PathBuf,
+    pub(crate) has_config: bool,
+    pub(crate) ui: UiSettings,
+}
+
+pub(super) fn home(nats: Option<String>) -> CliResult<VerbOutcome> {
+    if !std::io::stdout().is_terminal() || !std::io::stdin().is_terminal() {
+        if nats.is_some() {
+            let why = "the home screen needs a terminal; `creel sessions --nats URL` lists the sessions as text";
+            return Err(CliError::usage(why));
+        }
+        return print(&help::command().render_help().to_string()).map(VerbOutcome::Done);
+    }
+    let (root, _) = project::sessions_of(&ConfigArgs::default())?;
+    let has_config = paths::find(&project::here()?).is_some();
+    // A config with mistakes must not hide the sessions.
+    let ui = Project::load(&ConfigArgs::default()).map_or(Settings::default().ui, |project| project.settings.ui);
+    Ok(VerbOutcome::Home(Box::new(HomeRequestArgs { nats: NatsArgs { url: nats }, root, has_config, ui })))
+}

@@ -1,0 +1,404 @@
+//! The home screen: all sessions of the user, those that need the user first, live.
+//!
+//! [`update`] changes the [`model`] and returns requests, [`view`] draws it. What opens another screen or starts a session
+//! ends this one: see [`HomeExit`].
+//!
+//! # Invariants
+//! - While no session works and nothing changes, nothing is drawn and nothing wakes up.
+//! - The terminal gets its own settings back, however the screen ends.
+
+pub mod choice_question;
+pub mod model;
+pub mod new_session;
+pub mod update;
+pub mod view;
+
+use std::{
+    io,
+    path::{Path, PathBuf},
+    time::Instant,
+};
+
+use async_nats::Client;
+use crossterm::event::{Event, EventStream, KeyEvent};
+use tokio::sync::mpsc;
+
+use super::{
+    ANSWER, BackgroundSource, ECHO, ScreenOptions,
+    frame_pacer::FramePacer,
+    keymap::Keymap,
+    next_event,
+    terminal::TerminalScreen,
+    theme::{
+        self, ScreenTheme, ThemeRole,
+        background::{BackgroundReply, FilteredKeys},
+    },
+    until_frame,
+};
+use crate::{
+    config::{self, paths},
+    engine::{event::StopTiming, input::SessionCommand},
+    journal::SessionDir,
+    nats::session_client::NatsSessionClient,
+    present::local_time::local_zone,
+    process::signals::{ShutdownSignals, SuspendSignal, stop_job},
+    runtime::clock::{session_time, sleep_until},
+    sessions::{
+        SessionKey,
+        removal::{self, RemovalPreview},
+        session_store::{ProjectScope, SessionStore},
+        session_watcher::SessionFeed,
+    },
+    socket::session_client::{CommandError, RemoteSession, SessionClient},
+};
+use model::{HomeMemory, HomeModel, HomeScope};
+use new_session::{NewSessionForm, StartPlace};
+use update::{HomeEvent, update};
+
+/// Where the sessions are.
+#[derive(Debug, Clone)]
+pub enum HomeSource {
+    Machine(ProjectScope),
+    Fleet { client: Client, prefix: String },
+}
+
+#[derive(Debug, Clone)]
+pub struct HomeOptions {
+    pub screen: ScreenOptions,
+    pub source: HomeSource,
+    /// The project of the folder in which creel was started.
+    pub root: PathBuf,
+    pub has_config: bool,
+}
+
+/// A session to start.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SessionStart {
+    pub root: PathBuf,
+    /// Empty for the prompt of the config.
+    pub prompt: String,
+    /// None for the agent that creel takes by itself.
+    pub agent: Option<String>,
+}
+
+/// What the user asks the home screen for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum HomeRequest {
+    Attach(SessionKey),
+    Replay(SessionKey),
+    Resume(SessionKey),
+    Stop(SessionKey, StopTiming),
+    /// Find out what a removal would delete, and ask.
+    PrepareRemoval(SessionKey),
+    Remove(SessionDir),
+    /// Ask for a new session, near this one.
+    PrepareNew(Option<SessionKey>),
+    Start(SessionStart),
+    Demo,
+    Init,
+    Redraw,
+    Suspend,
+    Quit,
+}
+
+/// Why the home screen closed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum HomeExit {
+    Quit,
+    Attach(SessionKey),
+    Replay(SessionKey),
+    Resume(SessionKey),
+    Start(SessionStart),
+    Demo,
+    Init,
+}
+
+/// Shows the sessions until the user chooses something that needs the terminal. `memory` is what the last home screen
+/// showed.
+pub async fn run(options: &HomeOptions, memory: &mut HomeMemory) -> io::Result<HomeExit> {
+    let mut home = HomeScreen::open(options, memory)?;
+    let left = home.follow().await;
+    let HomeScreen { model, screen, .. } = home;
+    drop(screen);
+    *memory = model.remember();
+    left
+}
+
+struct HomeScreen<'a> {
+    options: &'a HomeOptions,
+    model: HomeModel,
+    screen: TerminalScreen,
+    events: Option<EventStream>,
+    feed: SessionFeed,
+    /// Whether the first report of the feed is still to come.
+    is_first: bool,
+    /// The sessions that the feed has been asked to read.
+    asked: Vec<SessionKey>,
+    said: (mpsc::UnboundedSender<HomeEvent>, mpsc::UnboundedReceiver<HomeEvent>),
+    pacer: FramePacer,
+    changed: bool,
+    reply: BackgroundReply,
+    opened: Instant,
+    signals: ShutdownSignals,
+    stop_signal: SuspendSignal,
+    /// Until then, a stop signal belongs to the suspension that creel has just returned from.
+    back_until: Option<Instant>,
+    exit: Option<HomeExit>,
+}
+
+impl<'a> HomeScreen<'a> {
+    fn open(options: &'a HomeOptions, memory: &mut HomeMemory) -> io::Result<Self> {
+        let shown = &options.screen;
+        let standard = || (Keymap::standard(), Vec::new());
+        let (keymap, mistakes) = shown.keymap.as_deref().map_or_else(standard, Keymap::load);
+        let theme = match shown.background {
+            BackgroundSource::Known(colour) => ScreenTheme::on_background(colour),
+            BackgroundSource::Ask | BackgroundSource::Unneeded => ScreenTheme::chosen(shown.theme, shown.no_color),
+        };
+        let (scope, feed) = match &options.source {
+            HomeSource::Machine(scope) => (HomeScope::Machine, SessionFeed::start(SessionStore::new(scope.clone()))),
+            HomeSource::Fleet { client, prefix } => {
+                (HomeScope::Fleet, SessionFeed::of_fleet(client.clone(), prefix.clone()))
+            }
+        };
+        let mut model = HomeModel::new(keymap, theme, scope);
+        (model.motion, model.signs, model.zone) = (shown.motion, shown.signs, local_zone());
+        model.has_config = options.has_config;
+        // Another machine's home folder is not this one's.
+        model.home_dir = std::env::var("HOME").ok().filter(|_| scope == HomeScope::Machine);
+        model.now = session_time();
+        model.restore(memory);
+        if let Some(first) = mistakes.first() {
+            model.say(ThemeRole::Warning, format!("keymap.yaml: {first}; the default keys apply"));
+        }
+        let (signals, stop_signal) = (ShutdownSignals::listen()?, SuspendSignal::listen()?);
+        let mut screen = TerminalScreen::open(shown.mouse, shown.log.clone())?;
+        if shown.background == BackgroundSource::Ask {
+            screen.ask(theme::background::QUESTION)?;
+        }
+        screen.set_title("creel".to_owned())?;
+        model.size = screen.size()?;
+        model.move_by(0);
+        Ok(Self {
+            options,
+            model,
+            screen,
+            events: Some(EventStream::new()),
+            feed,
+            is_first: true,
+            asked: Vec::new(),
+            said: mpsc::unbounded_channel(),
+            pacer: FramePacer::default(),
+            changed: true,
+            reply: BackgroundReply::default(),
+            opened: Instant::now(),
+            signals,
+            stop_signal,
+            back_until: None,
+            exit: None,
+        })
+    }
+
+    async fn follow(&mut self) -> io::Result<HomeExit> {
+        loop {
+            if let Some(exit) = self.exit.take() {
+                return Ok(exit);
+            }
+            self.model.now = session_time();
+            self.draw_if_due()?;
+            let tick = self.model.next_tick();
+            let frame = self.pacer.next().filter(|_| self.changed);
+            tokio::select! {
+                event = next_event(&mut self.events) => match event {
+                    Some(Ok(event)) => self.on_event(event)?,
+                    // The terminal is gone.
+                    Some(Err(_)) | None => return Ok(HomeExit::Quit),
+                },
+                Some(changes) = self.feed.next() => {
+                    let is_first = std::mem::take(&mut self.is_first);
+                    self.take(if is_first { HomeEvent::AllSessions(changes) } else { HomeEvent::Sessions(changes) })?;
+                }
+                Some(event) = self.said.1.recv() => self.take(event)?,
+                () = sleep_until(tick) => self.changed = true,
+                () = until_frame(frame) => {}
+                _ = self.signals.next() => return Ok(HomeExit::Quit),
+                () = self.stop_signal.next() => {
+                    if self.back_until.is_none_or(|until| Instant::now() >= until) {
+                        self.suspend()?;
+                    }
+                }
+            }
+        }
+    }
+
+    fn draw_if_due(&mut self) -> io::Result<()> {
+        if !self.changed || !self.pacer.may_draw(Instant::now()) {
+            return Ok(());
+        }
+        let Self { model, screen, .. } = self;
+        screen.draw(|frame| {
+            view::prepare(model, frame.area());
+            view::draw(model, frame.area(), frame.buffer_mut());
+        })?;
+        self.pacer.drawn(Instant::now());
+        self.changed = false;
+        // Each is asked for once: one that cannot be read says so.
+        let unread = self.model.unread_in_sight();
+        let unread: Vec<SessionKey> = unread.into_iter().filter(|key| !self.asked.contains(key)).collect();
+        if !unread.is_empty() {
+            self.asked.extend(unread.iter().cloned());
+            self.feed.read(unread);
+        }
+        Ok(())
+    }
+
+    fn on_event(&mut self, event: Event) -> io::Result<()> {
+        match event {
+            Event::Key(key) if self.options.screen.background == BackgroundSource::Ask => self.on_filtered(key),
+            Event::Key(key) => self.take(HomeEvent::Key(key)),
+            Event::Mouse(mouse) => self.take(HomeEvent::Mouse(mouse)),
+            Event::Paste(text) => self.take(HomeEvent::Paste(text)),
+            Event::Resize(width, height) => self.take(HomeEvent::Resize(width, height)),
+            Event::FocusGained | Event::FocusLost => Ok(()),
+        }
+    }
+
+    /// A key that may be part of the terminal's answer about its background.
+    fn on_filtered(&mut self, key: KeyEvent) -> io::Result<()> {
+        match self.reply.filter(key) {
+            FilteredKeys::Keys(keys) => keys.into_iter().try_for_each(|key| self.take(HomeEvent::Key(key))),
+            FilteredKeys::Withheld => Ok(()),
+            FilteredKeys::Answer(colour) => {
+                if let Some(colour) = colour.filter(|_| self.opened.elapsed() < ANSWER) {
+                    self.model.theme = ScreenTheme::on_background(colour);
+                    self.changed = true;
+                }
+                Ok(())
+            }
+        }
+    }
+
+    fn take(&mut self, event: HomeEvent) -> io::Result<()> {
+        self.changed = true;
+        for request in update(&mut self.model, event) {
+            self.perform(request)?;
+        }
+        Ok(())
+    }
+
+    fn perform(&mut self, request: HomeRequest) -> io::Result<()> {
+        match request {
+            HomeRequest::Attach(key) => self.exit = Some(HomeExit::Attach(key)),
+            HomeRequest::Replay(key) => self.exit = Some(HomeExit::Replay(key)),
+            HomeRequest::Resume(key) => self.exit = Some(HomeExit::Resume(key)),
+            HomeRequest::Start(start) => self.exit = Some(HomeExit::Start(start)),
+            HomeRequest::Demo => self.exit = Some(HomeExit::Demo),
+            HomeRequest::Init => self.exit = Some(HomeExit::Init),
+            HomeRequest::Quit => self.exit = Some(HomeExit::Quit),
+            HomeRequest::Redraw => self.screen.redraw(),
+            HomeRequest::Suspend => self.suspend()?,
+            HomeRequest::Stop(key, how) => self.stop(&key, how),
+            HomeRequest::PrepareRemoval(key) => {
+                if let Some(folder) = key.folder() {
+                    self.beside(move || match RemovalPreview::of(&folder) {
+                        Ok(preview) => HomeEvent::Removal(preview),
+                        Err(error) => {
+                            HomeEvent::Said(ThemeRole::Bad, format!("cannot read {}: {error}", folder.path.display()))
+                        }
+                    });
+                }
+            }
+            HomeRequest::Remove(folder) => self.beside(move || match removal::remove(&folder) {
+                Ok(()) => HomeEvent::Said(ThemeRole::Good, format!("{} is removed", folder.name)),
+                Err(error) => HomeEvent::Said(ThemeRole::Bad, error.to_string()),
+            }),
+            HomeRequest::PrepareNew(near) => self.prepare_new(near.as_ref()),
+        }
+        Ok(())
+    }
+
+    /// Does something that can take a moment, and tells the model what came of it.
+    fn beside(&self, work: impl FnOnce() -> HomeEvent + Send + 'static) {
+        let said = self.said.0.clone();
+        tokio::task::spawn_blocking(move || said.send(work()));
+    }
+
+    fn stop(&self, key: &SessionKey, how: StopTiming) {
+        let (name, remote) = match (key, &self.options.source) {
+            (SessionKey::There { name, id }, HomeSource::Fleet { client, prefix }) => {
+                let asking = NatsSessionClient::new(client.clone(), prefix, name, Some(id.clone()));
+                (name.clone(), RemoteSession::Far(Box::new(asking)))
+            }
+            (SessionKey::Here(_) | SessionKey::There { .. }, _) => match key.folder() {
+                Some(folder) => (folder.name.clone(), RemoteSession::Near(folder)),
+                None => return,
+            },
+        };
+        let said = self.said.0.clone();
+        tokio::spawn(async move {
+            let stopped = SessionClient::There(remote).command(SessionCommand::Stop { how }).await;
+            let event = match (stopped, how) {
+                (Ok(()), StopTiming::Now) => HomeEvent::Said(ThemeRole::Good, format!("{name} stops now")),
+                (Ok(()), StopTiming::AfterIteration) => {
+                    HomeEvent::Said(ThemeRole::Good, format!("{name} stops after this iteration"))
+                }
+                (Err(CommandError::Refused(why) | CommandError::Unanswered(why)), _) => {
+                    HomeEvent::Said(ThemeRole::Bad, why)
+                }
+            };
+            let _ = said.send(event);
+        });
+    }
+
+    /// Finds out where a session can start, and with which agents.
+    fn prepare_new(&self, near: Option<&SessionKey>) {
+        let near = near.and_then(SessionKey::folder).map(|folder| folder.project().to_owned());
+        let agent = self.model.chosen().map(|row| row.session.agent.clone());
+        let others = self.model.rows().iter().filter_map(|row| row.key.folder());
+        let others = others.map(|folder| folder.project().to_owned());
+        let mut roots: Vec<PathBuf> = Vec::new();
+        for root in near.into_iter().chain([self.options.root.clone()]).chain(others) {
+            if !roots.contains(&root) && root.is_dir() {
+                roots.push(root);
+            }
+        }
+        let home_dir = self.model.home_dir.clone();
+        self.beside(move || {
+            let places = roots.iter().map(|root| place(root)).collect();
+            match NewSessionForm::new(places, agent.as_deref(), home_dir) {
+                Some(form) => HomeEvent::NewSession(Box::new(form)),
+                None => HomeEvent::Said(ThemeRole::Bad, "there is no folder in which a session could start".into()),
+            }
+        });
+    }
+
+    /// Releases the terminal and stops the process until a shell continues it.
+    fn suspend(&mut self) -> io::Result<()> {
+        self.changed = true;
+        self.screen.lend();
+        let stopped = stop_job();
+        self.screen.take_back()?;
+        self.model.size = self.screen.size()?;
+        self.model.move_by(0);
+        self.back_until = Some(Instant::now() + ECHO);
+        if !stopped? {
+            self.model.say(ThemeRole::Warning, "cannot suspend creel here: no shell could resume it");
+        }
+        Ok(())
+    }
+}
+
+/// The agents of a project: the one that creel takes by itself, then the others of its config.
+fn place(root: &Path) -> StartPlace {
+    let settings = paths::find(root).and_then(|path| config::load(&path, paths::agents_file().as_deref()).ok());
+    let mut agents: Vec<String> = settings.iter().filter_map(|settings| settings.agent.clone()).collect();
+    if agents.is_empty() {
+        agents.push("the default".to_owned());
+    }
+    for name in settings.iter().flat_map(|settings| settings.agents.keys()) {
+        if !agents.contains(name) {
+            agents.push(name.clone());
+        }
+    }
+    StartPlace { root: root.to_owned(), agents }
+}

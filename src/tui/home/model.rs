@@ -1,0 +1,335 @@
+//! What the home screen shows: the sessions in order, the cursor, and what lies over them.
+//!
+//! # Invariants
+//! - The cursor stays on its session while sessions come, go and change their place.
+//! - The keys in the footer are those that do something for the session under the cursor.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use jiff::tz::TimeZone;
+
+use super::{choice_question::ChoiceQuestion, new_session::NewSessionForm};
+use crate::{
+    config::MotionMode,
+    engine::time::UnixTime,
+    present::{
+        session_chip::ChipRole,
+        session_list::{ListedSession, ListedState, SessionGroup},
+        signs::SignSet,
+    },
+    sessions::{SessionChange, SessionKey},
+    tui::{
+        keymap::{KeyAction, Keymap},
+        modals::help::HelpModal,
+        model::Toast,
+        theme::{ScreenTheme, ThemeRole},
+        view::SPIN,
+    },
+};
+
+const SECOND: i64 = 1_000;
+
+/// Whose sessions the screen shows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum HomeScope {
+    /// Those of this user on this machine.
+    Machine,
+    /// Those on all machines of a NATS server.
+    Fleet,
+}
+
+/// A session on the screen.
+#[derive(Debug, Clone)]
+pub struct HomeRow {
+    pub key: Arc<SessionKey>,
+    pub session: Arc<ListedSession>,
+}
+
+/// A line of the list.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum HomeLine {
+    Heading(SessionGroup),
+    /// The row with this number.
+    Session(usize),
+}
+
+/// What lies over the list and receives the keys.
+#[derive(Debug)]
+pub enum HomeModal {
+    Help(HelpModal),
+    Question(Box<ChoiceQuestion>),
+    NewSession(Box<NewSessionForm>),
+    /// The user types a filter.
+    Filter,
+}
+
+/// What outlasts a visit to a session: the next home screen begins with it.
+#[derive(Debug, Default)]
+pub struct HomeMemory {
+    sessions: BTreeMap<Arc<SessionKey>, Arc<ListedSession>>,
+    cursor: Option<Arc<SessionKey>>,
+    filter: String,
+    /// A message for the user.
+    pub toast: Option<Toast>,
+}
+
+#[derive(Debug)]
+pub struct HomeModel {
+    pub keymap: Keymap,
+    pub theme: ScreenTheme,
+    pub zone: TimeZone,
+    pub now: UnixTime,
+    pub motion: MotionMode,
+    pub signs: SignSet,
+    pub size: (u16, u16),
+    pub scope: HomeScope,
+    /// Whether the folder in which creel was started has a config.
+    pub has_config: bool,
+    /// The user's home folder, which paths leave out.
+    pub home_dir: Option<String>,
+    /// Whether the first report has arrived.
+    pub is_loaded: bool,
+    pub filter: String,
+    pub toast: Option<Toast>,
+    pub modal: Option<HomeModal>,
+    sessions: BTreeMap<Arc<SessionKey>, Arc<ListedSession>>,
+    /// The sessions that match the filter, in order.
+    rows: Vec<HomeRow>,
+    /// How many rows each group has, and how many sessions whatever the filter.
+    row_counts: [usize; 3],
+    session_counts: [usize; 3],
+    cursor: Option<Arc<SessionKey>>,
+    /// Where the cursor is among the rows.
+    at: usize,
+    /// The first visible line.
+    top: usize,
+}
+
+impl HomeModel {
+    pub fn new(keymap: Keymap, theme: ScreenTheme, scope: HomeScope) -> Self {
+        Self {
+            keymap,
+            theme,
+            zone: TimeZone::UTC,
+            now: UnixTime(0),
+            motion: MotionMode::default(),
+            signs: SignSet::default(),
+            size: (80, 24),
+            scope,
+            has_config: false,
+            home_dir: None,
+            is_loaded: false,
+            filter: String::new(),
+            toast: None,
+            modal: None,
+            sessions: BTreeMap::new(),
+            rows: Vec::new(),
+            row_counts: [0; 3],
+            session_counts: [0; 3],
+            cursor: None,
+            at: 0,
+            top: 0,
+        }
+    }
+
+    /// Continues where the home screen was left.
+    pub fn restore(&mut self, memory: &mut HomeMemory) {
+        let HomeMemory { sessions, cursor, filter, toast } = std::mem::take(memory);
+        self.is_loaded = !sessions.is_empty();
+        (self.sessions, self.cursor, self.filter, self.toast) = (sessions, cursor, filter, toast);
+        self.arrange();
+    }
+
+    pub fn remember(self) -> HomeMemory {
+        HomeMemory { sessions: self.sessions, cursor: self.cursor, filter: self.filter, toast: None }
+    }
+
+    /// Takes the first report of a watcher: sessions that are not in it are gone.
+    pub fn take_all(&mut self, changes: Vec<SessionChange>) {
+        let before = std::mem::take(&mut self.sessions);
+        self.is_loaded = true;
+        for change in changes {
+            if let SessionChange::Seen(key, session) = change {
+                // What was read already stays until it changes.
+                let known = before.get(&key).filter(|known| {
+                    matches!(session.state, ListedState::Unread) && known.group() == SessionGroup::Ended
+                });
+                self.sessions.insert(Arc::new(key), known.cloned().unwrap_or_else(|| Arc::new(*session)));
+            }
+        }
+        self.arrange();
+    }
+
+    pub fn take(&mut self, changes: Vec<SessionChange>) {
+        for change in changes {
+            match change {
+                SessionChange::Seen(key, session) => {
+                    self.sessions.insert(Arc::new(key), Arc::new(*session));
+                }
+                SessionChange::Removed(key) => {
+                    self.sessions.remove(&key);
+                }
+            }
+        }
+        self.arrange();
+    }
+
+    /// Puts the sessions that match the filter into order, and finds the cursor again.
+    pub fn arrange(&mut self) {
+        let matching = self.sessions.iter().filter(|(_, session)| session.matches(&self.filter));
+        self.rows = matching.map(|(key, session)| HomeRow { key: key.clone(), session: session.clone() }).collect();
+        self.rows.sort_by(|one, other| one.session.order(&other.session));
+        self.row_counts = counted(self.rows.iter().map(|row| &*row.session));
+        self.session_counts = counted(self.sessions.values().map(|session| &**session));
+        let found = self.cursor.as_ref().and_then(|cursor| self.rows.iter().position(|row| row.key == *cursor));
+        self.move_to(found.unwrap_or(self.at));
+    }
+
+    pub fn rows(&self) -> &[HomeRow] {
+        &self.rows
+    }
+
+    /// Whether there is no session at all.
+    pub fn is_empty(&self) -> bool {
+        self.sessions.is_empty()
+    }
+
+    pub const fn position(&self) -> usize {
+        self.at
+    }
+
+    pub fn chosen(&self) -> Option<&HomeRow> {
+        self.rows.get(self.at)
+    }
+
+    pub fn move_to(&mut self, at: usize) {
+        self.at = at.min(self.rows.len().saturating_sub(1));
+        self.cursor = self.rows.get(self.at).map(|row| row.key.clone());
+        self.scroll();
+    }
+
+    pub fn move_by(&mut self, by: isize) {
+        self.move_to(self.at.saturating_add_signed(by));
+    }
+
+    /// How many lines the list has on the screen.
+    pub fn height(&self) -> usize {
+        usize::from(self.size.1.saturating_sub(2))
+    }
+
+    /// The line with this number: each group that has rows begins with its heading.
+    fn line(&self, mut number: usize) -> Option<HomeLine> {
+        let mut before = 0;
+        for (group, rows) in SessionGroup::ALL.into_iter().zip(self.row_counts).filter(|(_, rows)| *rows > 0) {
+            match number {
+                0 => return Some(HomeLine::Heading(group)),
+                _ if number <= rows => return Some(HomeLine::Session(before + number - 1)),
+                _ => (number, before) = (number - rows - 1, before + rows),
+            }
+        }
+        None
+    }
+
+    /// The line on which the cursor is.
+    fn cursor_line(&self) -> usize {
+        let Some(chosen) = self.chosen() else { return 0 };
+        let groups = SessionGroup::ALL.into_iter().zip(self.row_counts);
+        let headings = groups.filter(|(group, rows)| *group <= chosen.session.group() && *rows > 0);
+        self.at + headings.count()
+    }
+
+    /// Keeps the cursor in sight, with its heading where it is the first of its group.
+    fn scroll(&mut self) {
+        let (line, height) = (self.cursor_line(), self.height().max(1));
+        let total = self.rows.len() + SessionGroup::ALL.len();
+        let above = line.saturating_sub(1);
+        self.top = self.top.min(above).max((line + 1).saturating_sub(height)).min(total);
+        if self.at == 0 {
+            self.top = 0;
+        }
+    }
+
+    /// The lines in sight, from the top of the list.
+    pub fn in_sight(&self) -> Vec<HomeLine> {
+        (self.top..self.top + self.height()).map_while(|number| self.line(number)).collect()
+    }
+
+    /// The session on a row of the screen.
+    pub fn row_at(&self, screen_row: u16) -> Option<usize> {
+        let nth = usize::from(screen_row.checked_sub(1)?);
+        match self.in_sight().get(nth) {
+            Some(HomeLine::Session(n)) => Some(*n),
+            Some(HomeLine::Heading(_)) | None => None,
+        }
+    }
+
+    /// The sessions in sight that have not been read yet.
+    pub fn unread_in_sight(&self) -> Vec<SessionKey> {
+        let rows = self.in_sight().into_iter().filter_map(|line| match line {
+            HomeLine::Session(n) => self.rows.get(n),
+            HomeLine::Heading(_) => None,
+        });
+        let unread = rows.filter(|row| matches!(row.session.state, ListedState::Unread));
+        unread.map(|row| SessionKey::clone(&row.key)).collect()
+    }
+
+    /// How many sessions a group has, whatever the filter.
+    pub const fn count(&self, group: SessionGroup) -> usize {
+        self.session_counts[group as usize]
+    }
+
+    /// How many rows a group has.
+    pub const fn row_count(&self, group: SessionGroup) -> usize {
+        self.row_counts[group as usize]
+    }
+
+    /// When something on the screen moves next. None while nothing does.
+    pub fn next_tick(&self) -> Option<UnixTime> {
+        let rows = self.in_sight().into_iter().filter_map(|line| match line {
+            HomeLine::Session(n) => self.rows.get(n),
+            HomeLine::Heading(_) => None,
+        });
+        let running: Vec<HomeRow> = rows.filter(|row| row.session.has_clock()).cloned().collect();
+        if running.is_empty() {
+            return None;
+        }
+        let spins = running.iter().any(|row| row.session.words(self.now, &self.zone).role == ChipRole::Working);
+        let period = if spins && self.motion == MotionMode::Full { SPIN } else { SECOND };
+        Some(UnixTime((self.now.0.div_euclid(period) + 1) * period))
+    }
+
+    pub fn say(&mut self, role: ThemeRole, text: impl Into<String>) {
+        self.toast = Some(Toast { role, text: text.into() });
+    }
+
+    /// The keys that do something now, most useful first. Those for help and for leaving come last.
+    pub fn useful_keys(&self) -> Vec<KeyAction> {
+        let is_local = self.scope == HomeScope::Machine;
+        if self.is_empty() && self.is_loaded {
+            let first = [(KeyAction::RunDemo, is_local), (KeyAction::WriteConfig, is_local && !self.has_config)];
+            let first = first.into_iter().chain([(KeyAction::NewSession, is_local)]);
+            return first.filter(|(_, works)| *works).map(|(action, _)| action).collect();
+        }
+        let chosen = self.chosen().map(|row| (row.session.group(), row.session.can_resume));
+        let over = matches!(chosen, Some((SessionGroup::Ended, _)));
+        let keys = [
+            (KeyAction::OpenSession, chosen.is_some()),
+            (KeyAction::AnswerSession, matches!(chosen, Some((SessionGroup::NeedsYou, _)))),
+            (KeyAction::NewSession, is_local),
+            (KeyAction::StopSession, chosen.is_some() && !over),
+            (KeyAction::ResumeSession, is_local && matches!(chosen, Some((SessionGroup::Ended, true)))),
+            (KeyAction::FilterSessions, true),
+            (KeyAction::RemoveSession, is_local && over),
+        ];
+        keys.into_iter().filter(|(_, works)| *works).map(|(action, _)| action).collect()
+    }
+}
+
+/// How many sessions each group has.
+fn counted<'a>(sessions: impl Iterator<Item = &'a ListedSession>) -> [usize; 3] {
+    let mut counts = [0; 3];
+    for session in sessions {
+        counts[session.group() as usize] += 1;
+    }
+    counts
+}

@@ -1,0 +1,340 @@
+//! Keys and clicks of the home screen. Changes the model and returns requests.
+
+use crossterm::event::{KeyCode, KeyEvent, KeyModifiers, MouseButton, MouseEvent, MouseEventKind};
+use ratatui::layout::Rect;
+
+use super::{
+    HomeRequest,
+    choice_question::{ChoiceQuestion, OfferedChoice},
+    model::{HomeModal, HomeModel},
+    new_session::{FormResult, NewSessionForm},
+};
+use crate::{
+    engine::event::StopTiming,
+    present::session_list::SessionGroup,
+    sessions::{SessionChange, removal::RemovalPreview},
+    tui::{
+        keymap::{KeyAction, KeyContext},
+        modals::help::HelpModal,
+        theme::ThemeRole,
+    },
+};
+
+/// How many sessions the wheel moves.
+const WHEEL: isize = 3;
+
+/// The keys on the help page of the home screen.
+const EXPLAINED: [KeyAction; 19] = [
+    KeyAction::OpenSession,
+    KeyAction::AnswerSession,
+    KeyAction::NewSession,
+    KeyAction::StopSession,
+    KeyAction::ResumeSession,
+    KeyAction::FilterSessions,
+    KeyAction::RemoveSession,
+    KeyAction::RunDemo,
+    KeyAction::WriteConfig,
+    KeyAction::Up,
+    KeyAction::Down,
+    KeyAction::PageUp,
+    KeyAction::PageDown,
+    KeyAction::Top,
+    KeyAction::Bottom,
+    KeyAction::QuitHome,
+    KeyAction::Help,
+    KeyAction::Redraw,
+    KeyAction::Suspend,
+];
+
+/// Something that happened to the home screen.
+#[derive(Debug)]
+pub enum HomeEvent {
+    Key(KeyEvent),
+    Mouse(MouseEvent),
+    Paste(String),
+    Resize(u16, u16),
+    /// The first report of the watcher.
+    AllSessions(Vec<SessionChange>),
+    Sessions(Vec<SessionChange>),
+    /// What a removal would delete.
+    Removal(RemovalPreview),
+    /// The form for a new session, with its places.
+    NewSession(Box<NewSessionForm>),
+    /// A message about something that the user asked for.
+    Said(ThemeRole, String),
+}
+
+/// Changes the model; returns what is to be done.
+pub fn update(model: &mut HomeModel, event: HomeEvent) -> Vec<HomeRequest> {
+    match event {
+        HomeEvent::Key(key) => on_key(model, key),
+        HomeEvent::Mouse(mouse) => on_mouse(model, mouse),
+        HomeEvent::Paste(text) => {
+            match &mut model.modal {
+                Some(HomeModal::NewSession(form)) => form.paste(&text),
+                Some(HomeModal::Filter) => {
+                    model.filter.push_str(text.lines().next().unwrap_or_default());
+                    model.arrange();
+                }
+                Some(HomeModal::Help(_) | HomeModal::Question(_)) | None => {}
+            }
+            Vec::new()
+        }
+        HomeEvent::Resize(width, height) => {
+            model.size = (width, height);
+            model.move_by(0);
+            Vec::new()
+        }
+        HomeEvent::AllSessions(changes) => {
+            model.take_all(changes);
+            Vec::new()
+        }
+        HomeEvent::Sessions(changes) => {
+            model.take(changes);
+            Vec::new()
+        }
+        HomeEvent::Removal(preview) => {
+            model.modal = Some(HomeModal::Question(Box::new(ask_to_remove(preview))));
+            Vec::new()
+        }
+        HomeEvent::NewSession(form) => {
+            model.modal = Some(HomeModal::NewSession(form));
+            Vec::new()
+        }
+        HomeEvent::Said(role, text) => {
+            model.say(role, text);
+            Vec::new()
+        }
+    }
+}
+
+fn on_key(model: &mut HomeModel, key: KeyEvent) -> Vec<HomeRequest> {
+    model.toast = None;
+    let action = model.keymap.action(key, &[KeyContext::Home, KeyContext::Scroll, KeyContext::Global]);
+    match &mut model.modal {
+        Some(HomeModal::Help(help)) => {
+            let closes = key.code == KeyCode::Esc || matches!(action, Some(KeyAction::Help | KeyAction::QuitHome));
+            if closes {
+                model.modal = None;
+            } else if let Some(action) = action {
+                help.key(action, usize::from(model.size.1.saturating_sub(2)));
+            }
+            Vec::new()
+        }
+        Some(HomeModal::Question(_)) => on_question_key(model, key, action),
+        Some(HomeModal::NewSession(form)) => match form.key(key) {
+            FormResult::Stays => Vec::new(),
+            FormResult::Closed => {
+                model.modal = None;
+                Vec::new()
+            }
+            FormResult::Start(start) => {
+                model.modal = None;
+                vec![HomeRequest::Start(start)]
+            }
+        },
+        Some(HomeModal::Filter) => on_filter_key(model, key),
+        None => match action {
+            Some(action) => perform(model, action),
+            // Escape takes back what narrows the list.
+            None if key.code == KeyCode::Esc && !model.filter.is_empty() => {
+                model.filter.clear();
+                model.arrange();
+                Vec::new()
+            }
+            None => Vec::new(),
+        },
+    }
+}
+
+#[expect(clippy::wildcard_enum_match_arm, reason = "the terminal library's enum grows")]
+fn on_question_key(model: &mut HomeModel, key: KeyEvent, action: Option<KeyAction>) -> Vec<HomeRequest> {
+    let Some(HomeModal::Question(question)) = &mut model.modal else { return Vec::new() };
+    let number = match key.code {
+        KeyCode::Esc => {
+            model.modal = None;
+            return Vec::new();
+        }
+        KeyCode::Enter => question.chosen + 1,
+        KeyCode::Char(c) if c.is_ascii_digit() => usize::try_from(c.to_digit(10).unwrap_or(0)).unwrap_or(0),
+        _ => {
+            let by = isize::from(action == Some(KeyAction::Down)) - isize::from(action == Some(KeyAction::Up));
+            question.move_by(by);
+            return Vec::new();
+        }
+    };
+    answer(model, number)
+}
+
+/// Gives the answer with this number, from 1.
+fn answer(model: &mut HomeModel, number: usize) -> Vec<HomeRequest> {
+    let Some(HomeModal::Question(question)) = &model.modal else { return Vec::new() };
+    let Some(choice) = question.numbered(number).cloned() else { return Vec::new() };
+    model.modal = None;
+    choice.request.into_iter().collect()
+}
+
+#[expect(clippy::wildcard_enum_match_arm, reason = "the terminal library's enum grows")]
+fn on_filter_key(model: &mut HomeModel, key: KeyEvent) -> Vec<HomeRequest> {
+    let control = key.modifiers.intersects(KeyModifiers::CONTROL | KeyModifiers::ALT);
+    match key.code {
+        KeyCode::Enter => model.modal = None,
+        KeyCode::Esc => {
+            model.modal = None;
+            model.filter.clear();
+        }
+        KeyCode::Backspace => {
+            model.filter.pop();
+        }
+        KeyCode::Char('u') if control => model.filter.clear(),
+        KeyCode::Char('c') if control => model.modal = None,
+        KeyCode::Char(c) if !control => model.filter.push(c),
+        KeyCode::Up => model.move_by(-1),
+        KeyCode::Down => model.move_by(1),
+        _ => {}
+    }
+    model.arrange();
+    Vec::new()
+}
+
+/// Does what a key means. A key that does nothing for the session under the cursor says why.
+#[expect(clippy::wildcard_enum_match_arm, reason = "the other actions belong to the screen of a session")]
+fn perform(model: &mut HomeModel, action: KeyAction) -> Vec<HomeRequest> {
+    let page = isize::try_from(model.height().saturating_sub(1)).unwrap_or(1);
+    match action {
+        KeyAction::Up => model.move_by(-1),
+        KeyAction::Down => model.move_by(1),
+        KeyAction::PageUp => model.move_by(-page),
+        KeyAction::PageDown => model.move_by(page),
+        KeyAction::Top => model.move_to(0),
+        KeyAction::Bottom => model.move_to(usize::MAX),
+        KeyAction::Help => {
+            model.modal = Some(HomeModal::Help(HelpModal::only(
+                vec![KeyContext::Home, KeyContext::Scroll, KeyContext::Global],
+                &EXPLAINED,
+            )));
+        }
+        KeyAction::FilterSessions => model.modal = Some(HomeModal::Filter),
+        KeyAction::QuitHome => return vec![HomeRequest::Quit],
+        KeyAction::Redraw => return vec![HomeRequest::Redraw],
+        KeyAction::Suspend => return vec![HomeRequest::Suspend],
+        KeyAction::RunDemo => return vec![HomeRequest::Demo],
+        KeyAction::WriteConfig if model.has_config => {
+            model.say(ThemeRole::Warning, "this folder has a config already");
+        }
+        KeyAction::WriteConfig => return vec![HomeRequest::Init],
+        KeyAction::NewSession => {
+            let near = model.chosen().map(|row| (*row.key).clone());
+            return vec![HomeRequest::PrepareNew(near)];
+        }
+        KeyAction::OpenSession
+        | KeyAction::AnswerSession
+        | KeyAction::StopSession
+        | KeyAction::ResumeSession
+        | KeyAction::RemoveSession => return on_session(model, action),
+        _ => {}
+    }
+    Vec::new()
+}
+
+/// The keys for the session under the cursor.
+#[expect(clippy::wildcard_enum_match_arm, reason = "the caller passes only these actions")]
+fn on_session(model: &mut HomeModel, action: KeyAction) -> Vec<HomeRequest> {
+    let Some(row) = model.chosen() else { return Vec::new() };
+    let (key, name, group) = ((*row.key).clone(), row.session.name.clone(), row.session.group());
+    let is_useful = model.useful_keys().contains(&action);
+    let refusal = match action {
+        KeyAction::OpenSession if group == SessionGroup::Ended => return vec![HomeRequest::Replay(key)],
+        KeyAction::OpenSession => return vec![HomeRequest::Attach(key)],
+        KeyAction::AnswerSession if is_useful => return vec![HomeRequest::Attach(key)],
+        KeyAction::AnswerSession => format!("{name} does not need you"),
+        KeyAction::StopSession if is_useful => {
+            let question = ask_to_stop(&name, |how| HomeRequest::Stop(key.clone(), how));
+            model.modal = Some(HomeModal::Question(Box::new(question)));
+            return Vec::new();
+        }
+        KeyAction::StopSession => format!("{name} does not run"),
+        KeyAction::ResumeSession if is_useful => return vec![HomeRequest::Resume(key)],
+        KeyAction::ResumeSession if group == SessionGroup::Ended => format!("{name} has ended: nothing to resume"),
+        KeyAction::ResumeSession => format!("{name} runs already"),
+        KeyAction::RemoveSession if is_useful => return vec![HomeRequest::PrepareRemoval(key)],
+        KeyAction::RemoveSession => format!("{name} is running: stop it first"),
+        _ => return Vec::new(),
+    };
+    model.say(ThemeRole::Warning, refusal);
+    Vec::new()
+}
+
+fn ask_to_stop(name: &str, stop: impl Fn(StopTiming) -> HomeRequest) -> ChoiceQuestion {
+    let choice = |label: &str, effect: &str, request| OfferedChoice {
+        label: label.to_owned(),
+        effect: effect.to_owned(),
+        request,
+    };
+    ChoiceQuestion {
+        title: format!("Stop {name}?"),
+        text: vec!["You can resume it later.".to_owned()],
+        choices: vec![
+            choice("Stop after this iteration", "the turn finishes first", Some(stop(StopTiming::AfterIteration))),
+            choice("Stop now", "cancels the turn, runs session_end", Some(stop(StopTiming::Now))),
+            choice("Keep it running", "", None),
+        ],
+        chosen: 0,
+    }
+}
+
+fn ask_to_remove(preview: RemovalPreview) -> ChoiceQuestion {
+    let (name, size) = (preview.folder.name.clone(), preview.size());
+    let what = format!("creel deletes this folder with the journal and all output of the session ({size}):");
+    ChoiceQuestion {
+        title: format!("Remove {name}?"),
+        text: vec![
+            what,
+            preview.folder.path.display().to_string(),
+            "You cannot undo this. Your project's files, branches and commits stay.".to_owned(),
+        ],
+        choices: vec![
+            OfferedChoice { label: "Keep it".to_owned(), effect: String::new(), request: None },
+            OfferedChoice {
+                label: "Remove it".to_owned(),
+                effect: String::new(),
+                request: Some(HomeRequest::Remove(preview.folder)),
+            },
+        ],
+        chosen: 0,
+    }
+}
+
+fn on_mouse(model: &mut HomeModel, mouse: MouseEvent) -> Vec<HomeRequest> {
+    let area = Rect { x: 0, y: 0, width: model.size.0, height: model.size.1 };
+    let clicked = mouse.kind == MouseEventKind::Down(MouseButton::Left);
+    let wheel = match mouse.kind {
+        MouseEventKind::ScrollUp => -WHEEL,
+        MouseEventKind::ScrollDown => WHEEL,
+        MouseEventKind::Down(_)
+        | MouseEventKind::Up(_)
+        | MouseEventKind::Drag(_)
+        | MouseEventKind::Moved
+        | MouseEventKind::ScrollLeft
+        | MouseEventKind::ScrollRight => 0,
+    };
+    match &mut model.modal {
+        Some(HomeModal::Question(question)) if clicked => {
+            let chosen = question.choice_at(area, mouse.column, mouse.row);
+            return chosen.map_or_else(Vec::new, |chosen| answer(model, chosen + 1));
+        }
+        Some(HomeModal::Help(help)) if wheel != 0 => {
+            help.key(if wheel < 0 { KeyAction::Up } else { KeyAction::Down }, 1);
+        }
+        Some(HomeModal::Filter) | None if wheel != 0 => model.move_by(wheel),
+        Some(HomeModal::Filter) | None if clicked => {
+            let Some(row) = model.row_at(mouse.row) else { return Vec::new() };
+            model.toast = None;
+            model.modal = None;
+            model.move_to(row);
+            return perform(model, KeyAction::OpenSession);
+        }
+        Some(HomeModal::Question(_) | HomeModal::Help(_) | HomeModal::NewSession(_) | HomeModal::Filter) | None => {}
+    }
+    Vec::new()
+}

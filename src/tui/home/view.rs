@@ -1,0 +1,414 @@
+//! Draws the home screen. No I/O, no decisions.
+//!
+//! # Invariants
+//! - At every width, a row shows the sign, the name, what the session does, its iteration and its time.
+
+use ratatui::{
+    buffer::Buffer,
+    layout::Rect,
+    style::Modifier,
+    text::{Line, Span},
+    widgets::Widget as _,
+};
+use unicode_width::UnicodeWidthStr as _;
+
+use super::model::{HomeLine, HomeModal, HomeModel, HomeRow, HomeScope};
+use crate::{
+    config::MotionMode,
+    present::{
+        session_chip::ChipRole,
+        session_list::{ListedState, SessionGroup, short_path},
+        signs::{SPINNER, SignSet},
+        text::plain,
+        usage_totals,
+    },
+    tui::{
+        keymap::KeyAction,
+        text::{fit, wrap},
+        theme::ThemeRole,
+        view::{SPIN, chip_role},
+    },
+};
+
+/// The smallest screen with room for a list.
+const SMALLEST: (u16, u16) = (24, 6);
+const NAME: usize = 24;
+const PROJECT: usize = 28;
+const AGENT: usize = 14;
+const HOST: usize = 16;
+
+/// Prepares what lies over the list for drawing.
+pub fn prepare(model: &mut HomeModel, area: Rect) {
+    if model.size != (area.width, area.height) {
+        model.size = (area.width, area.height);
+        model.move_by(0);
+    }
+    let HomeModel { modal, keymap, theme, .. } = model;
+    match modal {
+        Some(HomeModal::Help(help)) => help.prepare(keymap, theme, area),
+        Some(HomeModal::NewSession(form)) => form.prepare(theme),
+        Some(HomeModal::Question(_) | HomeModal::Filter) | None => {}
+    }
+}
+
+pub fn draw(model: &HomeModel, area: Rect, buffer: &mut Buffer) {
+    let theme = &model.theme;
+    buffer.set_style(area, theme.style(ThemeRole::Text));
+    if area.width < SMALLEST.0 || area.height < SMALLEST.1 {
+        let text = fit("terminal too small", usize::from(area.width));
+        Line::styled(text, theme.style(ThemeRole::Warning)).render(area, buffer);
+        return;
+    }
+    let line = |y: u16| Rect { y: area.y + y, height: 1, ..area };
+    draw_header(model, line(0), buffer);
+    let body = Rect { y: area.y + 1, height: area.height - 2, ..area };
+    if model.rows().is_empty() {
+        draw_empty(model, body, buffer);
+    } else {
+        draw_list(model, body, buffer);
+    }
+    draw_footer(model, line(area.height - 1), buffer);
+    match &model.modal {
+        Some(HomeModal::Help(help)) => help.draw(&model.keymap, theme, area, buffer),
+        Some(HomeModal::Question(question)) => question.draw(theme, area, buffer),
+        Some(HomeModal::NewSession(form)) => form.draw(theme, area, buffer),
+        Some(HomeModal::Filter) | None => {}
+    }
+    if model.signs != SignSet::Unicode {
+        for cell in &mut buffer.content {
+            let shown = model.signs.shown(cell.symbol()).to_owned();
+            cell.set_symbol(&shown);
+        }
+    }
+}
+
+fn draw_header(model: &HomeModel, area: Rect, buffer: &mut Buffer) {
+    let theme = &model.theme;
+    let (asks, runs) = (model.count(SessionGroup::NeedsYou), model.count(SessionGroup::Running));
+    let mut counts = vec![Span::styled(format!("{runs} running"), theme.style(ThemeRole::Text))];
+    if asks > 0 {
+        let verb = if asks == 1 { "needs" } else { "need" };
+        counts.push(Span::styled(" · ", theme.style(ThemeRole::Faint)));
+        counts.push(Span::styled(format!(" {asks} {verb} you "), theme.style(ThemeRole::Alert)));
+    }
+    counts.push(Span::raw(" "));
+    let right: usize = counts.iter().map(Span::width).sum();
+    let room = usize::from(area.width).saturating_sub(right + 1);
+    let place = match model.scope {
+        HomeScope::Machine => String::new(),
+        HomeScope::Fleet => " · all machines".to_owned(),
+    };
+    let filter = if model.filter.is_empty() { String::new() } else { format!("   /{}", plain(&model.filter)) };
+    let filter = fit(&filter, room.saturating_sub(7 + place.width()));
+    Line::from(vec![
+        Span::styled(format!(" creel{place}"), theme.style(ThemeRole::Heading)),
+        Span::styled(filter, theme.style(ThemeRole::Key)),
+    ])
+    .render(area, buffer);
+    let width = u16::try_from(right).unwrap_or(area.width).min(area.width);
+    Line::from(counts).render(Rect { x: area.right() - width, width, ..area }, buffer);
+}
+
+/// The widths of the columns. A column without room has the width 0.
+#[derive(Debug, Clone, Copy)]
+struct HomeColumns {
+    name: usize,
+    project: usize,
+    user: usize,
+    host: usize,
+    agent: usize,
+    iteration: usize,
+    time: usize,
+    age: usize,
+    cost: usize,
+    what: usize,
+}
+
+/// The texts of a row, in the order of the columns.
+struct RowTexts<'a> {
+    row: &'a HomeRow,
+    project: String,
+    iteration: String,
+    time: String,
+    age: String,
+    cost: String,
+}
+
+impl<'a> RowTexts<'a> {
+    fn of(model: &HomeModel, row: &'a HomeRow) -> Self {
+        let session = &row.session;
+        let known = session.max_iterations > 0;
+        Self {
+            row,
+            project: short_path(&session.project, model.home_dir.as_deref()),
+            iteration: if known { format!("{}/{}", session.iteration, session.max_iterations) } else { String::new() },
+            time: session.time(model.now, &model.zone),
+            age: session.age(model.now, &model.zone),
+            cost: if session.cost > 0.0 { usage_totals::money(session.cost) } else { String::new() },
+        }
+    }
+}
+
+impl HomeColumns {
+    /// As wide as the rows in sight need, as far as there is room.
+    fn of(texts: &[RowTexts<'_>], model: &HomeModel, width: usize) -> Self {
+        let widest = |text: &dyn Fn(&RowTexts<'_>) -> usize, most: usize| {
+            let widest = texts.iter().map(text).max().unwrap_or(0).min(most);
+            if widest == 0 { 0 } else { widest + 2 }
+        };
+        let fleet = model.scope == HomeScope::Fleet;
+        let of = |wanted: bool, column: usize| if wanted { column } else { 0 };
+        let small = if width < 80 { 14 } else { NAME };
+        // What a session does is more important than the whole path of its project.
+        let project = match width {
+            0..100 => 16,
+            100..160 => 20,
+            160.. => PROJECT,
+        };
+        let mut columns = Self {
+            name: widest(&|one| one.row.session.name.width(), small),
+            project: of(width >= 80, widest(&|one| one.project.width(), project)),
+            user: of(fleet && width >= 100, widest(&|one| one.row.session.user.width(), HOST)),
+            host: of(fleet, widest(&|one| one.row.session.host.width(), if width < 100 { 10 } else { HOST })),
+            agent: of(width >= 90, widest(&|one| one.row.session.agent.width(), AGENT)),
+            iteration: widest(&|one| one.iteration.width(), 9),
+            time: widest(&|one| one.time.width(), 16),
+            age: of(width >= 120, widest(&|one| one.age.width(), 10)),
+            cost: of(width >= 110, widest(&|one| one.cost.width(), 9)),
+            what: 0,
+        };
+        // The cursor, the sign and a margin on the right.
+        let fixed = 5 + [columns.name, columns.project, columns.user, columns.host, columns.agent]
+            .into_iter()
+            .chain([columns.iteration, columns.time, columns.age, columns.cost])
+            .sum::<usize>();
+        columns.what = width.saturating_sub(fixed);
+        columns
+    }
+}
+
+fn draw_list(model: &HomeModel, area: Rect, buffer: &mut Buffer) {
+    let lines = model.in_sight();
+    let texts: Vec<RowTexts<'_>> = lines
+        .iter()
+        .filter_map(|line| match line {
+            HomeLine::Session(n) => model.rows().get(*n).map(|row| RowTexts::of(model, row)),
+            HomeLine::Heading(_) => None,
+        })
+        .collect();
+    let columns = HomeColumns::of(&texts, model, usize::from(area.width));
+    let mut texts = texts.iter();
+    for (y, line) in (area.y..area.bottom()).zip(lines) {
+        let place = Rect { y, height: 1, ..area };
+        match line {
+            HomeLine::Heading(group) => heading(model, group).render(place, buffer),
+            HomeLine::Session(n) => {
+                let Some(texts) = texts.next() else { continue };
+                let line = row_line(model, texts, columns, n == model.position());
+                if n == model.position() {
+                    buffer.set_style(place, model.theme.style(ThemeRole::Selected));
+                }
+                line.render(place, buffer);
+            }
+        }
+    }
+}
+
+fn heading(model: &HomeModel, group: SessionGroup) -> Line<'static> {
+    let theme = &model.theme;
+    let role = match group {
+        SessionGroup::NeedsYou => ThemeRole::Gate,
+        SessionGroup::Running | SessionGroup::Ended => ThemeRole::Heading,
+    };
+    let count = model.row_count(group);
+    Line::from(vec![
+        Span::styled(format!(" {}", group.title()), theme.style(role).add_modifier(Modifier::BOLD)),
+        Span::styled(format!("  {count}"), theme.style(ThemeRole::Faint)),
+    ])
+}
+
+fn row_line(model: &HomeModel, texts: &RowTexts<'_>, columns: HomeColumns, is_chosen: bool) -> Line<'static> {
+    let theme = &model.theme;
+    let session = &texts.row.session;
+    let words = session.words(model.now, &model.zone);
+    let sign = if words.role == ChipRole::Working { spinner(model).unwrap_or(words.sign) } else { words.sign };
+    let left = |text: &str, width: usize| filled(&fit(text, width.saturating_sub(2)), width);
+    let right = |text: &str, width: usize| {
+        let text = fit(text, width.saturating_sub(2));
+        format!("{}{text}", " ".repeat(width.saturating_sub(text.width())))
+    };
+    let faint = theme.style(ThemeRole::Faint);
+    let strong = theme.style(ThemeRole::Text).add_modifier(Modifier::BOLD);
+    let what = match words.role {
+        ChipRole::NeedsUser => theme.style(ThemeRole::Gate),
+        ChipRole::Failed | ChipRole::Forced | ChipRole::Limit | ChipRole::Waiting | ChipRole::Paused => {
+            theme.style(chip_role(words.role))
+        }
+        ChipRole::Working | ChipRole::Hook | ChipRole::Complete | ChipRole::Stopped => theme.style(ThemeRole::Text),
+    };
+    let sign_style = match words.role {
+        ChipRole::NeedsUser => theme.style(ThemeRole::Gate),
+        ChipRole::Working
+        | ChipRole::Hook
+        | ChipRole::Waiting
+        | ChipRole::Paused
+        | ChipRole::Complete
+        | ChipRole::Forced
+        | ChipRole::Failed
+        | ChipRole::Stopped
+        | ChipRole::Limit => theme.style(chip_role(words.role)),
+    };
+    let project = tail(&texts.project, columns.project.saturating_sub(2));
+    let what_text = if matches!(session.state, ListedState::Unread) { "…".to_owned() } else { words.text };
+    let line = Line::from(vec![
+        Span::styled(if is_chosen { "▌" } else { " " }, theme.style(ThemeRole::BorderFocused)),
+        Span::styled(format!(" {sign} "), sign_style),
+        Span::styled(left(&plain(&session.name), columns.name), strong),
+        Span::styled(left(&project, columns.project), faint),
+        Span::styled(left(&session.user, columns.user), faint),
+        Span::styled(left(&session.host, columns.host), faint),
+        // The column after it brings its own gap, unless it is the agent's.
+        Span::styled(
+            if columns.agent == 0 { filled(&what_text, columns.what) } else { left(&what_text, columns.what) },
+            what,
+        ),
+        Span::styled(left(&session.agent, columns.agent), faint),
+        Span::styled(right(&texts.iteration, columns.iteration), faint),
+        Span::styled(right(&texts.time, columns.time), faint),
+        Span::styled(right(&texts.age, columns.age), faint),
+        Span::styled(right(&texts.cost, columns.cost), faint),
+    ]);
+    if is_chosen { line.patch_style(theme.style(ThemeRole::Selected)) } else { line }
+}
+
+/// The text in exactly this width.
+fn filled(text: &str, width: usize) -> String {
+    let text = fit(text, width);
+    let gap = " ".repeat(width.saturating_sub(text.width()));
+    text + &gap
+}
+
+/// The end of a path that fits, from a whole folder's name on if possible.
+fn tail(path: &str, width: usize) -> String {
+    if path.width() <= width {
+        return path.to_owned();
+    }
+    let ends = path.char_indices().filter(|(_, c)| *c == '/').map(|(at, _)| &path[at..]);
+    let end = ends.into_iter().find(|end| end.width() < width);
+    match end {
+        Some(end) => format!("…{end}"),
+        None => fit(path.rsplit('/').next().unwrap_or(path), width),
+    }
+}
+
+/// The frame of the spinner at this moment. None if nothing is to move.
+fn spinner(model: &HomeModel) -> Option<&'static str> {
+    let frame = usize::try_from(model.now.0.div_euclid(SPIN)).unwrap_or(0) % SPINNER.len();
+    (model.motion == MotionMode::Full).then(|| SPINNER[frame])
+}
+
+/// What to do where there is no session to show.
+fn draw_empty(model: &HomeModel, area: Rect, buffer: &mut Buffer) {
+    let theme = &model.theme;
+    let (text, key) = (theme.style(ThemeRole::Text), theme.style(ThemeRole::Key));
+    let press = |action: KeyAction, about: &str| {
+        vec![(format!("  {:6}", model.keymap.key(action)), key), (about.to_owned(), text)]
+    };
+    let words = |words: &str| vec![(words.to_owned(), text)];
+    let paragraphs = match (model.is_loaded, model.is_empty(), model.scope) {
+        (false, ..) => vec![words("Looking for sessions…")],
+        (true, false, _) => {
+            vec![words(&format!("No session matches `{}`. Press esc to show all.", plain(&model.filter)))]
+        }
+        (true, true, HomeScope::Fleet) => {
+            vec![words("No session has used this server in the last day. `creel run --nats URL` publishes one.")]
+        }
+        (true, true, HomeScope::Machine) => {
+            let mut lines = vec![
+                words("creel runs a coding agent in a loop until the work is done."),
+                words("After each turn your checks run. If one fails, its output goes back to the agent."),
+                words("You decide where a human should: at limits, permissions and the end."),
+                words("All your sessions appear here; those that need you come first."),
+                Vec::new(),
+                press(KeyAction::RunDemo, "watch the demo; nothing to install"),
+            ];
+            if !model.has_config {
+                lines.push(press(KeyAction::WriteConfig, "write a creel.yaml for this folder"));
+            }
+            lines.push(press(KeyAction::NewSession, "start a session"));
+            lines
+        }
+    };
+    let inside = Rect { x: area.x + 1, y: area.y + 1, width: area.width - 2, height: area.height.saturating_sub(1) };
+    let lines = paragraphs.iter().flat_map(|pieces| wrap(pieces, usize::from(inside.width), 0));
+    for (y, line) in (inside.y..inside.bottom()).zip(lines) {
+        line.render(Rect { y, height: 1, ..inside }, buffer);
+    }
+}
+
+/// A message to the user, the filter, or the keys that do something now.
+fn draw_footer(model: &HomeModel, area: Rect, buffer: &mut Buffer) {
+    let theme = &model.theme;
+    if matches!(model.modal, Some(HomeModal::Filter)) {
+        let hint = "   enter keep   esc show all";
+        let room = usize::from(area.width).saturating_sub(2);
+        let filter = fit(&plain(&model.filter), room);
+        let left = room.saturating_sub(filter.width());
+        Line::from(vec![
+            Span::styled("/", theme.style(ThemeRole::Key)),
+            Span::styled(filter, theme.style(ThemeRole::Text)),
+            Span::raw("▏"),
+            Span::styled(if left > hint.width() { hint } else { "" }, theme.style(ThemeRole::Faint)),
+        ])
+        .render(area, buffer);
+        return;
+    }
+    if let Some(toast) = &model.toast {
+        let text = fit(&format!(" {}", plain(&toast.text)), usize::from(area.width));
+        Line::styled(text, theme.style(toast.role)).render(area, buffer);
+        return;
+    }
+    // Each of these says itself which keys it accepts.
+    if model.modal.is_some() {
+        return;
+    }
+    let hint = |action: KeyAction| (model.keymap.key(action), format!(" {}  ", words(model, action)));
+    let width = |(key, about): &(String, String)| key.width() + about.width();
+    let always = [hint(KeyAction::Help), hint(KeyAction::QuitHome)];
+    let mut left = usize::from(area.width).saturating_sub(1 + always.iter().map(width).sum::<usize>());
+    let mut spans = vec![Span::raw(" ")];
+    let keys = model.useful_keys().into_iter().map(hint).filter(|hint| match left.checked_sub(width(hint)) {
+        Some(rest) => {
+            left = rest;
+            true
+        }
+        None => false,
+    });
+    for (key, about) in keys.collect::<Vec<_>>().into_iter().chain(always) {
+        spans.push(Span::styled(key, theme.style(ThemeRole::Key)));
+        spans.push(Span::styled(about, theme.style(ThemeRole::Text)));
+    }
+    Line::from(spans).render(area, buffer);
+}
+
+/// What a key does, in everyday words.
+fn words(model: &HomeModel, action: KeyAction) -> &'static str {
+    let over = model.chosen().is_some_and(|row| row.session.group() == SessionGroup::Ended);
+    #[expect(clippy::wildcard_enum_match_arm, reason = "the footer has no other keys")]
+    match action {
+        KeyAction::OpenSession if over => "replay",
+        KeyAction::OpenSession => "open",
+        KeyAction::AnswerSession => "answer",
+        KeyAction::NewSession if model.size.0 < 80 => "new",
+        KeyAction::NewSession => "new session",
+        KeyAction::StopSession => "stop",
+        KeyAction::ResumeSession => "resume",
+        KeyAction::FilterSessions => "filter",
+        KeyAction::RemoveSession => "remove",
+        KeyAction::RunDemo => "demo",
+        KeyAction::WriteConfig => "write a config",
+        KeyAction::Help => "keys",
+        KeyAction::QuitHome => "quit",
+        _ => "",
+    }
+}

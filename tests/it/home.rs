@@ -1,0 +1,442 @@
+//! The home screen: its frames, its keys, and the real one in a terminal.
+
+use std::fs;
+
+use creel::{
+    config::{MotionMode, ThemeName},
+    engine::{
+        event::{SessionOutcome, StopTiming},
+        gate::kind::GateKind,
+        time::{TimeSpan, UnixTime},
+    },
+    present::{
+        session_chip::CurrentActivity,
+        session_list::{ListedSession, ListedState},
+        signs::SignSet,
+    },
+    sessions::{SessionChange, SessionKey},
+    tui::{
+        home::{
+            HomeRequest,
+            model::{HomeModel, HomeScope},
+            update::{HomeEvent, update},
+            view,
+        },
+        keymap::Keymap,
+        theme::ScreenTheme,
+    },
+};
+use crossterm::event::{KeyCode, KeyEvent, KeyModifiers, MouseButton, MouseEvent, MouseEventKind};
+use expect_test::expect_file;
+use ratatui::{buffer::Buffer, layout::Rect};
+
+use crate::{
+    session_list::{CONFIG, detached, finish},
+    support::{
+        project::{Project, until},
+        screen::{frame_of, styles_of},
+        terminal::{Cells, Terminal},
+    },
+};
+
+const SIZES: [Cells; 4] = [(60, 16), (80, 24), (120, 40), (200, 50)];
+const MINUTE: i64 = 60_000;
+/// 14:44 on some day.
+const NOW: i64 = 1_000_000 * 86_400 + 14 * 60 * MINUTE + 44 * MINUTE;
+
+fn key(name: &str) -> SessionKey {
+    SessionKey::Here(format!("/home/me/src/x/.creel/sessions/{name}").into())
+}
+
+fn session(name: &str, project: &str, minutes: i64, state: ListedState) -> SessionChange {
+    let changed = UnixTime(NOW - if matches!(state, ListedState::Runs { .. }) { 0 } else { minutes * MINUTE });
+    let listed = ListedSession {
+        agent: "claude".into(),
+        iteration: 2,
+        max_iterations: 10,
+        started: Some(UnixTime(NOW - minutes * MINUTE - 192_000)),
+        state,
+        ..ListedSession::unread(name, project, changed)
+    };
+    SessionChange::Seen(key(name), Box::new(listed))
+}
+
+fn runs(activity: CurrentActivity) -> ListedState {
+    ListedState::Runs { activity, reason: String::new() }
+}
+
+fn asks(minutes: i64) -> ListedState {
+    let activity = CurrentActivity::NeedsUser { gate: GateKind::RetryLimit, since: UnixTime(NOW - minutes * MINUTE) };
+    ListedState::Runs { activity, reason: "case_4 … left: 1, right: 0".into() }
+}
+
+fn works() -> ListedState {
+    let since = Some(UnixTime(NOW - 72_000));
+    runs(CurrentActivity::Works { since, heard: since, then: None })
+}
+
+fn ended(outcome: SessionOutcome, reason: &str) -> ListedState {
+    ListedState::Ended { outcome, reason: reason.into() }
+}
+
+/// The sessions of the target's picture, and some more.
+fn sessions() -> Vec<SessionChange> {
+    let hook = CurrentActivity::RunsHook {
+        hook: "tests".into(),
+        since: Some(UnixTime(NOW - 12_000)),
+        limit: Some(TimeSpan::secs(60)),
+        then: None,
+    };
+    vec![
+        session("fix-parser", "/home/me/src/parser", 12, asks(12)),
+        session("docs", "/home/me/src/site", 3, works()),
+        session("task-7", "/home/me/src/parser", 33, runs(hook)),
+        session("nightly", "/home/me/src/site", 7, runs(CurrentActivity::Paused)),
+        session("add-cli", "/home/me/src/parser", 60, ended(SessionOutcome::Complete, "all tests pass")),
+        session("lint", "/srv/very/long/path/of/a/project/elsewhere", 90, ended(SessionOutcome::Forced, "fmt")),
+        session("broken", "/home/me/src/site", 2_000, ended(SessionOutcome::Failed, "3 turns failed in a row")),
+        session("killed", "/home/me/src/site", 5_000, ListedState::Stopped { gate: None }),
+        session("unread", "/home/me/src/site", 9_000, ListedState::Unread),
+    ]
+}
+
+fn dark() -> ScreenTheme {
+    ScreenTheme::chosen(ThemeName::Dark, false)
+}
+
+fn home_in(size: Cells, theme: ScreenTheme) -> HomeModel {
+    let mut model = HomeModel::new(Keymap::standard(), theme, HomeScope::Machine);
+    (model.size, model.now, model.home_dir) = (size, UnixTime(NOW), Some("/home/me".into()));
+    model
+}
+
+fn home(size: Cells) -> HomeModel {
+    let mut model = home_in(size, dark());
+    update(&mut model, HomeEvent::AllSessions(sessions()));
+    model
+}
+
+fn draw(model: &mut HomeModel) -> Buffer {
+    let area = Rect { x: 0, y: 0, width: model.size.0, height: model.size.1 };
+    let mut buffer = Buffer::empty(area);
+    view::prepare(model, area);
+    view::draw(model, area, &mut buffer);
+    buffer
+}
+
+fn frame(model: &mut HomeModel) -> String {
+    frame_of(&draw(model))
+}
+
+fn press(model: &mut HomeModel, keys: &str) -> Vec<HomeRequest> {
+    let code = |key: &str| match key {
+        "enter" => KeyCode::Enter,
+        "esc" => KeyCode::Esc,
+        "down" => KeyCode::Down,
+        "tab" => KeyCode::Tab,
+        "right" => KeyCode::Right,
+        other => KeyCode::Char(other.chars().next().expect("a key")),
+    };
+    let keys = keys.split(' ').map(|key| KeyEvent::new(code(key), KeyModifiers::NONE));
+    keys.flat_map(|key| update(model, HomeEvent::Key(key))).collect()
+}
+
+// Frames
+
+#[test]
+fn the_frames_of_the_home_screen() {
+    let frames = [
+        expect_file!["../frames/home-60.txt"],
+        expect_file!["../frames/home-80.txt"],
+        expect_file!["../frames/home-120.txt"],
+        expect_file!["../frames/home-200.txt"],
+    ];
+    for (size, expected) in SIZES.into_iter().zip(frames) {
+        let mut shown = String::new();
+        let mut show = |name: &str, model: &mut HomeModel| {
+            shown += &format!("== {name} ==\n{}\n", frame(model));
+        };
+        show("sessions", &mut home(size));
+        let mut model = home(size);
+        press(&mut model, "down s");
+        show("stop", &mut model);
+        press(&mut model, "esc / s i t e");
+        show("filter", &mut model);
+        press(&mut model, "x x");
+        show("filter without a match", &mut model);
+        press(&mut model, "esc ?");
+        show("keys", &mut model);
+        let mut empty = home_in(size, dark());
+        update(&mut empty, HomeEvent::AllSessions(Vec::new()));
+        show("empty", &mut empty);
+        let mut fleet = home_in(size, dark());
+        fleet.scope = HomeScope::Fleet;
+        let on = |change: SessionChange, host: &str, user: &str| match change {
+            SessionChange::Seen(key, listed) => {
+                let listed = ListedSession { host: host.into(), user: user.into(), ..*listed };
+                SessionChange::Seen(key, Box::new(listed))
+            }
+            removed @ SessionChange::Removed(_) => removed,
+        };
+        let hosts = [("build-1", "ada"), ("laptop", "grace")].into_iter().cycle();
+        let all = sessions().into_iter().zip(hosts).map(|(one, (host, user))| on(one, host, user));
+        update(&mut fleet, HomeEvent::AllSessions(all.collect()));
+        show("fleet", &mut fleet);
+        expected.assert_eq(&shown);
+    }
+}
+
+#[test]
+fn the_styles_of_the_home_screen() {
+    let themes = [
+        (dark(), expect_file!["../frames/home-styles-dark.txt"]),
+        (ScreenTheme::chosen(ThemeName::Light, false), expect_file!["../frames/home-styles-light.txt"]),
+        (ScreenTheme::chosen(ThemeName::Dark, true), expect_file!["../frames/home-styles-plain.txt"]),
+    ];
+    for (theme, expected) in themes {
+        let mut model = home_in((120, 40), theme);
+        update(&mut model, HomeEvent::AllSessions(sessions()));
+        expected.assert_eq(&styles_of(&draw(&mut model)));
+    }
+}
+
+#[test]
+fn every_size_shows_what_needs_the_user_and_what_runs() {
+    for size in SIZES {
+        let frame = frame(&mut home(size));
+        for fact in ["1 needs you", "NEEDS YOU", "◆ fix-parser", "Retry limit", "since 14:32", "2/10", "Working 1:12"]
+        {
+            assert!(frame.contains(fact), "no `{fact}` at {size:?}:\n{frame}");
+        }
+    }
+}
+
+#[test]
+fn without_unicode_every_sign_is_ascii() {
+    let mut model = home((120, 40));
+    model.signs = SignSet::AsciiOnly;
+    let frame = frame(&mut model);
+    assert!(frame.is_ascii(), "{frame}");
+}
+
+// Motion
+
+#[test]
+fn only_running_sessions_move() {
+    let mut model = home((120, 40));
+    assert_eq!(model.next_tick(), Some(UnixTime(NOW + 250)));
+    model.motion = MotionMode::Reduced;
+    assert_eq!(model.next_tick(), Some(UnixTime(NOW + 1_000)));
+    let before = frame(&mut model);
+    model.now = UnixTime(NOW + 250);
+    assert_eq!(frame(&mut model), before, "with reduced motion nothing spins");
+    let resting = sessions().into_iter().filter(|change| match change {
+        SessionChange::Seen(_, listed) => !listed.has_clock(),
+        SessionChange::Removed(_) => false,
+    });
+    let mut model = home_in((120, 40), dark());
+    update(&mut model, HomeEvent::AllSessions(resting.collect()));
+    assert_eq!(model.next_tick(), None, "a session at a gate or at its end draws nothing");
+    let before = frame(&mut model);
+    model.now = UnixTime(NOW + 10 * MINUTE);
+    assert_eq!(frame(&mut model), before);
+}
+
+// Keys
+
+#[test]
+fn the_cursor_stays_on_its_session_when_the_order_changes() {
+    let mut model = home((80, 24));
+    let chosen = |model: &HomeModel| model.chosen().map(|row| row.session.name.clone()).unwrap_or_default();
+    press(&mut model, "down");
+    assert_eq!((chosen(&model).as_str(), model.position()), ("docs", 1));
+    update(&mut model, HomeEvent::Sessions(vec![session("nightly", "/home/me/src/site", 7, asks(1))]));
+    assert_eq!((chosen(&model).as_str(), model.position()), ("docs", 2));
+    let over = ended(SessionOutcome::Complete, "done");
+    update(&mut model, HomeEvent::Sessions(vec![session("docs", "/home/me/src/site", 0, over)]));
+    assert_eq!((chosen(&model).as_str(), model.position()), ("docs", 3));
+    update(&mut model, HomeEvent::Sessions(vec![SessionChange::Removed(key("docs"))]));
+    assert_eq!((chosen(&model).as_str(), model.position()), ("add-cli", 3), "the next one takes its place");
+}
+
+#[test]
+fn keys_do_what_the_footer_says_and_nothing_else() {
+    let mut model = home((120, 40));
+    assert!(frame(&mut model).contains("enter open  a answer  n new session  s stop  / filter  ? keys  q quit"));
+    assert_eq!(press(&mut model, "enter"), [HomeRequest::Attach(key("fix-parser"))]);
+    assert_eq!(press(&mut model, "a"), [HomeRequest::Attach(key("fix-parser"))]);
+    assert_eq!(press(&mut model, "x"), []);
+    assert!(frame(&mut model).contains("fix-parser is running: stop it first"));
+    assert_eq!(press(&mut model, "s 2"), [HomeRequest::Stop(key("fix-parser"), StopTiming::Now)]);
+    assert_eq!(press(&mut model, "s enter"), [HomeRequest::Stop(key("fix-parser"), StopTiming::AfterIteration)]);
+    assert_eq!(press(&mut model, "s 3"), []);
+    assert_eq!(press(&mut model, "down a"), []);
+    assert!(frame(&mut model).contains("docs does not need you"));
+    assert_eq!(press(&mut model, "G k enter"), [HomeRequest::Replay(key("killed"))]);
+    assert_eq!(press(&mut model, "q"), [HomeRequest::Quit]);
+    assert_eq!(press(&mut model, "n"), [HomeRequest::PrepareNew(Some(key("killed")))]);
+}
+
+#[test]
+fn a_filter_narrows_the_list_and_escape_takes_it_back() {
+    let mut model = home((80, 24));
+    press(&mut model, "/ p a r s e r enter");
+    let names: Vec<&str> = model.rows().iter().map(|row| row.session.name.as_str()).collect();
+    assert_eq!(names, ["fix-parser", "task-7", "add-cli"]);
+    press(&mut model, "esc");
+    assert_eq!(model.rows().len(), sessions().len());
+}
+
+#[test]
+fn a_click_opens_the_session_under_it_and_the_wheel_moves_the_cursor() {
+    let mut model = home((80, 24));
+    let mouse = |kind, row| MouseEvent { kind, column: 10, row, modifiers: KeyModifiers::NONE };
+    let row = frame(&mut model).lines().position(|line| line.contains("docs")).expect("it is there");
+    let row = u16::try_from(row).expect("a row");
+    let click = mouse(MouseEventKind::Down(MouseButton::Left), row);
+    assert_eq!(update(&mut model, HomeEvent::Mouse(click)), [HomeRequest::Attach(key("docs"))]);
+    let heading = mouse(MouseEventKind::Down(MouseButton::Left), 1);
+    assert_eq!(update(&mut model, HomeEvent::Mouse(heading)), []);
+    update(&mut model, HomeEvent::Mouse(mouse(MouseEventKind::ScrollDown, 3)));
+    assert_eq!(model.position(), 4);
+}
+
+#[test]
+fn a_long_list_scrolls_with_its_cursor() {
+    let many = (0..100).map(|n| session(&format!("s-{n:03}"), "/p", n, ended(SessionOutcome::Complete, "")));
+    for size in SIZES {
+        let mut model = home_in(size, dark());
+        update(&mut model, HomeEvent::AllSessions(many.clone().collect()));
+        for _ in 0..100 {
+            let name = model.chosen().expect("a session").session.name.clone();
+            let frame = frame(&mut model);
+            assert!(frame.lines().any(|line| line.starts_with('▌') && line.contains(&name)), "{name}:\n{frame}");
+            press(&mut model, "down");
+        }
+        press(&mut model, "<");
+        assert!(frame(&mut model).contains(" ENDED"), "the heading is visible again");
+    }
+}
+
+// In a terminal
+
+#[test]
+fn home_follows_five_sessions_and_opens_stops_and_removes_them() {
+    let project = Project::with(CONFIG);
+    for name in ["done-1", "done-2", "works-1", "works-2", "asks"] {
+        detached(&project, "", name);
+    }
+    let mut terminal = Terminal::open(&project, &[], (120, 40));
+    terminal.wait_for("five sessions", |shown| {
+        ["NEEDS YOU  1", "RUNNING  2", "ENDED  2", "◆ asks", "Retry limit: case_4 FAILED", "Complete: "]
+            .iter()
+            .all(|text| shown.has(text))
+    });
+    // Two of them change.
+    project.write("go-works-1", "");
+    terminal.wait_for("one has ended", |shown| shown.has("RUNNING  1") && shown.has("ENDED  3"));
+    let answered = project.creel(&["gate", "answer", "1", "ignore", "-s", "asks"]);
+    assert_eq!(answered.code, 0, "{}", answered.err);
+    terminal.wait_for("no session needs the user", |shown| !shown.has("NEEDS YOU") && shown.has("⚠ asks"));
+    // Open one, and return.
+    terminal.press("home");
+    terminal.wait_for("the cursor", |shown| {
+        shown.text().lines().any(|line| line.starts_with('▌') && line.contains("works-2"))
+    });
+    terminal.press("enter");
+    terminal.wait_for_status("WORKING");
+    terminal.press("q");
+    terminal.wait_for_text("RUNNING  1");
+    // Stop it.
+    terminal.press("s");
+    terminal.wait_for_text("Stop works-2?");
+    terminal.press("2");
+    terminal.wait_for("it has stopped", |shown| shown.has("ENDED  5") && shown.has("■ works-2"));
+    // Remove it.
+    terminal.press("x");
+    let folder = project.root().join(".creel/sessions/works-2");
+    terminal.wait_for("what it deletes", |shown| shown.has("Remove works-2?") && shown.has("/.creel/sessions/works-2"));
+    assert!(folder.exists());
+    terminal.press("2");
+    terminal.wait_for("it is gone", |shown| shown.has("works-2 is removed") && shown.has("ENDED  4"));
+    assert!(!folder.exists() && !project.root().join(".creel/sessions/.unfinished/works-2").exists());
+    // Replay one, and return.
+    terminal.press("enter");
+    terminal.wait_for_text("Stream");
+    terminal.press("q");
+    terminal.wait_for_text("ENDED  4");
+    terminal.press("q");
+    assert_eq!(terminal.end(), 0);
+    terminal.is_as_it_was();
+}
+
+#[test]
+fn a_session_that_starts_elsewhere_appears_and_one_that_is_killed_stops() {
+    let project = Project::with(CONFIG).file("other/creel.yaml", CONFIG);
+    detached(&project, "", "done");
+    let mut terminal = Terminal::open(&project, &[], (80, 24));
+    terminal.wait_for_text("✓ done");
+    detached(&project, "other", "works");
+    terminal.wait_for("the other project", |shown| shown.has("RUNNING  1") && shown.has("works"));
+    let pid = fs::read_to_string(project.root().join("other/.creel/sessions/works/pid")).expect("it runs");
+    let pid = rustix::process::Pid::from_raw(pid.trim().parse().expect("a number")).expect("a process");
+    rustix::process::kill_process(pid, rustix::process::Signal::KILL).expect("it runs");
+    terminal.wait_for_text("Stopped in iteration 1");
+    project.write("other/go", "");
+    terminal.press("q");
+    assert_eq!(terminal.end(), 0);
+}
+
+#[test]
+fn a_session_can_be_started_from_home_and_home_shows_again_when_it_is_left() {
+    let project = Project::with(CONFIG);
+    detached(&project, "", "done");
+    let mut terminal = Terminal::open(&project, &[], (80, 24));
+    terminal.wait_for_text("✓ done");
+    terminal.press("n");
+    terminal.wait_for_text("New session");
+    terminal.type_text("Write the parser.");
+    terminal.wait_for_text("Write the parser.");
+    terminal.press("ctrl-s");
+    terminal.wait_for_status("COMPLETE");
+    terminal.press("q");
+    terminal.wait_for("both", |shown| shown.has("ENDED  2") && shown.has("✓ done"));
+    let sessions = fs::read_dir(project.root().join(".creel/sessions")).expect("sessions").filter_map(Result::ok);
+    let journals = sessions.filter_map(|entry| fs::read_to_string(entry.path().join("journal.jsonl")).ok());
+    assert!(journals.into_iter().any(|text| text.contains("Write the parser.")), "the prompt was sent");
+    terminal.press("q");
+    assert_eq!(terminal.end(), 0);
+    terminal.is_as_it_was();
+}
+
+#[test]
+fn an_empty_home_explains_itself_at_any_size() {
+    let project = Project::new();
+    let mut terminal = Terminal::open(&project, &[], (80, 24));
+    terminal.wait_for("what creel is", |shown| {
+        ["creel runs a coding agent", "watch the demo", "write a creel.yaml", "d demo"]
+            .iter()
+            .all(|text| shown.has(text))
+    });
+    terminal.resize((40, 10));
+    terminal.wait_for("less", |shown| shown.has("creel runs a coding agent") && shown.has("q quit"));
+    terminal.resize((20, 5));
+    terminal.wait_for_text("terminal too small");
+    terminal.resize((80, 24));
+    terminal.wait_for_text("watch the demo");
+    terminal.press("ctrl-c");
+    assert_eq!(terminal.end(), 0);
+    terminal.is_as_it_was();
+}
+
+#[test]
+fn without_a_terminal_creel_prints_its_help() {
+    let project = Project::with(CONFIG);
+    let ran = project.creel(&[]);
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    assert!(ran.out.contains("Usage:") && ran.out.contains("sessions"), "{}", ran.out);
+    assert!(!project.root().join(".creel").exists(), "nothing has run");
+    detached(&project, "", "asks");
+    finish(&project, &["asks"]);
+    until("it has ended", || project.creel(&["sessions", "--state", "needs-you"]).out.is_empty());
+}
