@@ -42,6 +42,7 @@ pub mod hooks;
 pub mod ids;
 pub mod input;
 pub(crate) mod known_or_none;
+pub mod line_diff;
 pub(crate) mod nearest_name;
 pub mod output;
 pub mod pending;

@@ -1,8 +1,6 @@
 //! Size limits for what an agent reports, and diffs of its changes.
 
-use std::time::Duration;
-
-use crate::process::output;
+use crate::{engine::line_diff::unified_diff, process::output};
 
 /// Bytes of a call's title, or of a note.
 pub(super) const NOTE_MAX: usize = 2 << 10;
@@ -14,8 +12,6 @@ pub(super) const OUTPUT_MAX: usize = 8 << 10;
 pub(super) const LONG_MAX: usize = 16 << 10;
 /// Texts that are longer together are not compared line by line.
 const COMPARE_MAX: usize = 1 << 20;
-/// Time limit for a comparison. The rest is shown as replaced.
-const COMPARE_TIME: Duration = Duration::from_millis(100);
 
 /// Cuts a text to its beginning and its end.
 pub(super) fn limited(text: &str, most: usize) -> String {
@@ -26,6 +22,5 @@ pub(super) fn unified(path: &str, old: &str, new: &str) -> String {
     if old.len() + new.len() > COMPARE_MAX {
         return format!("--- {path}\n+++ {path}\n{} B become {} B\n", old.len(), new.len());
     }
-    let diff = similar::TextDiff::configure().timeout(COMPARE_TIME).diff_lines(old, new);
-    diff.unified_diff().header(path, path).to_string()
+    unified_diff(path, old, new)
 }

@@ -6,8 +6,6 @@
 
 use serde::{Deserialize, Serialize};
 
-use similar::{Algorithm, DiffOp, capture_diff_slices};
-
 use crate::engine::{
     comparable_text::{comparable_text, same_text},
     event::{Event, IterationOutcome, RetryEvent, SessionStarted, UserPresence},
@@ -18,6 +16,7 @@ use crate::engine::{
         resolve::HookState,
         template::fill,
     },
+    line_diff::line_changes,
     output::EngineOutput,
     policy::{RetryLimitPolicy, SessionPlan},
     protect::ProtectRules,
@@ -47,12 +46,13 @@ pub(crate) struct RetryLimit {
 fn changed(before: &str, now: &str) -> String {
     let (before, now) = (last_lines(before), last_lines(now));
     let comparable = |lines: &[&str]| lines.iter().map(|line| comparable_text(line)).collect::<Vec<_>>();
+    let (old, new) = (comparable(&before), comparable(&now));
+    let (old, new) =
+        (old.iter().map(String::as_str).collect::<Vec<_>>(), new.iter().map(String::as_str).collect::<Vec<_>>());
     let mut text = Vec::new();
-    for op in capture_diff_slices(Algorithm::Myers, &comparable(&before), &comparable(&now)) {
-        if !matches!(op, DiffOp::Equal { .. }) {
-            text.extend(before[op.old_range()].iter().map(|line| format!("- {line}")));
-            text.extend(now[op.new_range()].iter().map(|line| format!("+ {line}")));
-        }
+    for change in line_changes(&old, &new) {
+        text.extend(before[change.before].iter().map(|line| format!("- {line}")));
+        text.extend(now[change.now].iter().map(|line| format!("+ {line}")));
     }
     if text.is_empty() { "(no change)".into() } else { text.join("\n") }
 }

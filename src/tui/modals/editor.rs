@@ -7,12 +7,14 @@ use ratatui::{
     text::Line,
     widgets::{Paragraph, Widget as _},
 };
-use similar::{ChangeTag, TextDiff};
 use tui_textarea::{TextArea, WrapMode};
 
 use super::{first_that_fits, framed, keys_that_fit, middle};
 use crate::{
-    engine::ids::{GateId, ItemId},
+    engine::{
+        ids::{GateId, ItemId},
+        line_diff::{diff_groups, whole_lines},
+    },
     present::text::plain,
     tui::theme::{ScreenTheme, ThemeRole},
 };
@@ -191,16 +193,15 @@ fn change(before: &str, after: &str, theme: &ScreenTheme) -> Vec<Line<'static>> 
     // A missing newline at the end is not a change.
     let ended = |text: &str| format!("{}\n", text.trim_end_matches('\n'));
     let (before, after) = (ended(before), ended(after));
-    let diff = TextDiff::from_lines(&before, &after);
     // Only the changes with a little context: the rest of a long text would hide them.
-    let near = diff.grouped_ops(3).into_iter().flatten().collect::<Vec<_>>();
-    let lines = near.iter().flat_map(|part| diff.iter_changes(part)).map(|change| {
-        let (sign, role) = match change.tag() {
-            ChangeTag::Delete => ("-", ThemeRole::Bad),
-            ChangeTag::Insert => ("+", ThemeRole::Good),
-            ChangeTag::Equal => (" ", ThemeRole::Faint),
+    let near = diff_groups(&whole_lines(&before), &whole_lines(&after));
+    let lines = near.iter().flat_map(|group| &group.lines).map(|(sign, line)| {
+        let role = match sign {
+            '-' => ThemeRole::Bad,
+            '+' => ThemeRole::Good,
+            _ => ThemeRole::Faint,
         };
-        Line::styled(format!("{sign} {}", change.value().trim_end()), theme.style(role))
+        Line::styled(format!("{sign} {}", line.trim_end()), theme.style(role))
     });
     lines.collect()
 }

@@ -1,7 +1,5 @@
 //! Keys of the hooks pane and of the retries pane.
 
-use similar::{ChangeTag, TextDiff};
-
 use super::{
     ScreenRequest, lay_over,
     pane::{is_live, next_fit},
@@ -10,6 +8,7 @@ use crate::{
     engine::{
         hooks::{point::HookPoint, resolve::HookRef},
         input::SessionCommand,
+        line_diff::line_changes,
     },
     present::{
         hook_stats, stop_decisions,
@@ -109,16 +108,13 @@ pub(super) fn open_attempt(model: &mut ScreenModel) -> Vec<ScreenRequest> {
 
 /// The lines that one text has and the other does not, with the signs of a diff.
 fn changed_lines(before: &str, now: &str) -> String {
-    let diff = TextDiff::from_lines(before, now);
-    let changes = diff.iter_all_changes().filter_map(|change| {
-        let sign = match change.tag() {
-            ChangeTag::Equal => return None,
-            ChangeTag::Delete => '-',
-            ChangeTag::Insert => '+',
-        };
-        Some(format!("{sign} {}\n", change.value().trim_end_matches('\n')))
-    });
-    format!("Changes since the run before:\n{}", changes.collect::<String>())
+    let (before, now) = (before.lines().collect::<Vec<_>>(), now.lines().collect::<Vec<_>>());
+    let mut text = "Changes since the run before:\n".to_owned();
+    for change in line_changes(&before, &now) {
+        text.extend(before[change.before].iter().map(|line| format!("- {line}\n")));
+        text.extend(now[change.now].iter().map(|line| format!("+ {line}\n")));
+    }
+    text
 }
 
 /// The selected hook, if the session is live.
