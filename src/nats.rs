@@ -54,7 +54,7 @@ use crate::{
         status::NatsStatus,
         stream::{NatsStream, SessionIdentity, StoredRecords},
     },
-    queue::handover::TaskHandover,
+    queue::handover::{HandoverPlace, TaskHandover},
     runtime::{HookOutputChunk, SessionHandle, SessionRuntime},
     socket::session_mirror::{FoldPace, QueryHandle, SessionMirror},
 };
@@ -283,7 +283,7 @@ impl NatsTask {
         let stage = LiveOutputPublisher { client, subjects, id, desk, live: &self.live, folder: &self.folder, largest };
         let showing = stage.show(&mut self.watched);
         tokio::pin!(showing);
-        let handover = TaskHandover { jetstream: &jetstream, nats, session, id, desk, handle };
+        let handover = TaskHandover { place: HandoverPlace::Server(&jetstream, nats), session, id, desk, handle };
         let handing_over = handover.keep(&mut self.queue_warned);
         tokio::pin!(handing_over);
         warned.live = false;

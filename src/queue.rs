@@ -1,14 +1,22 @@
-//! The task queue: a bucket with all tasks, and a stream with the tasks that are ready to start.
+//! The task queue: a store with all tasks, and a line with the tasks that are ready to start.
+//!
+//! Both are kept by a NATS server for workers on many machines ([`task_bucket`], [`ready_tasks`]), or in a folder of the
+//! project for workers on this one ([`local_store`], [`local_line`]). [`backend`] says what either has to do.
 //!
 //! # Invariants
-//! - A task is put into the stream after the bucket says that it is ready. If a process dies in between, the next one
-//!   that checks puts it there.
+//! - A task is put into the line after the store says that it is ready. If a process dies in between, the next one that
+//!   checks puts it there.
 
+pub mod backend;
+pub mod dispatch_group;
 pub mod handover;
-pub mod ready_tasks;
-pub mod task_bucket;
+mod local_line;
+pub mod local_store;
+pub mod place;
+mod ready_tasks;
+mod task_bucket;
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{collections::BTreeMap, path::Path, sync::Arc, time::Duration};
 
 use async_nats::jetstream::Context;
 
@@ -19,10 +27,12 @@ use crate::{
         tasks::refusal::TaskRefusal,
         time::UnixTime,
     },
-    nats::connection::NatsError,
     queue::{
+        backend::{ChangeFeed, QueueTaskKey, QueueTrouble, ReadyLine, TaskRevision, TaskStore},
+        local_line::LocalLine,
+        local_store::{LocalQueueDir, LocalStore},
         ready_tasks::ReadyTaskStream,
-        task_bucket::{QueueAddError, QueueChanges, QueueTaskKey, TaskBucket, TaskRevision},
+        task_bucket::TaskBucket,
     },
 };
 
@@ -30,13 +40,17 @@ use crate::{
 const AGAIN: Duration = Duration::from_secs(1);
 /// The default lease: how long a worker can be silent before its task is handed out again.
 pub const LEASE: Duration = Duration::from_secs(15);
+/// How many numbers to try for a task without a name, since other processes add tasks, too.
+const NAMES: u64 = 1_000;
 
 #[derive(Debug)]
 pub struct TaskQueue {
     /// All tasks.
-    pub board: TaskBucket,
+    pub board: Arc<dyn TaskStore>,
     /// The tasks that are ready to start.
-    pub line: ReadyTaskStream,
+    pub line: Box<dyn ReadyLine>,
+    /// Why the queue has fewer replicas than the config asks for.
+    pub missing_replicas: Option<String>,
 }
 
 /// The queue together with its tasks, kept up to date.
@@ -44,7 +58,7 @@ pub struct WatchedQueue {
     pub queue: TaskQueue,
     /// All tasks, as last received.
     tasks: BTreeMap<QueueTaskKey, TaskRevision>,
-    changes: QueueChanges,
+    changes: Box<dyn ChangeFeed>,
     /// Whether a task may have become ready since the last check.
     stirred: bool,
 }
@@ -56,34 +70,65 @@ pub enum QueueError {
     Refused(QueueRequestError),
     #[error(transparent)]
     BadTask(TaskRefusal),
-    /// Another task has the name.
-    #[error("{0}")]
-    Taken(QueueAddError),
-    #[error("NATS: {0}")]
-    Trouble(#[from] NatsError),
+    /// The name is taken, or was in the past.
+    #[error("the queue already has a task {0}, or had one")]
+    Taken(String),
+    #[error(transparent)]
+    Trouble(#[from] QueueTrouble),
 }
 
-impl From<QueueAddError> for QueueError {
-    fn from(error: QueueAddError) -> Self {
-        match error {
-            QueueAddError::Taken(_) => Self::Taken(error),
-            QueueAddError::Trouble(trouble) => Self::Trouble(trouble),
+impl dyn TaskStore {
+    /// Adds a task and returns it. One without a name gets the next number.
+    async fn add(&self, new: QueuedTask) -> Result<TaskRevision, QueueError> {
+        if !new.order.id.is_empty() {
+            return match self.write(&new, 0).await? {
+                Some(revision) => Ok(TaskRevision { task: new, revision }),
+                None => Err(QueueError::Taken(new.order.id)),
+            };
         }
+        let first = self.next_number().await?;
+        for number in first..first + NAMES {
+            let order = TaskSpec { id: number.to_string(), ..new.order.clone() };
+            let task = QueuedTask { order, ..new.clone() };
+            if let Some(revision) = self.write(&task, 0).await? {
+                return Ok(TaskRevision { task, revision });
+            }
+        }
+        Err(QueueError::Taken(format!("{first} to {}", first + NAMES)))
+    }
+
+    /// Changes a task, and tries again if another process was faster. `change` returns `None` if there is nothing to
+    /// change.
+    pub async fn change(
+        &self,
+        key: &QueueTaskKey,
+        change: impl Fn(&QueuedTask) -> Option<QueuedTask> + Send,
+    ) -> Result<Option<TaskRevision>, QueueTrouble> {
+        while let Some(TaskRevision { task, revision }) = self.get(key).await? {
+            let Some(task) = change(&task) else { return Ok(None) };
+            if let Some(revision) = self.write(&task, revision).await? {
+                return Ok(Some(TaskRevision { task, revision }));
+            }
+        }
+        Ok(None)
     }
 }
 
 impl TaskQueue {
-    /// Opens the queue. Creates what the server does not have.
-    pub async fn open(jetstream: &Context, nats: &NatsConfig, lease: Duration) -> Result<Self, NatsError> {
+    /// Opens the queue of a server. Creates what the server does not have.
+    pub async fn of_server(jetstream: &Context, nats: &NatsConfig, lease: Duration) -> Result<Self, QueueTrouble> {
         let board = TaskBucket::open(jetstream, nats).await?;
         let line = ReadyTaskStream::open(jetstream, nats, lease).await?;
-        Ok(Self { board, line })
+        let missing = [board.missing_replicas(), line.missing_replicas()].into_iter().flatten().collect::<Vec<_>>();
+        let missing_replicas = (!missing.is_empty()).then(|| missing.join("; "));
+        Ok(Self { board: Arc::new(board), line: Box::new(line), missing_replicas })
     }
 
-    /// Why the queue has fewer replicas than the config asks for.
-    pub fn missing_replicas(&self) -> Option<String> {
-        let all: Vec<&str> = self.board.missing_replicas().into_iter().chain(self.line.missing_replicas()).collect();
-        (!all.is_empty()).then(|| all.join("; "))
+    /// Opens the queue of a project. Creates its folder.
+    pub fn of_project(root: &Path, lease: Duration) -> Result<Self, QueueTrouble> {
+        let store = LocalStore::new(LocalQueueDir::open(root)?);
+        let line = LocalLine::new(store.clone(), lease);
+        Ok(Self { board: Arc::new(store), line: Box::new(line), missing_replicas: None })
     }
 
     /// Adds a task. One without a name gets the next number.
@@ -118,7 +163,7 @@ impl TaskQueue {
     }
 
     /// Puts a task into the stream of ready tasks if all of its dependencies are closed. Returns its state afterwards.
-    pub async fn ready(&mut self, key: &QueueTaskKey) -> Result<Option<TaskRevision>, NatsError> {
+    pub async fn ready(&mut self, key: &QueueTaskKey) -> Result<Option<TaskRevision>, QueueTrouble> {
         let Some(known) = self.board.get(key).await? else { return Ok(None) };
         let mut open = Vec::new();
         for on in &known.task.order.dependencies {
@@ -137,7 +182,7 @@ impl TaskQueue {
         Ok(Some(seen))
     }
 
-    pub async fn watched(self) -> Result<WatchedQueue, NatsError> {
+    pub async fn watched(self) -> Result<WatchedQueue, QueueTrouble> {
         let mut changes = self.board.changes("").await?;
         let tasks = changes.all().await?;
         Ok(WatchedQueue { queue: self, tasks, changes, stirred: true })
@@ -145,7 +190,7 @@ impl TaskQueue {
 }
 
 impl WatchedQueue {
-    pub async fn changed(&mut self) -> Result<(), NatsError> {
+    pub async fn changed(&mut self) -> Result<(), QueueTrouble> {
         if let Some(seen) = self.changes.next().await? {
             self.note(seen);
         }
@@ -172,7 +217,7 @@ impl WatchedQueue {
     }
 
     /// Puts all tasks into the stream of ready tasks that have become ready.
-    pub async fn ready_all(&mut self) -> Result<(), NatsError> {
+    pub async fn ready_all(&mut self) -> Result<(), QueueTrouble> {
         if !self.stirred {
             return Ok(());
         }
@@ -199,24 +244,19 @@ impl WatchedQueue {
                 Err(trouble) => Err(trouble),
             };
             if let Err(trouble) = followed {
-                tracing::info!("nats: {trouble}");
+                tracing::info!("{trouble}");
                 tokio::time::sleep(AGAIN).await;
             }
         }
     }
 
-    /// Repairs the queue: puts ready or active tasks back into the stream if they are missing there. The worker of an
+    /// Repairs the queue: puts ready or active tasks back into the line if they are missing there. The worker of an
     /// active task may be dead.
-    pub async fn mend(&mut self, mut wanted: impl FnMut(&TaskSpec) -> bool) -> Result<(), NatsError> {
-        let TaskQueue { line, .. } = &mut self.queue;
-        let there = line.look().await?;
+    pub async fn mend(&mut self, mut wanted: impl FnMut(&TaskSpec) -> bool) -> Result<(), QueueTrouble> {
         let is_due =
             |task: &&QueuedTask| matches!(task.standing, QueuedTaskState::Ready | QueuedTaskState::Active { .. });
-        for task in self.tasks.values().map(|seen| &seen.task).filter(is_due).filter(|task| wanted(&task.order)) {
-            if !there.contains(&line.subject(&task.order)) {
-                line.put(&task.order).await?;
-            }
-        }
+        let due = self.tasks.values().map(|seen| &seen.task).filter(is_due).map(|task| &task.order);
+        self.queue.line.restore(due.filter(|order| wanted(order)).collect()).await?;
         self.stirred = true;
         Ok(())
     }

@@ -26,7 +26,7 @@ pub(super) mod session_mirror;
 pub mod stop_view;
 pub mod view;
 
-use std::{io, sync::Arc, time::Duration};
+use std::{io, pin::Pin, sync::Arc, time::Duration};
 
 use rustix::process::geteuid;
 use tokio::{
@@ -40,10 +40,10 @@ use tokio::{
 use crate::{
     journal::SessionDir,
     nats::status::NatsStatus,
-    runtime::SessionRuntime,
+    runtime::{SessionHandle, SessionRuntime},
     socket::{
         peer_processes::PeerProcesses,
-        session_mirror::{FoldPace, SessionMirror},
+        session_mirror::{FoldPace, QueryHandle, SessionMirror},
     },
 };
 use address::{SocketDirs, SocketLocation};
@@ -71,16 +71,29 @@ struct SocketServer {
     listener: std::os::unix::net::UnixListener,
     ledger: SessionMirror,
     reach: ClientContext,
+    companion: Option<SocketCompanion>,
     address: SocketLocation,
+}
+
+/// Work that goes on beside the clients until the session ends, on the socket's thread.
+pub(crate) type SocketCompanion = Box<dyn FnOnce(CompanionContext) -> Pin<Box<dyn Future<Output = ()>>> + Send>;
+
+/// What such work needs to know of the session, and to change it.
+pub(crate) struct CompanionContext {
+    pub(crate) handle: SessionHandle,
+    pub(crate) desk: QueryHandle,
+    /// The session's id.
+    pub(crate) session: String,
 }
 
 impl ControlSocket {
     /// Listens for the session in this folder, which this process is about to run.
-    pub fn open(
+    pub(crate) fn open(
         places: &SocketDirs,
         folder: &SessionDir,
         runtime: &mut SessionRuntime,
         nats: Option<watch::Receiver<NatsStatus>>,
+        companion: Option<SocketCompanion>,
     ) -> io::Result<Self> {
         let follower = runtime.follow()?;
         let session = follower.state.began.id.clone();
@@ -89,7 +102,7 @@ impl ControlSocket {
         let watches = Arc::new(Semaphore::new(MOST_WATCHERS));
         let (handle, live, journal) = (runtime.handle(), runtime.live(), folder.journal());
         let reach = ClientContext { handle, desk, journal, live, nats, session, watches };
-        let server = SocketServer { listener, ledger, reach, address: address.clone() };
+        let server = SocketServer { listener, ledger, reach, companion, address: address.clone() };
         let thread = std::thread::Builder::new().name("socket".into()).spawn(move || server.run())?;
         Ok(Self { address, thread: Some(thread) })
     }
@@ -123,13 +136,18 @@ impl SocketServer {
     }
 
     async fn serve(self) -> io::Result<()> {
-        let Self { listener, mut ledger, reach, address } = self;
+        let Self { listener, mut ledger, reach, companion, address } = self;
         listener.set_nonblocking(true)?;
         let listener = UnixListener::from_std(listener)?;
         let mut clients = ConnectedClients::default();
         // Moved in, so that it is dropped when the session ends: that closes the channel that announces records.
         let following = async move { ledger.follow().await };
         tokio::pin!(following);
+        let ClientContext { handle, desk, session, .. } = reach.clone();
+        let mut beside: Pin<Box<dyn Future<Output = ()>>> = match companion {
+            Some(companion) => companion(CompanionContext { handle, desk, session }),
+            None => Box::pin(std::future::pending()),
+        };
         loop {
             tokio::select! {
                 accepted = listener.accept() => match accepted {
@@ -140,6 +158,7 @@ impl SocketServer {
                     }
                 },
                 Some(_) = clients.running.join_next() => {}
+                () = &mut beside => beside = Box::pin(std::future::pending()),
                 _ = &mut following => break,
             }
         }

@@ -64,8 +64,8 @@ const PURE_ITEMS: [(&str, &[&str]); 4] = [
     ("sync", &["Arc"]),
     ("time", &["Duration"]),
 ];
-/// The crates that the engine may use. `similar` reads the clock only with a deadline.
-const PURE_CRATES: [&str; 6] = ["fast_glob", "serde", "serde_json", "similar", "strsim", "thiserror"];
+/// The crates that the engine may use.
+const PURE_CRATES: [&str; 6] = ["fast_glob", "imara_diff", "serde", "serde_json", "strsim", "thiserror"];
 
 /// Files that mostly match on enums of other crates, which can grow.
 const FOREIGN_ENUMS: [&str; 1] = ["agents/acp/translate.rs"];

@@ -28,9 +28,10 @@ use crate::{
     journal::{self, SessionDir},
     nats::{NatsEndpoint, status::NatsStatus},
     process::{children, signals::survive_file_limits},
+    queue::handover::{HandoverPlace, TaskHandover},
     runtime::{RuntimeDirs, RuntimeError, RuntimeExit, SessionRuntime},
     sessions::project_list::ProjectList,
-    socket::{ControlSocket, address::SocketDirs, session_client::SessionClient},
+    socket::{CompanionContext, ControlSocket, SocketCompanion, address::SocketDirs, session_client::SessionClient},
     tui::{self, ScreenExit, model::CloseBehavior},
 };
 
@@ -231,7 +232,14 @@ impl ControlEndpoints {
             opened.inspect_err(|error| say(&format!("creel: this session does not publish to NATS: {error}"))).ok()
         });
         let places = SocketDirs::usual(paths::state_dir().as_deref());
-        let socket = ControlSocket::open(&places, folder, runtime, uplink.as_ref().map(NatsEndpoint::link));
+        let socket = ControlSocket::open(
+            &places,
+            folder,
+            runtime,
+            uplink.as_ref().map(NatsEndpoint::link),
+            // With a server, the connection to it hands tasks over.
+            uplink.is_none().then(|| hand_over_locally(folder)),
+        );
         let socket = socket.inspect_err(|error| {
             tracing::warn!("there is no control socket: {error}");
             say(&format!("creel: other terminals cannot reach this session: {error}"));
@@ -260,6 +268,18 @@ impl ControlEndpoints {
             ));
         }
     }
+}
+
+/// Hands tasks of the session to the project's own queue.
+fn hand_over_locally(folder: &SessionDir) -> SocketCompanion {
+    let (root, session) = (folder.project().to_owned(), folder.name.clone());
+    Box::new(move |CompanionContext { handle, desk, session: id }| {
+        Box::pin(async move {
+            let place = HandoverPlace::Project(&root);
+            let handover = TaskHandover { place, session: &session, id: &id, desk: &desk, handle: &handle };
+            handover.keep(&mut false).await;
+        })
+    })
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "it is what an error is mapped by")]

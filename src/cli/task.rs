@@ -70,7 +70,7 @@ pub enum TaskCliCommand {
 /// Whose task it is.
 #[derive(Debug, Default, Clone, Copy, Args)]
 pub struct QueueArgs {
-    /// Use the queue that workers on many machines share (`creel worker`), on the server of --nats or of the config. A
+    /// Use the queue of the workers (`creel worker`): of the server of --nats or of the config, else of the project. A
     /// task that a session has put there is named SESSION/ID.
     #[arg(long)]
     pub queue: bool,
@@ -102,8 +102,9 @@ pub struct TaskAddArgs {
     /// A task that must be completed first; can be repeated.
     #[arg(long = "depends-on", value_name = "ID")]
     pub dependencies: Vec<String>,
-    /// Add it to the queue that workers on many machines share (`creel worker`), on the server of --nats or of the
-    /// config. With --session, or inside a session, it stays a task of that session, and enters the queue when it is ready.
+    /// Add it to the queue of the workers (`creel worker`): of the server of --nats or of the config, else of the
+    /// project. With --session, or inside a session, it stays a task of that session, and enters the queue when it is
+    /// ready.
     #[arg(long)]
     pub queue: bool,
     /// In the queue: an agent that may do it, in addition to the agents of its type; can be repeated.

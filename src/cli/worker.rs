@@ -29,10 +29,11 @@ use crate::{
             worker_loop::{WorkerIdentity, WorkerLoop},
         },
     },
-    config::{BadDuration, duration_of},
+    config::{BadDuration, NatsConfig, duration_of},
     engine::{queue::worker_rules::WorkerFilter, time::TimeSpan},
     nats::connection::{ReconnectPolicy, connect},
     process::children,
+    queue::place::QueuePlace,
     runtime::now,
     socket::caller::host,
 };
@@ -51,7 +52,7 @@ pub struct WorkerArgs {
     /// Which config.
     #[command(flatten)]
     pub config: ConfigArgs,
-    /// The server with the queue. Default: `nats:` of the config.
+    /// The server with the queue. Default: `nats:` of the config, else the project's own queue.
     #[command(flatten)]
     pub nats: NatsArgs,
     /// Wait for you at gates (`creel attach`, `creel gate answer`). Default: answer gates as the config says, and mark a
@@ -75,9 +76,7 @@ pub struct WorkerArgs {
 
 pub(super) fn worker(args: &WorkerArgs) -> CliResult {
     let project = Project::load(&args.config)?;
-    let Some(nats) = on_command_line(args.nats.url.as_deref(), project.settings.nats.clone())? else {
-        return Err(CliError::usage("no NATS server: pass --nats URL, or set `nats:` in the config"));
-    };
+    let nats = on_command_line(args.nats.url.as_deref(), project.settings.nats.clone())?;
     let callings =
         Eligibility::new(&project.settings, WorkerFilter { types: &args.types, agent: args.agent.as_deref() });
     let plans = callings.plans()?;
@@ -94,13 +93,20 @@ pub(super) fn worker(args: &WorkerArgs) -> CliResult {
     let tokio = tokio_runtime::start()?;
     let code = tokio.block_on(async {
         children::keep_reaping();
-        let (client, told) =
-            connect(&nats, ReconnectPolicy::ByItself).await.map_err(|problem| cannot_connect(&nats, &problem))?;
         let agents: std::collections::BTreeSet<&str> = plans.iter().map(|plan| plan.agent.as_str()).collect();
         let agents = agents.into_iter().collect::<Vec<_>>().join(", ");
         let types = if args.types.is_empty() { "every type".to_owned() } else { args.types.join(", ") };
-        say(&format!("creel: waiting for tasks ({types}) from {} for {agents}; stop with Ctrl-C", nats.shown()));
-        let shift = WorkerLoop::new(args, &root, me, callings, nats, client, told).await?;
+        let whose = nats.as_ref().map_or_else(|| "this project's queue".to_owned(), NatsConfig::shown);
+        let place = match nats {
+            Some(nats) => {
+                let connected = connect(&nats, ReconnectPolicy::ByItself).await;
+                let (client, told) = connected.map_err(|problem| cannot_connect(&nats, &problem))?;
+                QueuePlace::server(nats, client, told).await?
+            }
+            None => QueuePlace::Project(root.clone()),
+        };
+        say(&format!("creel: waiting for tasks ({types}) from {whose} for {agents}; stop with Ctrl-C"));
+        let shift = WorkerLoop::new(args, &root, me, callings, place).await?;
         Box::pin(shift.work()).await
     });
     tokio.shutdown_background();

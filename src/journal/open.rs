@@ -19,7 +19,7 @@ use rustix::{
 };
 
 /// creel's own folder in a project.
-pub(super) const OURS: &str = ".creel";
+pub(crate) const OURS: &str = ".creel";
 
 /// Bytes read from a one-line file.
 const A_LINE: u64 = 64 << 10;
@@ -47,7 +47,7 @@ pub fn replace(path: &Path, text: &str) -> io::Result<()> {
 }
 
 /// A file that it creates is readable by the owner only.
-pub(super) fn open(path: &Path, flags: OFlags) -> io::Result<File> {
+pub(crate) fn open(path: &Path, flags: OFlags) -> io::Result<File> {
     let (folder, name) = folder_of(path)?;
     open_in(&folder, name, flags)
 }
@@ -76,7 +76,7 @@ pub(super) fn is_folder(path: &Path) -> io::Result<OwnedFd> {
     openat(CWD, path, flags, Mode::empty()).map_err(|error| why_not(CWD, path.as_os_str(), error))
 }
 
-pub(super) fn no_link(path: &Path) -> io::Result<()> {
+pub(crate) fn no_link(path: &Path) -> io::Result<()> {
     if fs::symlink_metadata(path)?.is_symlink() { Err(not_followed(path)) } else { Ok(()) }
 }
 

@@ -41,7 +41,7 @@ const ADD: ToolDescription = ToolDescription {
     name: "task_add",
     title: "Add a task",
     description: "Add a task, for now or later. Returns the new task; pass its `id` to the other tools as `taskId`. A \
-                  task waits for the tasks that it depends on. With `queue`, a worker on another machine does it.",
+                  task waits for the tasks that it depends on. With `queue`, a worker does it.",
     touch: ToolEffect::Anew,
 };
 const LIST: ToolDescription = ToolDescription {
@@ -111,7 +111,7 @@ struct TaskAddInput {
     /// The tasks that must be completed first.
     #[serde(default, alias = "depends_on")]
     depends_on: Vec<String>,
-    /// Whether a worker on another machine does it instead of you. It enters the queue when it is ready, and its state
+    /// Whether a worker (`creel worker`) does it instead of you. It enters the queue when it is ready, and its state
     /// here follows its state there.
     #[serde(default)]
     queue: bool,

@@ -9,6 +9,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    path::Path,
     time::Duration,
 };
 
@@ -24,11 +25,10 @@ use crate::{
             task_spec::{OwnerSession, TaskSpec},
         },
     },
-    nats::connection::NatsError,
     present::{refusals, task_view::TaskView},
     queue::{
         LEASE, QueueError, TaskQueue,
-        task_bucket::{QueueChanges, QueueTaskKey, TaskRevision},
+        backend::{ChangeFeed, QueueTaskKey, QueueTrouble, TaskRevision},
     },
     runtime::{SessionHandle, now},
     socket::{message::ReplyData, query::SessionQuery, session_mirror::QueryHandle},
@@ -40,12 +40,35 @@ const PACE: Duration = Duration::from_millis(100);
 const AGAIN: Duration = Duration::from_secs(5);
 
 pub(crate) struct TaskHandover<'a> {
-    pub(crate) jetstream: &'a Context,
-    pub(crate) nats: &'a NatsConfig,
+    pub(crate) place: HandoverPlace<'a>,
     pub(crate) session: &'a str,
     pub(crate) id: &'a str,
     pub(crate) desk: &'a QueryHandle,
     pub(crate) handle: &'a SessionHandle,
+}
+
+/// The queue that the session uses.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum HandoverPlace<'a> {
+    Server(&'a Context, &'a NatsConfig),
+    /// The queue in the folder of this project.
+    Project(&'a Path),
+}
+
+impl HandoverPlace<'_> {
+    async fn open(self) -> Result<TaskQueue, QueueTrouble> {
+        match self {
+            Self::Server(jetstream, nats) => TaskQueue::of_server(jetstream, nats, LEASE).await,
+            Self::Project(root) => TaskQueue::of_project(root, LEASE),
+        }
+    }
+
+    const fn actor(self) -> ActorKind {
+        match self {
+            Self::Server(..) => ActorKind::Nats,
+            Self::Project(_) => ActorKind::Cli,
+        }
+    }
 }
 
 /// The tasks, as last seen in the session and in the queue.
@@ -71,8 +94,8 @@ impl TaskHandover<'_> {
     /// Hands tasks over until the caller drops the future. Warns about errors once, since the records matter more.
     pub(crate) async fn keep(&self, warned: &mut bool) {
         loop {
-            if let Err(NatsError(why)) = self.follow().await {
-                tracing::info!("nats: the queue: {why}");
+            if let Err(why) = self.follow().await {
+                tracing::info!("{why}");
                 if !std::mem::replace(warned, true) {
                     self.handle.warn(format!("tasks for the queue wait here: {why}"));
                 }
@@ -81,7 +104,7 @@ impl TaskHandover<'_> {
         }
     }
 
-    async fn follow(&self) -> Result<(), NatsError> {
+    async fn follow(&self) -> Result<(), QueueTrouble> {
         let mut news = self.desk.news.clone();
         let mut known = HandoverSnapshot { tasks: self.tasks().await, queued: BTreeMap::new() };
         while known.tasks.is_empty() {
@@ -91,12 +114,12 @@ impl TaskHandover<'_> {
             tokio::time::sleep(PACE).await;
             known.tasks = self.tasks().await;
         }
-        let mut queue = TaskQueue::open(self.jetstream, self.nats, LEASE).await?;
-        if let Some(why) = queue.missing_replicas() {
+        let mut queue = self.place.open().await?;
+        if let Some(why) = &queue.missing_replicas {
             tracing::warn!("nats: if the server fails, the queue can be lost: {why}");
         }
         let mut changes = queue.board.changes(self.id).await?;
-        self.catch_up(&mut queue, &mut known, &mut changes).await?;
+        self.catch_up(&mut queue, &mut known, &mut *changes).await?;
         loop {
             tokio::select! {
                 seen = changes.next() => {
@@ -121,8 +144,8 @@ impl TaskHandover<'_> {
         &self,
         queue: &mut TaskQueue,
         known: &mut HandoverSnapshot,
-        changes: &mut QueueChanges,
-    ) -> Result<(), NatsError> {
+        changes: &mut dyn ChangeFeed,
+    ) -> Result<(), QueueTrouble> {
         for seen in changes.all().await?.into_values() {
             known.learn(seen);
         }
@@ -155,7 +178,7 @@ impl TaskHandover<'_> {
         known: &mut HandoverSnapshot,
         id: &str,
         news: HandoverTrigger,
-    ) -> Result<(), NatsError> {
+    ) -> Result<(), QueueTrouble> {
         let task = known.tasks.get(id);
         let ours = task.map(|task| LocalTask {
             id,
@@ -172,9 +195,9 @@ impl TaskHandover<'_> {
                 queue.ask(&QueueTaskKey::of(&order), &ask, now()).await.map(Some)
             }
             (HandoverAction::Tell(command), _) => {
-                let told = self.handle.command(ActorKind::Nats, SessionCommand::Task { task: command }).await;
+                let told = self.handle.command(self.place.actor(), SessionCommand::Task { task: command }).await;
                 if let Err(why) = told {
-                    tracing::info!("nats: the queue: {}", refusals::text(&why));
+                    tracing::info!("the queue: {}", refusals::text(&why));
                 }
                 Ok(None)
             }
@@ -187,7 +210,7 @@ impl TaskHandover<'_> {
             Err(QueueError::Trouble(trouble)) => Err(trouble),
             Err(error @ (QueueError::Refused(_) | QueueError::BadTask(_) | QueueError::Taken(_))) => {
                 // Another process was faster. Its change arrives next.
-                tracing::info!("nats: the queue: {error}");
+                tracing::info!("the queue: {error}");
                 Ok(())
             }
         }

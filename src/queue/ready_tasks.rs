@@ -1,13 +1,8 @@
 //! The tasks that are ready to start, in a stream that hands each of them to one worker.
 //!
-//! Tasks of the same priority, type and allowed agents form a [`DispatchGroup`]. A worker asks the groups that it can
-//! serve, the highest priority first. Groups of the same priority take turns; within a group, the oldest task comes
-//! first.
-//!
 //! # Invariants
 //! - A task is in the stream at most once, since its subject is unique. The subject defines the task's group, whatever
 //!   the message says.
-//! - A task whose worker is silent for longer than its lease is handed out again.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -34,7 +29,10 @@ use crate::{
         stream::{self, NatsStream},
         subject::{self, LAST_OF_SUBJECT},
     },
-    queue::task_bucket::QueueTaskKey,
+    queue::{
+        backend::{QueueFuture, QueueTaskKey, QueueTrouble, ReadyLine, TaskLease, WantedGroups},
+        dispatch_group::{DispatchGroup, GroupTurns},
+    },
 };
 
 /// Separates the names of agents. No name contains it.
@@ -45,49 +43,29 @@ const NONE: &str = "-";
 const PATIENCE: Duration = Duration::from_secs(5);
 
 #[derive(Debug)]
-pub struct ReadyTaskStream {
+pub(super) struct ReadyTaskStream {
     jetstream: Context,
     store: NatsStream,
     prefix: String,
     /// How long a worker can be silent. Only for new consumers: an existing one keeps its own lease.
     lease: Duration,
-    rows: BTreeMap<DispatchGroup, DispatchGroupState>,
-    /// How many tasks this process has received.
-    taken: u64,
-}
-
-#[derive(Debug, Default)]
-struct DispatchGroupState {
-    /// The consumer of the group. `None` until a task is requested for the first time.
-    consumer: Option<PullConsumer>,
-    /// The value of the counter when a task of the group was received last.
-    taken: u64,
-}
-
-/// Tasks that the same workers can do.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct DispatchGroup {
-    /// 0 is the highest.
-    pub priority: u8,
-    pub kind: Option<String>,
-    /// The agents that can work on them. Empty means all agents.
-    pub agents: BTreeSet<String>,
+    /// The groups with their consumers. `None` until a task is requested for the first time.
+    rows: BTreeMap<DispatchGroup, Option<PullConsumer>>,
+    turns: GroupTurns,
 }
 
 /// A task that a worker has received.
 #[derive(Debug)]
-pub struct LeasedTask {
-    pub order: TaskSpec,
+struct LeasedTask {
+    order: TaskSpec,
     /// How long the worker can be silent.
-    pub lease: Duration,
+    lease: Duration,
     message: Message,
+    /// The start of the subjects of this queue.
+    prefix: String,
 }
 
 impl DispatchGroup {
-    pub fn of(order: &TaskSpec) -> Self {
-        Self { priority: order.priority, kind: order.kind.clone(), agents: order.agents.clone() }
-    }
-
     fn tokens(&self) -> String {
         let kind = self.kind.as_deref().unwrap_or(NONE);
         format!("{}.{kind}.{}", self.priority, self.agents_token())
@@ -125,13 +103,17 @@ pub fn subjects(prefix: &str) -> String {
     format!("{}>", subject::queue(prefix))
 }
 
+fn subject_of(prefix: &str, order: &TaskSpec) -> String {
+    format!("{prefix}{}.{}", DispatchGroup::of(order).tokens(), QueueTaskKey::of(order).tokens())
+}
+
 fn stream_name(nats: &NatsConfig) -> String {
     format!("{}_QUEUE", nats.stream.name)
 }
 
 impl ReadyTaskStream {
     /// Opens the stream. Creates it if there is none.
-    pub async fn open(jetstream: &Context, nats: &NatsConfig, lease: Duration) -> Result<Self, NatsError> {
+    pub(super) async fn open(jetstream: &Context, nats: &NatsConfig, lease: Duration) -> Result<Self, NatsError> {
         let wanted = Config {
             name: stream_name(nats),
             subjects: vec![subjects(&nats.prefix)],
@@ -151,21 +133,24 @@ impl ReadyTaskStream {
             return Err(NatsError(format!("the stream {name} is not a work queue, so workers would get tasks twice")));
         }
         let prefix = subject::queue(&nats.prefix);
-        Ok(Self { jetstream: jetstream.clone(), store, prefix, lease, rows: BTreeMap::new(), taken: 0 })
+        Ok(Self {
+            jetstream: jetstream.clone(),
+            store,
+            prefix,
+            lease,
+            rows: BTreeMap::new(),
+            turns: GroupTurns::default(),
+        })
     }
 
     /// Why the server has fewer replicas than the config asks for.
-    pub fn missing_replicas(&self) -> Option<&str> {
+    pub(super) fn missing_replicas(&self) -> Option<&str> {
         self.store.differences.first().map(String::as_str)
     }
 
-    pub fn subject(&self, order: &TaskSpec) -> String {
-        format!("{}{}.{}", self.prefix, DispatchGroup::of(order).tokens(), QueueTaskKey::of(order).tokens())
-    }
-
     /// Puts a task into the stream, unless it is already there.
-    pub async fn put(&mut self, order: &TaskSpec) -> Result<(), NatsError> {
-        let subject = self.subject(order);
+    async fn put(&mut self, order: &TaskSpec) -> Result<(), NatsError> {
+        let subject = subject_of(&self.prefix, order);
         let mut headers = HeaderMap::new();
         headers.insert(LAST_OF_SUBJECT, "0");
         let text = serde_json::to_vec(order).expect("an order has no keys that are not text");
@@ -182,15 +167,8 @@ impl ReadyTaskStream {
         Ok(())
     }
 
-    /// Notes that there is a task under this subject.
-    pub fn heard(&mut self, subject: &str) {
-        if let Some(row) = subject.strip_prefix(&self.prefix).and_then(DispatchGroup::parse) {
-            self.rows.entry(row).or_default();
-        }
-    }
-
     /// Reads which subjects have tasks and returns them. Groups without tasks are not asked any more.
-    pub async fn look(&mut self) -> Result<BTreeSet<String>, NatsError> {
+    pub(super) async fn look(&mut self) -> Result<BTreeSet<String>, NatsError> {
         let there = self.store.subjects(format!("{}>", self.prefix)).await?;
         let row = |subject: &String| subject.strip_prefix(&self.prefix).and_then(DispatchGroup::parse);
         let rows: BTreeSet<DispatchGroup> = there.iter().filter_map(row).collect();
@@ -201,19 +179,11 @@ impl ReadyTaskStream {
         Ok(there)
     }
 
-    /// The next task of the groups that `wanted` accepts, the highest priority first.
-    pub async fn take(
-        &mut self,
-        mut wanted: impl FnMut(&DispatchGroup) -> bool,
-    ) -> Result<Option<LeasedTask>, NatsError> {
-        let rows = self.rows.iter().filter(|(row, _)| wanted(row));
-        let mut rows: Vec<(u8, u64, DispatchGroup)> =
-            rows.map(|(row, known)| (row.priority, known.taken, row.clone())).collect();
-        rows.sort();
-        for (_, _, row) in rows {
+    async fn take(&mut self, wanted: WantedGroups<'_>) -> Result<Option<LeasedTask>, NatsError> {
+        let rows = self.rows.keys().filter(|row| wanted(row)).cloned();
+        for row in self.turns.in_order(rows) {
             if let Some(lot) = self.take_from(&row).await? {
-                self.taken += 1;
-                self.rows.entry(row).or_default().taken = self.taken;
+                self.turns.note(row);
                 return Ok(Some(lot));
             }
         }
@@ -233,7 +203,7 @@ impl ReadyTaskStream {
             let next = next.map_err(|_| cannot("the server does not answer".to_owned()))?;
             let Some(message) = next.transpose().map_err(|error| cannot(error.to_string()))? else { return Ok(None) };
             match self.read(row, &message) {
-                Ok(order) => return Ok(Some(LeasedTask { order, lease, message })),
+                Ok(order) => return Ok(Some(LeasedTask { order, lease, message, prefix: self.prefix.clone() })),
                 Err(why) => {
                     tracing::warn!("nats: creel discards a task in the queue that it does not understand: {why}");
                     message.ack_with(AckKind::Term).await.map_err(|error| cannot(error.to_string()))?;
@@ -247,14 +217,14 @@ impl ReadyTaskStream {
         let read = serde_json::from_slice::<TaskSpec>(&message.payload)?;
         let DispatchGroup { priority, kind, agents } = row.clone();
         let order = TaskSpec { priority, kind, agents, ..read }.checked()?;
-        let subject = self.subject(&order);
+        let subject = subject_of(&self.prefix, &order);
         let fits = subject == message.subject.as_str();
         if fits { Ok(order) } else { Err(QueueMessageError::OtherSubject(message.subject.to_string())) }
     }
 
     /// The consumer that hands out the tasks of a group.
     async fn consumer(&mut self, row: &DispatchGroup) -> Result<PullConsumer, NatsError> {
-        if let Some(DispatchGroupState { consumer: Some(consumer), .. }) = self.rows.get(row) {
+        if let Some(Some(consumer)) = self.rows.get(row) {
             return Ok(consumer.clone());
         }
         let name = row.consumer();
@@ -268,30 +238,68 @@ impl ReadyTaskStream {
         };
         let made = self.store.stream.get_or_create_consumer(&name, config).await;
         let consumer = made.map_err(|error| NatsError(format!("cannot get tasks from the queue: {error}")))?;
-        self.rows.entry(row.clone()).or_default().consumer = Some(consumer.clone());
+        self.rows.insert(row.clone(), Some(consumer.clone()));
         Ok(consumer)
     }
 }
 
+impl ReadyLine for ReadyTaskStream {
+    fn put<'a>(&'a mut self, order: &'a TaskSpec) -> QueueFuture<'a, ()> {
+        Box::pin(async { Ok(Self::put(self, order).await?) })
+    }
+
+    fn restore<'a>(&'a mut self, due: Vec<&'a TaskSpec>) -> QueueFuture<'a, ()> {
+        Box::pin(async move {
+            let there = self.look().await?;
+            for order in due {
+                if !there.contains(&subject_of(&self.prefix, order)) {
+                    Self::put(self, order).await?;
+                }
+            }
+            Ok(())
+        })
+    }
+
+    fn take<'a>(&'a mut self, wanted: WantedGroups<'a>) -> QueueFuture<'a, Option<Box<dyn TaskLease>>> {
+        Box::pin(async { Ok(Self::take(self, wanted).await?.map(|lot| Box::new(lot) as Box<dyn TaskLease>)) })
+    }
+
+    fn heard(&mut self, subject: &str) {
+        if let Some(row) = subject.strip_prefix(&self.prefix).and_then(DispatchGroup::parse) {
+            self.rows.entry(row).or_default();
+        }
+    }
+}
+
 impl LeasedTask {
-    pub fn subject(&self) -> &str {
-        &self.message.subject
+    async fn ack(&self, kind: AckKind) -> Result<(), QueueTrouble> {
+        Ok(self.message.ack_with(kind).await.map_err(|error| NatsError(error.to_string()))?)
+    }
+}
+
+impl TaskLease for LeasedTask {
+    fn order(&self) -> &TaskSpec {
+        &self.order
     }
 
-    /// Reports that the worker is alive.
-    pub async fn keep(&self) -> Result<(), NatsError> {
-        self.message.ack_with(AckKind::Progress).await.map_err(|error| NatsError(error.to_string()))
+    fn length(&self) -> Duration {
+        self.lease
     }
 
-    /// Removes the task from the stream.
-    pub async fn done(&self) -> Result<(), NatsError> {
-        self.message.double_ack().await.map_err(|error| NatsError(error.to_string()))
+    fn is_for(&self, order: &TaskSpec) -> bool {
+        subject_of(&self.prefix, order) == self.message.subject.as_str()
     }
 
-    /// Returns the task, so that another worker gets it after the delay.
-    pub async fn back(&self, after: Duration) -> Result<(), NatsError> {
-        let after = (!after.is_zero()).then_some(after);
-        self.message.ack_with(AckKind::Nak(after)).await.map_err(|error| NatsError(error.to_string()))
+    fn keep(&self) -> QueueFuture<'_, ()> {
+        Box::pin(self.ack(AckKind::Progress))
+    }
+
+    fn done(&self) -> QueueFuture<'_, ()> {
+        Box::pin(async { Ok(self.message.double_ack().await.map_err(|error| NatsError(error.to_string()))?) })
+    }
+
+    fn back(&self, after: Duration) -> QueueFuture<'_, ()> {
+        Box::pin(self.ack(AckKind::Nak((!after.is_zero()).then_some(after))))
     }
 }
 
@@ -332,12 +340,5 @@ mod tests {
         {
             assert_eq!(DispatchGroup::parse(odd), None, "{odd}");
         }
-    }
-
-    #[test]
-    fn the_highest_priority_comes_first() {
-        let row = |priority, kind: &str| DispatchGroup { priority, kind: Some(kind.into()), agents: BTreeSet::new() };
-        let rows: BTreeSet<DispatchGroup> = [row(2, "a"), row(0, "z"), row(1, "m")].into();
-        assert_eq!(rows.iter().map(|row| row.priority).collect::<Vec<_>>(), [0, 1, 2]);
     }
 }

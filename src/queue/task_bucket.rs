@@ -1,10 +1,6 @@
 //! All tasks of the queue with their states, in a key-value bucket with compare-and-swap.
 //!
 //! Does not decide how a task can change: see [`crate::engine::queue`].
-//!
-//! # Invariants
-//! - A write succeeds only if the task has not changed since it was read.
-//! - A name is used once, even after its task was removed.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -37,72 +33,24 @@ use crate::{
         stream::{self, NatsStream},
         subject::LAST_OF_SUBJECT,
     },
+    queue::backend::{ChangeFeed, QueueFuture, QueueTaskKey, TaskRevision, TaskStore},
 };
 
 /// How long to wait for a message of the bucket.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// How many numbers to try for a task without a name, since other processes add tasks, too.
-const NAMES: u64 = 1_000;
 
 #[derive(Debug, Clone)]
-pub struct TaskBucket {
+pub(super) struct TaskBucket {
     jetstream: Context,
     store: std::sync::Arc<NatsStream>,
     bucket: String,
 }
 
-/// The key of a task: its session and its name there.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct QueueTaskKey {
-    owner: String,
-    id: String,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct TaskRevision {
-    pub task: QueuedTask,
-    /// The sequence number of the message with this state.
-    pub revision: u64,
-}
-
 /// The changes of tasks: first each task as it is, then each change.
-pub struct QueueChanges {
+struct QueueChanges {
     messages: Ordered,
     /// The subjects that existed at the start and have not arrived. A count would not do, since tasks change meanwhile.
     missing: BTreeSet<String>,
-}
-
-impl TaskRevision {
-    /// Whether this state is newer than the known one. A process receives its own writes again, after all earlier ones.
-    pub fn is_news_to(&self, known: Option<&Self>) -> bool {
-        known.is_none_or(|known| self.revision > known.revision)
-    }
-}
-
-impl QueueTaskKey {
-    /// A task without a session.
-    pub fn own(id: &str) -> Self {
-        Self { owner: "-".to_owned(), id: id.to_owned() }
-    }
-
-    pub fn of(order: &TaskSpec) -> Self {
-        let owner = order.session.as_ref().map_or("-", |owner| owner.id.as_str());
-        Self { owner: owner.to_owned(), id: order.id.clone() }
-    }
-
-    #[must_use]
-    pub fn sibling(&self, id: &str) -> Self {
-        Self { owner: self.owner.clone(), id: id.to_owned() }
-    }
-
-    pub fn id(&self) -> &str {
-        &self.id
-    }
-
-    /// The end of the task's subject.
-    pub fn tokens(&self) -> String {
-        format!("{}.{}", self.owner, self.id)
-    }
 }
 
 fn bucket(prefix: &str) -> String {
@@ -111,7 +59,7 @@ fn bucket(prefix: &str) -> String {
 
 impl TaskBucket {
     /// Opens the bucket. Creates it if there is none.
-    pub async fn open(jetstream: &Context, nats: &NatsConfig) -> Result<Self, NatsError> {
+    pub(super) async fn open(jetstream: &Context, nats: &NatsConfig) -> Result<Self, NatsError> {
         let bucket = bucket(&nats.prefix);
         let wanted = stream::bucket(&bucket, Duration::ZERO, nats.stream.replicas);
         let store = stream::ensured_replicas(jetstream, wanted).await?;
@@ -119,7 +67,7 @@ impl TaskBucket {
     }
 
     /// Why the server has fewer replicas than the config asks for.
-    pub fn missing_replicas(&self) -> Option<&str> {
+    pub(super) fn missing_replicas(&self) -> Option<&str> {
         self.store.differences.first().map(String::as_str)
     }
 
@@ -127,29 +75,29 @@ impl TaskBucket {
         format!("$KV.{}.{tokens}", self.bucket)
     }
 
-    pub async fn get(&self, key: &QueueTaskKey) -> Result<Option<TaskRevision>, NatsError> {
+    async fn get(&self, key: &QueueTaskKey) -> Result<Option<TaskRevision>, NatsError> {
         // A text that is not a name could match other subjects: `*` matches any task.
-        if !is_name(&key.id) {
+        if !is_name(key.id()) {
             return Ok(None);
         }
         let Some(message) = self.store.last_of(&self.subject(&key.tokens())).await? else { return Ok(None) };
         let revision = message.sequence;
         if message.payload.is_empty() {
             // The task was deleted with the server's own tools. Its name stays taken.
-            let order = TaskSpec { id: key.id.clone(), ..TaskSpec::default() };
+            let order = TaskSpec { id: key.id().to_owned(), ..TaskSpec::default() };
             return Ok(Some(TaskRevision {
                 task: QueuedTask { standing: QueuedTaskState::Removed, ..QueuedTask::new(order, UnixTime(0)) },
                 revision,
             }));
         }
         let task = serde_json::from_slice(&message.payload)
-            .map_err(|error| NatsError(format!("cannot read task {} from the server: {error}", key.id)))?;
+            .map_err(|error| NatsError(format!("cannot read task {} from the server: {error}", key.id())))?;
         Ok(Some(TaskRevision { task, revision }))
     }
 
     /// Writes a task if its revision is still `read`; 0 means that it did not exist. `None` if another process was
     /// faster.
-    pub async fn write(&self, task: &QueuedTask, read: u64) -> Result<Option<u64>, NatsError> {
+    async fn write(&self, task: &QueuedTask, read: u64) -> Result<Option<u64>, NatsError> {
         let mut headers = HeaderMap::new();
         headers.insert(LAST_OF_SUBJECT, read.to_string().as_str());
         let text = serde_json::to_vec(task).expect("a task has no keys that are not text");
@@ -166,53 +114,22 @@ impl TaskBucket {
         }
     }
 
-    /// Adds a task and returns it. One without a name gets the next number.
-    pub async fn add(&self, new: QueuedTask) -> Result<TaskRevision, QueueAddError> {
-        if !new.order.id.is_empty() {
-            return match self.write(&new, 0).await? {
-                Some(revision) => Ok(TaskRevision { task: new, revision }),
-                None => Err(QueueAddError::Taken(new.order.id)),
-            };
-        }
+    async fn next_number(&self) -> Result<u64, NatsError> {
         // Names are never freed, so there are about as many as there are messages.
         let info = self.store.stream.get_info().await;
         let known =
             info.map_err(|error| NatsError(format!("the server does not report how many tasks there are: {error}")))?;
-        let first = known.state.messages + 1;
-        for number in first..first + NAMES {
-            let order = TaskSpec { id: number.to_string(), ..new.order.clone() };
-            let task = QueuedTask { order, ..new.clone() };
-            if let Some(revision) = self.write(&task, 0).await? {
-                return Ok(TaskRevision { task, revision });
-            }
-        }
-        Err(QueueAddError::Taken(format!("{first} to {}", first + NAMES)))
-    }
-
-    /// Changes a task, and tries again if another process was faster. `change` returns `None` if there is nothing to
-    /// change.
-    pub async fn change(
-        &self,
-        key: &QueueTaskKey,
-        change: impl Fn(&QueuedTask) -> Option<QueuedTask>,
-    ) -> Result<Option<TaskRevision>, NatsError> {
-        while let Some(TaskRevision { task, revision }) = self.get(key).await? {
-            let Some(task) = change(&task) else { return Ok(None) };
-            if let Some(revision) = self.write(&task, revision).await? {
-                return Ok(Some(TaskRevision { task, revision }));
-            }
-        }
-        Ok(None)
+        Ok(known.state.messages + 1)
     }
 
     /// All tasks in the order of their last change. Skips those in a format that this creel cannot read.
-    pub async fn all(&self) -> Result<Vec<QueuedTask>, NatsError> {
+    async fn all(&self) -> Result<Vec<QueuedTask>, NatsError> {
         let last = self.store.last_of_each(self.subject(">")).await?;
         Ok(last.iter().filter_map(|message| serde_json::from_slice(&message.payload).ok()).collect())
     }
 
     /// The changes of all tasks, or of the tasks of one session if `owner` is not empty.
-    pub async fn changes(&self, owner: &str) -> Result<QueueChanges, NatsError> {
+    async fn changes(&self, owner: &str) -> Result<QueueChanges, NatsError> {
         let cannot = |error: String| NatsError(format!("cannot read the tasks of the queue: {error}"));
         let tokens = if owner.is_empty() { ">".to_owned() } else { format!("{owner}.>") };
         let filter = self.subject(&tokens);
@@ -230,8 +147,7 @@ impl TaskBucket {
 }
 
 impl QueueChanges {
-    /// All tasks as they are. Skips those in a format that this creel cannot read.
-    pub async fn all(&mut self) -> Result<BTreeMap<QueueTaskKey, TaskRevision>, NatsError> {
+    async fn all(&mut self) -> Result<BTreeMap<QueueTaskKey, TaskRevision>, NatsError> {
         let mut all = BTreeMap::new();
         while !self.missing.is_empty() {
             let next = tokio::time::timeout(PATIENCE, self.next()).await;
@@ -241,8 +157,7 @@ impl QueueChanges {
         Ok(all)
     }
 
-    /// The next change. `None` if this creel cannot read its format.
-    pub async fn next(&mut self) -> Result<Option<TaskRevision>, NatsError> {
+    async fn next(&mut self) -> Result<Option<TaskRevision>, NatsError> {
         let next = std::future::poll_fn(|context| Pin::new(&mut self.messages).poll_next(context)).await;
         match next {
             Some(Ok(message)) => {
@@ -256,11 +171,34 @@ impl QueueChanges {
     }
 }
 
-#[derive(Debug, thiserror::Error)]
-pub enum QueueAddError {
-    /// The name is taken, or was in the past.
-    #[error("the queue already has a task {0}, or had one")]
-    Taken(String),
-    #[error("NATS: {0}")]
-    Trouble(#[from] NatsError),
+impl TaskStore for TaskBucket {
+    fn get<'a>(&'a self, key: &'a QueueTaskKey) -> QueueFuture<'a, Option<TaskRevision>> {
+        Box::pin(async { Ok(Self::get(self, key).await?) })
+    }
+
+    fn write<'a>(&'a self, task: &'a QueuedTask, read: u64) -> QueueFuture<'a, Option<u64>> {
+        Box::pin(async move { Ok(Self::write(self, task, read).await?) })
+    }
+
+    fn next_number(&self) -> QueueFuture<'_, u64> {
+        Box::pin(async { Ok(Self::next_number(self).await?) })
+    }
+
+    fn all(&self) -> QueueFuture<'_, Vec<QueuedTask>> {
+        Box::pin(async { Ok(Self::all(self).await?) })
+    }
+
+    fn changes<'a>(&'a self, owner: &'a str) -> QueueFuture<'a, Box<dyn ChangeFeed>> {
+        Box::pin(async { Ok(Box::new(Self::changes(self, owner).await?) as Box<dyn ChangeFeed>) })
+    }
+}
+
+impl ChangeFeed for QueueChanges {
+    fn all(&mut self) -> QueueFuture<'_, BTreeMap<QueueTaskKey, TaskRevision>> {
+        Box::pin(async { Ok(Self::all(self).await?) })
+    }
+
+    fn next(&mut self) -> QueueFuture<'_, Option<TaskRevision>> {
+        Box::pin(async { Ok(Self::next(self).await?) })
+    }
 }

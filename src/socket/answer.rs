@@ -9,10 +9,9 @@ use crate::{
         event::{Actor, Event, StopEvent},
         input::SessionCommand,
         stop::loop_command::LoopCommand,
-        tasks::command::{NewTask, TaskCommand},
     },
     runtime::{CommandRecords, SessionHandle},
-    socket::{request_refusal::RequestRefusal, session_mirror::QueryHandle, stop_view::JudgementView},
+    socket::{session_mirror::QueryHandle, stop_view::JudgementView},
 };
 
 /// What a request comes to.
@@ -38,25 +37,13 @@ pub(crate) async fn answer(
                 Err(why) => SessionReply::refused(&why.into()),
             }
         }
-        SessionRequest::Command(command) => match refused(desk, &command).await {
-            Some(why) => SessionReply::refused(&why),
-            None => match handle.recorded(by, command).await {
-                Ok(records) => told(desk, &records).await,
-                Err(why) => SessionReply::refused(&why.into()),
-            },
+        SessionRequest::Command(command) => match handle.recorded(by, command).await {
+            Ok(records) => told(desk, &records).await,
+            Err(why) => SessionReply::refused(&why.into()),
         },
         SessionRequest::Query(query) => desk.ask(query).await,
         SessionRequest::Watch(watch) => return RequestOutcome::Watch(watch),
     })
-}
-
-/// Why a session cannot even try, if it has no server for what it is asked: the engine knows of none.
-async fn refused(desk: &QueryHandle, command: &SessionCommand) -> Option<RequestRefusal> {
-    let SessionCommand::Task { task: TaskCommand::Add(NewTask { queue: Some(_), .. }) } = command else { return None };
-    let SessionReply { told: Some(ReplyData::Status(status)), .. } = desk.ask(SessionQuery::Status).await else {
-        return None;
-    };
-    status.nats.is_none().then(|| RequestRefusal::NoQueue(status.session.clone()))
 }
 
 /// What became of a command; a new hook or loop is told whole.

@@ -19,11 +19,6 @@ pub enum RequestRefusal {
     /// The query names a loop that does not exist.
     #[error("there is no iteration {0}")]
     NoSuchLoop(String),
-    #[error(
-        "session `{0}` has no NATS server, so it cannot reach the queue; start it with `nats:` in its config or with \
-         --nats"
-    )]
-    NoQueue(String),
     #[error("this session belongs to another user")]
     OtherUser,
     #[error("all {0} connections of this session are busy; try again")]
@@ -47,7 +42,6 @@ impl RequestRefusal {
             Self::LineTooLong => "request_too_long",
             Self::Deadline(error) => error.code(),
             Self::NoSuchLoop(_) => "no_such_loop",
-            Self::NoQueue(_) => "no_queue",
             Self::OtherUser => "other_user",
             Self::TooManyClients(_) => "too_many_clients",
             Self::TooManyWatchers(_) => "too_many_watchers",

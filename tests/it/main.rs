@@ -53,6 +53,7 @@ mod permissions;
 mod pipelines;
 mod process;
 mod queue;
+mod queue_contract;
 mod quoting;
 mod readme;
 mod reasons;

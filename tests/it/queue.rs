@@ -1,5 +1,5 @@
-//! A queue of tasks for workers on many machines: which worker gets which task, in which order, and what happens when
-//! workers, sessions and the server die.
+//! A queue of tasks for workers on many machines: what `queue_contract` does not say about queues in general, and what
+//! happens when the server or the connection to it dies.
 
 use std::{collections::BTreeMap, fs, sync::mpsc, time::Duration};
 
@@ -28,9 +28,9 @@ use crate::{
 };
 
 /// Completes its task.
-const DONE: &str = "otherwise: { say: 'It is in a.rs. <promise>COMPLETE</promise>' }\n";
+pub(crate) const DONE: &str = "otherwise: { say: 'It is in a.rs. <promise>COMPLETE</promise>' }\n";
 /// Works until the file `go` exists, and writes its process id to a file.
-const UNTIL_GO: &str = "otherwise: { say: 'Yes. <promise>COMPLETE</promise>', \
+pub(crate) const UNTIL_GO: &str = "otherwise: { say: 'Yes. <promise>COMPLETE</promise>', \
                         run: 'echo $$ >> pids; until [ -e go ] || [ ! -e creel.yaml ]; do sleep 0.02; done' }\n";
 
 /// A machine with a worker's config.
@@ -46,42 +46,44 @@ fn machine(server: &NatsServer, rest: &str, script: &str) -> Project {
 
 impl Project {
     /// The config's server, even if the config is not trusted.
-    fn server(&self) -> String {
+    fn server(&self) -> Option<String> {
         let config = self.read("creel.yaml");
         let url = config.split("url: '").nth(1).and_then(|rest| rest.split('\'').next());
-        url.expect("a server").to_owned()
+        url.map(str::to_owned)
     }
 
-    fn queue(&self, args: &[&str]) -> Ran {
-        let ran = self.creel(&[&["task"], args, &["--queue", "--nats", &self.server()]].concat());
+    pub(crate) fn queue(&self, args: &[&str]) -> Ran {
+        let server = self.server();
+        let server = server.as_deref().map_or_else(Vec::new, |url| vec!["--nats", url]);
+        let ran = self.creel(&[&["task"], args, &["--queue"], &server[..]].concat());
         assert_eq!(ran.code, 0, "{}", ran.err);
         ran
     }
 
-    fn queued(&self, id: &str) -> Value {
+    pub(crate) fn queued(&self, id: &str) -> Value {
         serde_json::from_str(&self.queue(&["show", id, "--json"]).out).expect("JSON")
     }
 
-    fn state(&self, id: &str) -> String {
+    pub(crate) fn state(&self, id: &str) -> String {
         self.queued(id)["state"].as_str().expect("a state").to_owned()
     }
 
-    fn worker(&self, args: &[&str]) -> Started {
+    pub(crate) fn worker(&self, args: &[&str]) -> Started {
         Started::of(self.command(&[&["worker", "--trust", "--json", "--lease", "1s"], args].concat()))
     }
 
-    fn drain(&self, args: &[&str]) -> Ran {
+    pub(crate) fn drain(&self, args: &[&str]) -> Ran {
         self.creel(&[&["worker", "--trust", "--json", "--drain"], args].concat())
     }
 }
 
 /// The ids of tasks in the order in which they reached a state.
-fn order(ran: &Ran, state: &str) -> Vec<String> {
+pub(crate) fn order(ran: &Ran, state: &str) -> Vec<String> {
     let all = crate::support::project::lines(&ran.out).into_iter().filter(|task| task["state"] == state);
     all.map(|task| task["id"].as_str().expect("a name").to_owned()).collect()
 }
 
-fn is(task: &Value, id: &str, state: &str) -> bool {
+pub(crate) fn is(task: &Value, id: &str, state: &str) -> bool {
     task["id"] == id && task["state"] == state
 }
 
@@ -175,38 +177,9 @@ fn mistakes_are_reported_before_anything_runs() {
     assert_eq!(here.state("a"), "ready");
     assert!(fails(&["task", "start", "--queue", "a"]).contains("a is already in the queue"));
     let alone = Project::with("agents: { demo: { script: s.yaml } }").file("s.yaml", "turns: []");
-    assert!(alone.creel(&["worker"]).err.contains("pass --nats URL, or set `nats:` in the config"));
-    assert!(alone.creel(&["task", "list", "--queue"]).err.contains("pass --nats URL, or set `nats:` in the config"));
-}
-
-#[test]
-fn the_users_decisions_about_a_task_apply() {
-    let server = NatsServer::start();
-    let here = machine(&server, "", "otherwise: { say: 'I cannot. <promise>BLOCKED</promise>' }\n");
-    here.queue(&["add", "Do it", "--id", "a"]);
-    here.queue(&["add", "Do more", "--id", "b", "--depends-on", "a"]);
-    assert_eq!(here.drain(&[]).code, 0);
-    let task = here.queued("a");
-    assert_eq!((&task["state"], &task["by"]["session"]), (&"blocked".into(), &"task-a".into()));
-    assert_eq!(here.state("b"), "created");
-    assert!(here.queue(&["show", "a"]).out.contains("blocked"));
-    here.write("s.yaml", &format!("turns: []\n{DONE}"));
-    here.queue(&["start", "a"]);
-    let ran = here.drain(&[]);
-    assert_eq!(order(&ran, "completed"), ["a", "b"], "{}", ran.err);
-    assert_eq!((&here.queued("a")["by"]["session"], &here.queued("a")["run"]), (&"task-a-2".into(), &2.into()));
-    here.queue(&["add", "By hand", "--id", "c"]);
-    here.queue(&["add", "Never", "--id", "d"]);
-    here.queue(&["add", "Not now", "--id", "e"]);
-    here.queue(&["add", "After that", "--id", "f", "--depends-on", "d"]);
-    here.queue(&["done", "c", "-r", "I did it."]);
-    here.queue(&["remove", "d"]);
-    here.queue(&["block", "e", "it is too early"]);
-    assert_eq!(order(&here.drain(&[]), "completed"), ["f"]);
-    assert_eq!((here.state("c"), here.state("e")), ("completed".into(), "blocked".into()));
-    assert!(!here.queue(&["list"]).out.contains("Never"));
-    assert_eq!(server.count("CREEL_QUEUE"), 0);
-    assert!(here.creel(&["task", "add", "--queue", "x", "--id", "d"]).err.contains("or had one"));
+    let list = |args: &[&str]| alone.creel(&[&["task", "list", "--queue"], args].concat()).err;
+    assert!(list(&[]).contains("The queue has no tasks; add one with `creel task add --queue`"), "{}", list(&[]));
+    assert!(list(&["-t", "bug"]).contains("No task in the queue matches"), "{}", list(&["-t", "bug"]));
 }
 
 #[test]
@@ -338,27 +311,6 @@ fn a_worker_with_a_no_longer_trusted_config_leaves_the_task_to_others() {
 // Kills and lost connections
 
 #[test]
-fn a_killed_worker_ends_its_session_and_another_worker_continues_it() {
-    let server = NatsServer::start();
-    let here = machine(&server, "", UNTIL_GO);
-    here.queue(&["add", "Do it"]);
-    let mut first = here.worker(&[]);
-    first.wait_until("begin", |task| is(task, "1", "active"));
-    let pid: i32 = eventually_in(&here.root().join("pids")).parse().expect("a number");
-    first.kill();
-    until("its agent is gone", || !lives(pid));
-    let mut second = here.worker(&["--drain"]);
-    let begun = second.wait_until("begin", |task| is(task, "1", "active"));
-    assert_eq!((&begun["attempt"], &begun["by"]["session"]), (&2.into(), &"task-1".into()));
-    here.write("go", "");
-    second.wait_until("end", |task| is(task, "1", "completed"));
-    let ran = second.end();
-    assert_eq!(ran.code, 0, "{}", ran.err);
-    let records = fs::read_to_string(here.root().join(".creel/sessions/task-1/journal.jsonl")).expect("a journal");
-    assert!(records.contains("\"kind\":\"session_resumed\""));
-}
-
-#[test]
 fn another_machine_starts_the_task_of_a_dead_machine_again() {
     let server = NatsServer::start();
     let (here, there) = (machine(&server, "", UNTIL_GO), machine(&server, "", DONE));
@@ -372,24 +324,6 @@ fn another_machine_starts_the_task_of_a_dead_machine_again() {
     here.write("go", "");
     let ran = here.drain(&[]);
     assert_eq!((ran.code, ran.out.as_str()), (0, ""));
-}
-
-#[test]
-fn a_worker_that_is_asked_to_end_returns_its_task_at_once() {
-    let server = NatsServer::start();
-    let here = machine(&server, "", UNTIL_GO);
-    here.queue(&["add", "Do it"]);
-    let mut first = Started::of(here.command(&["worker", "--trust", "--json", "--lease", "1h"]));
-    first.wait_until("begin", |task| is(task, "1", "active"));
-    let pid: i32 = eventually_in(&here.root().join("pids")).parse().expect("a number");
-    first.signal(Signal::TERM);
-    first.wait_until("back", |task| is(task, "1", "ready"));
-    assert_eq!(first.end().code, 130);
-    assert!(!lives(pid));
-    here.write("go", "");
-    let ran = here.drain(&[]);
-    assert_eq!((ran.code, order(&ran, "completed")), (0, vec!["1".to_owned()]), "{}", ran.err);
-    assert_eq!(here.queued("1")["attempt"], 1);
 }
 
 #[test]
@@ -487,16 +421,6 @@ fn a_server_that_lost_everything_does_not_block_a_worker() {
 }
 
 #[test]
-fn a_task_that_keeps_killing_its_worker_is_blocked_in_the_end() {
-    let server = NatsServer::start();
-    let here = machine(&server, "", "otherwise: { say: x, run: 'kill -9 $PPID; sleep 9' }\n");
-    here.queue(&["add", "Do it"]);
-    let ran = here.drain(&[]);
-    assert_eq!((ran.code, order(&ran, "active").len(), order(&ran, "blocked").len()), (0, 5, 1), "{}", ran.err);
-    assert!(here.queued("1")["reason"].as_str().is_some_and(|why| why.contains("5 workers started it")));
-}
-
-#[test]
 fn tasks_that_other_programs_queue_are_done_too() {
     let server = NatsServer::start();
     let here = machine(&server, "", DONE);
@@ -540,16 +464,6 @@ fn a_task_deleted_with_other_tools_does_not_block_the_queue() {
     assert_eq!(here.creel(&["task", "add", "Again", "--id", "1", "--queue"]).code, 1);
 }
 
-#[test]
-fn types_of_one_priority_take_turns() {
-    let server = NatsServer::start();
-    let here = machine(&server, "", DONE);
-    for kind in ["a", "a", "b", "b"] {
-        here.queue(&["add", "Do it", "-t", kind]);
-    }
-    assert_eq!(order(&here.drain(&[]), "completed"), ["1", "3", "2", "4"]);
-}
-
 // Tasks of a session
 
 /// A session whose agent works until `home` exists, and whose hook records each completed task.
@@ -564,13 +478,13 @@ fn leading_with(server: &NatsServer, rest: &str) -> Project {
 }
 
 impl Project {
-    fn own_task(&self, id: &str) -> Value {
+    pub(crate) fn own_task(&self, id: &str) -> Value {
         self.tells(&["task", "show", id, "-s", "s", "--json"])
     }
 
     /// Adds a task to the session, which has to be reachable through its server: that is later than its first prompt.
     fn hand_over(&self, args: &[&str]) -> String {
-        let server = self.server();
+        let server = self.server().expect("a server");
         until("the session can be reached", || self.creel(&["status", "-s", "s", "--nats", &server]).code == 0);
         self.queue(&[&["add", "-s", "s"], args].concat()).out.trim().to_owned()
     }
@@ -725,21 +639,6 @@ fn creel_does_not_log_in_to_the_server_of_an_untrusted_config() {
     assert_eq!(here.creel(&[&list[..], &["--nats", &server.url()]].concat()).code, 0);
     assert_eq!(here.creel(&["trust"]).code, 0);
     assert_eq!(here.creel(list).code, 0);
-}
-
-#[test]
-fn a_session_without_a_server_reaches_no_queue() {
-    let here = Project::with("prompt: GOAL\nagents: { demo: { script: s.yaml } }\n").file(
-        "s.yaml",
-        "turns: [{ run: 'until [ -e home ] || [ ! -e creel.yaml ]; do sleep 0.02; done' }]\notherwise: { say: '<promise>COMPLETE</promise>' }",
-    );
-    let mut session = here.start();
-    session.wait_for("prompt_sent");
-    let ran = here.creel(&["task", "add", "--queue", "-s", "s", "Do it"]);
-    assert_eq!(ran.code, 1);
-    assert!(ran.err.contains("session `s` has no NATS server, so it cannot reach the queue"), "{}", ran.err);
-    here.write("home", "");
-    assert_eq!(session.end().code, 0);
 }
 
 #[test]

@@ -54,16 +54,14 @@ impl NatsServerConnection {
         Self::reach(nats).map(Some)
     }
 
-    /// The server on the command line, otherwise the one in the config.
-    pub(crate) fn meant(args: &NatsArgs, config: &ConfigArgs) -> CliResult<Self> {
+    /// The server on the command line, otherwise the one in the config, if any.
+    pub(crate) fn meant(args: &NatsArgs, config: &ConfigArgs) -> CliResult<Option<Self>> {
         if let Some(server) = Self::named(args, config)? {
-            return Ok(server);
+            return Ok(Some(server));
         }
         let project = Project::load(config)?;
         let (place, is_trusted) = (project.config_place(), project.is_trusted());
-        let Some(nats) = project.settings.nats else {
-            return Err(CliError::usage("no NATS server: pass --nats URL, or set `nats:` in the config"));
-        };
+        let Some(nats) = project.settings.nats else { return Ok(None) };
         // Logging in sends the server what the config names, such as a token from the environment.
         if !is_trusted {
             let (place, server) = (place.display(), nats.shown());
@@ -72,7 +70,7 @@ impl NatsServerConnection {
                 "{why}\n  read it, then run `creel trust`, or pass a server with --nats"
             )));
         }
-        Self::reach(nats)
+        Self::reach(nats).map(Some)
     }
 
     fn reach(nats: NatsConfig) -> CliResult<Self> {

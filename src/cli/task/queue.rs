@@ -1,8 +1,8 @@
-//! `creel task … --queue`: the tasks that workers on many machines take.
+//! `creel task … --queue`: the tasks that workers take, from the project's own queue or from a server.
 
 use std::collections::BTreeSet;
 
-use async_nats::jetstream;
+use async_nats::{Client, jetstream};
 
 use crate::{
     cli::{
@@ -10,11 +10,12 @@ use crate::{
         error::{CliError, CliResult},
         output::{json, print, say},
         target::{
-            project::Project,
+            project::{Project, sessions_of},
             remote_sessions::NatsServerConnection,
             session_request::{given, other_answer, told},
         },
         task::{TaskAddArgs, TaskListArgs, TaskShowArgs},
+        tokio_runtime,
     },
     engine::{
         input::SessionCommand,
@@ -25,10 +26,19 @@ use crate::{
         },
     },
     present::queue_table,
-    queue::{LEASE, QueueError, TaskQueue, task_bucket::QueueTaskKey},
+    queue::{
+        LEASE, QueueError, TaskQueue,
+        backend::{QueueTaskKey, QueueTrouble},
+    },
     runtime::now,
     socket::message::ReplyData,
 };
+
+impl From<QueueTrouble> for CliError {
+    fn from(trouble: QueueTrouble) -> Self {
+        Self::failed(trouble.to_string())
+    }
+}
 
 impl From<QueueError> for CliError {
     fn from(error: QueueError) -> Self {
@@ -36,27 +46,36 @@ impl From<QueueError> for CliError {
     }
 }
 
-/// The queue of the server that is meant.
+/// The queue that is meant: of the server, else the project's own.
 struct QueueConnection {
-    server: NatsServerConnection,
+    tokio: tokio::runtime::Runtime,
     queue: TaskQueue,
+    /// Keeps the connection to the server open.
+    _client: Option<Client>,
 }
 
 impl QueueConnection {
     fn open(args: &SessionArgs) -> CliResult<Self> {
-        let server = NatsServerConnection::meant(&args.nats, &args.config)?;
+        let Some(server) = NatsServerConnection::meant(&args.nats, &args.config)? else {
+            let (root, _) = sessions_of(&args.config)?;
+            return Ok(Self {
+                tokio: tokio_runtime::start()?,
+                queue: TaskQueue::of_project(&root, LEASE)?,
+                _client: None,
+            });
+        };
         let queue = server.tokio.block_on(async {
             let jetstream = jetstream::new(server.client.clone());
-            TaskQueue::open(&jetstream, &server.nats, LEASE).await
+            TaskQueue::of_server(&jetstream, &server.nats, LEASE).await
         })?;
-        if let Some(why) = queue.missing_replicas() {
+        if let Some(why) = &queue.missing_replicas {
             say(&format!("creel: if the NATS server fails, the queue can be lost: {why}"));
         }
-        Ok(Self { server, queue })
+        Ok(Self { tokio: server.tokio, queue, _client: Some(server.client) })
     }
 
     fn all(&self) -> CliResult<Vec<QueuedTask>> {
-        let mut all = self.server.tokio.block_on(self.queue.board.all())?;
+        let mut all = self.tokio.block_on(self.queue.board.all())?;
         all.retain(|task| task.standing.state().is_some());
         all.sort_by(|one, other| one.created_at.cmp(&other.created_at));
         Ok(all)
@@ -114,8 +133,8 @@ fn add_alone(args: TaskAddArgs) -> CliResult {
         agents,
         session: None,
     };
-    let QueueConnection { server, mut queue } = QueueConnection::open(&session)?;
-    let added = server.tokio.block_on(queue.add(order, now()))?;
+    let mut reached = QueueConnection::open(&session)?;
+    let added = reached.tokio.block_on(reached.queue.add(order, now()))?;
     print(&(added.task.order.id + "\n"))
 }
 
@@ -132,6 +151,7 @@ fn who_may(named: Vec<String>, session: &SessionArgs, kind: Option<&str>) -> BTr
 pub(super) fn list(args: &TaskListArgs) -> CliResult {
     let TaskListArgs { states, labels, kind, json: as_json, session, .. } = args;
     let mut tasks = QueueConnection::open(session)?.all()?;
+    let is_empty = tasks.is_empty();
     tasks.retain(|QueuedTask { order, standing, .. }| {
         (states.is_empty() || standing.state().is_some_and(|state| states.contains(&state)))
             && labels.iter().all(|label| order.labels.contains(label))
@@ -141,7 +161,12 @@ pub(super) fn list(args: &TaskListArgs) -> CliResult {
         return json(&tasks);
     }
     if tasks.is_empty() {
-        say("creel: no such tasks in the queue");
+        let none = if is_empty {
+            "The queue has no tasks; add one with `creel task add --queue`"
+        } else {
+            "No task in the queue matches"
+        };
+        say(none);
         return Ok(0);
     }
     print(&queue_table::table(&tasks))
@@ -150,7 +175,7 @@ pub(super) fn list(args: &TaskListArgs) -> CliResult {
 pub(super) fn show(args: &TaskShowArgs) -> CliResult {
     let reached = QueueConnection::open(&args.session)?;
     let key = reached.key(&args.id)?;
-    let seen = reached.server.tokio.block_on(reached.queue.board.get(&key))?;
+    let seen = reached.tokio.block_on(reached.queue.board.get(&key))?;
     let task = seen.map(|seen| seen.task).filter(|task| task.standing.state().is_some());
     let task = task.ok_or_else(|| none(&args.id))?;
     if args.json { json(&task) } else { print(&queue_table::whole(&task)) }
@@ -160,6 +185,6 @@ pub(super) fn show(args: &TaskShowArgs) -> CliResult {
 pub(super) fn ask(session: &SessionArgs, id: &str, ask: &QueueRequest) -> CliResult {
     let mut reached = QueueConnection::open(session)?;
     let key = reached.key(id)?;
-    reached.server.tokio.block_on(reached.queue.ask(&key, ask, now()))?;
+    reached.tokio.block_on(reached.queue.ask(&key, ask, now()))?;
     Ok(0)
 }

@@ -11,7 +11,7 @@ use crate::{
         policy::SessionPlan,
         queue::worker_rules::{AvailableAgents, WorkerFilter},
     },
-    queue::ready_tasks::DispatchGroup,
+    queue::dispatch_group::DispatchGroup,
 };
 
 pub(super) struct Eligibility<'a> {

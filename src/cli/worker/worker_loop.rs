@@ -4,11 +4,7 @@ mod task_end;
 
 use std::{path::Path, time::Duration};
 
-use async_nats::{Client, Subscriber, jetstream};
-use tokio::{
-    sync::mpsc,
-    time::{Instant, MissedTickBehavior},
-};
+use tokio::time::{Instant, MissedTickBehavior};
 
 use crate::{
     cli::{
@@ -21,19 +17,15 @@ use crate::{
             worker_loop::task_end::WorkerTaskEnd,
         },
     },
-    config::NatsConfig,
     engine::queue::{ClaimOutcome, QueuedTask, QueuedTaskState, TaskAssignee, worker_rules::FailureStreak},
     journal::SessionsDir,
-    nats::{
-        command_listener::next,
-        connection::{NatsConnectionEvent, NatsError},
-    },
     present::text::plain_line,
     process::signals::ShutdownSignals,
     queue::{
-        TaskQueue, WatchedQueue,
-        ready_tasks::{DispatchGroup, LeasedTask, subjects},
-        task_bucket::{QueueTaskKey, TaskBucket, TaskRevision},
+        WatchedQueue,
+        backend::{QueueTaskKey, QueueTrouble, TaskLease, TaskRevision, TaskStore},
+        dispatch_group::DispatchGroup,
+        place::QueuePlace,
     },
     runtime::now,
 };
@@ -58,10 +50,7 @@ pub(super) struct WorkerLoop<'a> {
     sessions: SessionsDir,
     me: WorkerIdentity,
     callings: Eligibility<'a>,
-    nats: NatsConfig,
-    client: Client,
-    told: mpsc::UnboundedReceiver<NatsConnectionEvent>,
-    news: Subscriber,
+    place: QueuePlace,
     queue: WatchedQueue,
     signals: ShutdownSignals,
     /// When the worker last checked for missed tasks.
@@ -69,11 +58,11 @@ pub(super) struct WorkerLoop<'a> {
     /// The sessions that failed in a row.
     failures: FailureStreak,
     /// The last error of the server. The same error is reported once.
-    trouble: Option<NatsError>,
+    trouble: Option<QueueTrouble>,
 }
 
 enum NextWorkerAction {
-    Take(Box<LeasedTask>),
+    Take(Box<dyn TaskLease>),
     Wait,
     Leave(u8),
 }
@@ -84,25 +73,18 @@ impl<'a> WorkerLoop<'a> {
         root: &Path,
         me: WorkerIdentity,
         callings: Eligibility<'a>,
-        nats: NatsConfig,
-        client: Client,
-        told: mpsc::UnboundedReceiver<NatsConnectionEvent>,
+        place: QueuePlace,
     ) -> CliResult<Self> {
         let signals = ShutdownSignals::listen()
             .map_err(|error| CliError::failed(format!("cannot listen for signals: {error}")))?;
-        let news = client.subscribe(subjects(&nats.prefix)).await;
-        let news = news.map_err(|error| NatsError(format!("cannot subscribe: {error}")))?;
-        let queue = watch(&client, &nats, args).await?;
+        let queue = watch(&place, args).await?;
         let sessions = SessionsDir::of(root);
         Ok(Self {
             args,
             sessions,
             me,
             callings,
-            nats,
-            client,
-            told,
-            news,
+            place,
             queue,
             signals,
             looked: Instant::now(),
@@ -117,7 +99,7 @@ impl<'a> WorkerLoop<'a> {
             let did = match self.next().await {
                 Ok(NextWorkerAction::Leave(code)) => return Ok(code),
                 Ok(NextWorkerAction::Wait) => Ok(None),
-                Ok(NextWorkerAction::Take(lot)) => self.take(*lot).await,
+                Ok(NextWorkerAction::Take(lot)) => self.take(lot).await,
                 Err(trouble) => Err(WorkerError::Trouble(trouble)),
             };
             match did {
@@ -126,7 +108,7 @@ impl<'a> WorkerLoop<'a> {
                 Err(WorkerError::Failure(failure)) => return Err(failure),
                 Err(WorkerError::Trouble(trouble)) => {
                     if self.trouble.as_ref() != Some(&trouble) {
-                        say(&format!("creel: NATS: {trouble}; retrying"));
+                        say(&format!("creel: {trouble}; retrying"));
                     }
                     self.trouble = Some(trouble);
                     if let Some(code) = self.recover().await {
@@ -146,33 +128,34 @@ impl<'a> WorkerLoop<'a> {
             }
             let watched = tokio::select! {
                 _ = self.signals.next() => return Some(INTERRUPTED),
-                watched = watch(&self.client, &self.nats, self.args) => watched,
+                watched = watch(&self.place, self.args) => watched,
             };
             match watched {
                 Ok(queue) => {
                     self.queue = queue;
                     return None;
                 }
-                Err(trouble) => tracing::info!("nats: {trouble}"),
+                Err(trouble) => tracing::info!("{trouble}"),
             }
         }
     }
 
-    async fn next(&mut self) -> std::result::Result<NextWorkerAction, NatsError> {
+    async fn next(&mut self) -> std::result::Result<NextWorkerAction, QueueTrouble> {
         tokio::select! {
             biased;
             _ = self.signals.next() => return Ok(NextWorkerAction::Leave(INTERRUPTED)),
             readied = self.queue.ready_all() => readied?,
         }
         let Self { queue, callings, signals, .. } = self;
+        let mut wanted = |row: &DispatchGroup| callings.agent_for(row).is_some();
         // If this is cancelled, a task that was just received is handed out again when its lease expires.
         let taken = tokio::select! {
             biased;
             _ = signals.next() => return Ok(NextWorkerAction::Leave(INTERRUPTED)),
-            taken = queue.queue.line.take(|row| callings.agent_for(row).is_some()) => taken?,
+            taken = queue.queue.line.take(&mut wanted) => taken?,
         };
         if let Some(lot) = taken {
-            return Ok(NextWorkerAction::Take(Box::new(lot)));
+            return Ok(NextWorkerAction::Take(lot));
         }
         if self.args.drain && !self.has_more() {
             return Ok(NextWorkerAction::Leave(0));
@@ -180,8 +163,7 @@ impl<'a> WorkerLoop<'a> {
         tokio::select! {
             _ = self.signals.next() => return Ok(NextWorkerAction::Leave(INTERRUPTED)),
             changed = self.queue.changed() => changed?,
-            told = self.told.recv() => hear(told)?,
-            Some(message) = next(&mut self.news) => self.queue.queue.line.heard(&message.subject),
+            news = self.place.news() => self.heard(news?.as_deref()),
             () = tokio::time::sleep_until(self.looked + LOOK) => {
                 self.looked = Instant::now();
                 let Self { queue, callings, signals, .. } = self;
@@ -195,6 +177,12 @@ impl<'a> WorkerLoop<'a> {
         Ok(NextWorkerAction::Wait)
     }
 
+    fn heard(&mut self, subject: Option<&str>) {
+        if let Some(subject) = subject {
+            self.queue.queue.line.heard(subject);
+        }
+    }
+
     /// Whether there is a task for this worker now, or can be when other workers are done.
     fn has_more(&mut self) -> bool {
         let Self { queue, callings, .. } = self;
@@ -202,14 +190,14 @@ impl<'a> WorkerLoop<'a> {
     }
 
     /// Has a task done. Returns an exit code if the worker is to exit.
-    async fn take(&mut self, lot: LeasedTask) -> std::result::Result<Option<u8>, WorkerError> {
-        let (board, key) = (self.queue.queue.board.clone(), QueueTaskKey::of(&lot.order));
-        let ready = || QueuedTask { standing: QueuedTaskState::Ready, ..QueuedTask::new(lot.order.clone(), now()) };
+    async fn take(&mut self, lot: Box<dyn TaskLease>) -> std::result::Result<Option<u8>, WorkerError> {
+        let (board, key) = (self.queue.queue.board.clone(), QueueTaskKey::of(lot.order()));
+        let ready = || QueuedTask { standing: QueuedTaskState::Ready, ..QueuedTask::new(lot.order().clone(), now()) };
         // Another program may have put the task into the stream without the bucket.
         let TaskRevision { task, revision } =
             board.get(&key).await?.unwrap_or_else(|| TaskRevision { task: ready(), revision: 0 });
         let agent = self.callings.agent_for(&DispatchGroup::of(&task.order));
-        let Some(agent) = agent.filter(|_| self.queue.queue.line.subject(&task.order) == lot.subject()) else {
+        let Some(agent) = agent.filter(|_| lot.is_for(&task.order)) else {
             // The message has the name of another task, whose own message is elsewhere or will be.
             lot.done().await?;
             return Ok(None);
@@ -249,12 +237,12 @@ impl<'a> WorkerLoop<'a> {
         self.trouble = None;
         let kind = task.order.kind.as_deref().and_then(|kind| self.callings.described(kind));
         let job = ChildSessionSpec { args: self.args, prompt: &prompt, mark: task.mark(), kind, agent: &agent };
-        let parting = self.have_done(before, &job, &lot).await;
-        self.part(&task, &lot, parting).await
+        let parting = self.have_done(before, &job, &*lot).await;
+        self.part(&task, &*lot, parting).await
     }
 
     /// The dependencies of the task, read again: the known state may be old, and lack their results.
-    async fn before(&self, task: &QueuedTask) -> std::result::Result<Vec<QueuedTask>, NatsError> {
+    async fn before(&self, task: &QueuedTask) -> std::result::Result<Vec<QueuedTask>, QueueTrouble> {
         let mut before = Vec::new();
         for on in &task.order.dependencies {
             let seen = self.queue.queue.board.get(&QueueTaskKey::of(&task.order).sibling(on)).await?;
@@ -264,7 +252,12 @@ impl<'a> WorkerLoop<'a> {
     }
 
     /// Runs the session of a task to its end.
-    async fn have_done(&mut self, before: PriorSession, job: &ChildSessionSpec<'_>, lot: &LeasedTask) -> WorkerTaskEnd {
+    async fn have_done(
+        &mut self,
+        before: PriorSession,
+        job: &ChildSessionSpec<'_>,
+        lot: &dyn TaskLease,
+    ) -> WorkerTaskEnd {
         let started = match before {
             PriorSession::Ended(_, upshot) => return WorkerTaskEnd::Ended(ChildSessionEnd::Upshot(upshot, None)),
             PriorSession::Nothing(folder) => ChildSession::begin(folder, job),
@@ -282,9 +275,9 @@ impl<'a> WorkerLoop<'a> {
 
     /// Waits for a session and keeps renewing the lease. Reacts at once to the end of the session and to signals,
     /// whatever the server does.
-    async fn stay(&mut self, mut hired: ChildSession, lot: &LeasedTask) -> WorkerTaskEnd {
+    async fn stay(&mut self, mut hired: ChildSession, lot: &dyn TaskLease) -> WorkerTaskEnd {
         let board = self.queue.queue.board.clone();
-        let mut kept = std::pin::pin!(kept(lot, &board, &self.me.worker));
+        let mut kept = std::pin::pin!(kept(lot, &*board, &self.me.worker));
         let mut is_kept = true;
         let mut stopped: Option<WorkerTaskEnd> = None;
         loop {
@@ -307,7 +300,10 @@ impl<'a> WorkerLoop<'a> {
                         stopped = Some(WorkerTaskEnd::TakenAway);
                     }
                 }
-                Some(message) = next(&mut self.news) => self.queue.queue.line.heard(&message.subject),
+                // A lost connection says nothing about the session.
+                Ok(subject) = self.place.news() => if let Some(subject) = subject {
+                    self.queue.queue.line.heard(&subject);
+                },
                 () = self.queue.follow() => {}
             }
         }
@@ -327,8 +323,8 @@ impl<'a> WorkerLoop<'a> {
 }
 
 /// Keeps renewing the lease of a task. Returns when another worker has the task.
-async fn kept(lot: &LeasedTask, board: &TaskBucket, worker: &str) {
-    let often = lot.lease / 3;
+async fn kept(lot: &dyn TaskLease, board: &dyn TaskStore, worker: &str) {
+    let often = lot.length() / 3;
     let mut beat = tokio::time::interval(often);
     beat.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
@@ -336,7 +332,7 @@ async fn kept(lot: &LeasedTask, board: &TaskBucket, worker: &str) {
         // An unreachable server may be back before the lease expires.
         let _ = lot.keep().await;
         // If the server has lost the task, no other worker has it, and the result may still be useful.
-        if let Ok(Ok(Some(seen))) = tokio::time::timeout(often, board.get(&QueueTaskKey::of(&lot.order))).await
+        if let Ok(Ok(Some(seen))) = tokio::time::timeout(often, board.get(&QueueTaskKey::of(lot.order()))).await
             && !seen.task.is_in_hands_of(worker)
         {
             return;
@@ -344,20 +340,10 @@ async fn kept(lot: &LeasedTask, board: &TaskBucket, worker: &str) {
     }
 }
 
-async fn watch(client: &Client, nats: &NatsConfig, args: &WorkerArgs) -> std::result::Result<WatchedQueue, NatsError> {
-    let jetstream = jetstream::new(client.clone());
-    let queue = TaskQueue::open(&jetstream, nats, args.lease.into()).await?;
-    let mut watched = queue.watched().await?;
-    watched.queue.line.look().await?;
+async fn watch(place: &QueuePlace, args: &WorkerArgs) -> std::result::Result<WatchedQueue, QueueTrouble> {
+    let mut watched = place.open(args.lease.into()).await?.watched().await?;
+    watched.queue.line.restore(Vec::new()).await?;
     Ok(watched)
-}
-
-fn hear(told: Option<NatsConnectionEvent>) -> std::result::Result<(), NatsError> {
-    match told {
-        Some(NatsConnectionEvent::Connected) => Ok(()),
-        Some(NatsConnectionEvent::Lost) | None => Err(NatsError("the connection was lost".to_owned())),
-        Some(NatsConnectionEvent::Refused(why)) => Err(NatsError(format!("the server refused: {why}"))),
-    }
 }
 
 fn line(task: &QueuedTask) -> String {
@@ -379,12 +365,12 @@ fn line(task: &QueuedTask) -> String {
 
 /// An error that can pass, or one that ends the worker.
 enum WorkerError {
-    Trouble(NatsError),
+    Trouble(QueueTrouble),
     Failure(CliError),
 }
 
-impl From<NatsError> for WorkerError {
-    fn from(trouble: NatsError) -> Self {
+impl From<QueueTrouble> for WorkerError {
+    fn from(trouble: QueueTrouble) -> Self {
         Self::Trouble(trouble)
     }
 }

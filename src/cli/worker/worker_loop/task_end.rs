@@ -10,8 +10,8 @@ use crate::{
         error::CliError,
         output::say,
         worker::worker_loop::{
-            AGAIN, ChildSessionEnd, INTERRUPTED, LeasedTask, NatsError, QueueTaskKey, QueuedTask, TaskRevision,
-            WorkerError, WorkerLoop, watch,
+            AGAIN, ChildSessionEnd, INTERRUPTED, QueueTaskKey, QueuedTask, TaskLease, TaskRevision, WorkerError,
+            WorkerLoop, watch,
         },
     },
     engine::queue::{TaskOutcome, worker_rules::FAILURES},
@@ -35,7 +35,7 @@ impl WorkerLoop<'_> {
     pub(super) async fn part(
         &mut self,
         task: &QueuedTask,
-        lot: &LeasedTask,
+        lot: &dyn TaskLease,
         parting: WorkerTaskEnd,
     ) -> std::result::Result<Option<u8>, WorkerError> {
         let id = &task.order.id;
@@ -86,7 +86,7 @@ impl WorkerLoop<'_> {
     async fn settle(
         &mut self,
         task: &QueuedTask,
-        lot: &LeasedTask,
+        lot: &dyn TaskLease,
         upshot: &TaskOutcome,
     ) -> std::result::Result<Option<u8>, WorkerError> {
         let key = QueueTaskKey::of(&task.order);
@@ -95,21 +95,21 @@ impl WorkerLoop<'_> {
             let ended = |task: &QueuedTask| task.ended(&self.me.worker, upshot.clone(), now());
             // A client that is not connected may only buffer the request, so the wait needs a limit.
             let changed = tokio::time::timeout(ANSWER, self.queue.queue.board.change(&key, ended)).await;
-            let silent = |_| Err(NatsError("the server does not answer".to_owned()));
-            let NatsError(why) = match changed.unwrap_or_else(silent) {
-                Ok(Some(seen)) => {
+            let why = match changed {
+                Err(_) => "the server does not answer".to_owned(),
+                Ok(Ok(Some(seen))) => {
                     self.tell(seen)?;
                     break;
                 }
-                Ok(None) => {
+                Ok(Ok(None)) => {
                     self.let_go(task, lot).await?;
                     return Ok(None);
                 }
-                Err(trouble) => trouble,
+                Ok(Err(trouble)) => trouble.to_string(),
             };
             if !std::mem::replace(&mut said, true) {
                 say(&format!(
-                    "creel: NATS: {why}; this worker reports the result of task {} when the server is back",
+                    "creel: {why}; this worker reports the result of task {} when the queue is back",
                     key.id()
                 ));
             }
@@ -117,7 +117,7 @@ impl WorkerLoop<'_> {
             // A server that lost its data has no bucket either, until a client creates one.
             let watched = async {
                 tokio::time::sleep(AGAIN).await;
-                Box::pin(watch(&self.client, &self.nats, self.args)).await
+                Box::pin(watch(&self.place, self.args)).await
             };
             tokio::select! {
                 _ = self.signals.next() => return Ok(Some(INTERRUPTED)),
@@ -135,7 +135,7 @@ impl WorkerLoop<'_> {
 
     /// This worker does not have the task any more. The message stays in the stream for the worker that has it:
     /// otherwise the task would not be handed out again if that worker died.
-    async fn let_go(&mut self, task: &QueuedTask, lot: &LeasedTask) -> std::result::Result<(), WorkerError> {
+    async fn let_go(&mut self, task: &QueuedTask, lot: &dyn TaskLease) -> std::result::Result<(), WorkerError> {
         let seen = self.queue.queue.board.get(&QueueTaskKey::of(&task.order)).await?;
         let (id, session) = (&task.order.id, task.standing.by().map_or("", |by| by.session.as_str()));
         let Some(seen) = seen else {
@@ -160,13 +160,13 @@ impl WorkerLoop<'_> {
     }
 
     /// Returns the task to the queue for another worker.
-    async fn give_back(&mut self, task: &QueuedTask, lot: &LeasedTask) {
+    async fn give_back(&mut self, task: &QueuedTask, lot: &dyn TaskLease) {
         let (board, key) = (self.queue.queue.board.clone(), QueueTaskKey::of(&task.order));
         let giving = async {
             if let Ok(Some(seen)) = board.change(&key, |task| task.given_back(&self.me.worker)).await {
                 let _ = self.tell(seen);
                 let _ = lot.back(Duration::ZERO).await;
-                let _ = self.client.flush().await;
+                self.place.flush().await;
             }
         };
         // If the server is unreachable, the task is handed out again when its lease expires.

@@ -1,0 +1,246 @@
+//! What holds for every queue: of a NATS server, and of a project without any server.
+
+use std::{collections::BTreeMap, fs};
+
+use rustix::process::Signal;
+use serde_json::Value;
+
+use crate::{
+    nats::Chance,
+    queue::{DONE, UNTIL_GO, is, order},
+    support::{
+        lives,
+        nats::NatsServer,
+        project::{Project, Started, eventually_in, until},
+    },
+};
+
+/// Where the queue is.
+enum QueueHome {
+    Server(NatsServer),
+    Project,
+}
+
+impl QueueHome {
+    /// A project whose workers use the queue.
+    fn project(&self, rest: &str, script: &str) -> Project {
+        let nats = match self {
+            Self::Server(server) => format!("nats: {{ url: '{}' }}\n", server.url()),
+            Self::Project => String::new(),
+        };
+        let config = format!(
+            "agent: demo\nmax_iterations: 3\nagents: {{ demo: {{ script: s.yaml }}, other: {{ script: s.yaml }} }}\n{nats}{rest}\n"
+        );
+        Project::with(&config).file("s.yaml", &format!("turns: []\n{script}"))
+    }
+}
+
+/// Each story is told twice.
+macro_rules! for_each_queue {
+    ($($story:ident),* $(,)?) => {
+        mod with_a_server {
+            $(#[test] fn $story() { super::$story(&super::QueueHome::Server(super::NatsServer::start())) })*
+        }
+        mod without_a_server {
+            $(#[test] fn $story() { super::$story(&super::QueueHome::Project) })*
+        }
+    };
+}
+
+for_each_queue! {
+    tasks_are_done_by_priority_and_after_their_dependencies,
+    a_worker_gets_its_types_and_types_take_turns,
+    the_user_decides_about_a_task,
+    a_killed_worker_ends_its_session_and_another_worker_continues_it,
+    a_worker_that_is_asked_to_end_returns_its_task_at_once,
+    a_suspended_worker_loses_its_task,
+    a_task_that_keeps_killing_its_session_is_blocked_in_the_end,
+    a_worker_that_waits_gets_a_task_that_is_added_later,
+    a_session_hands_its_tasks_to_workers_and_gets_their_results,
+    each_task_is_completed_once_although_workers_are_killed,
+}
+
+fn tasks_are_done_by_priority_and_after_their_dependencies(home: &QueueHome) {
+    let here = home.project("", DONE);
+    let add = |args: &[&str]| here.queue(&[&["add"], args].concat()).out;
+    assert_eq!(add(&["Write it", "-p", "3", "-d", "a.rs"]), "1\n");
+    assert_eq!(add(&["Test it", "-p", "0", "--depends-on", "1"]), "2\n");
+    assert_eq!(add(&["Look around", "-p", "1", "--id", "look", "-l", "x"]), "look\n");
+    assert_eq!(add(&["Say so", "--depends-on", "2", "--depends-on", "look"]), "4\n");
+    assert_eq!(["1", "2", "look", "4"].map(|id| here.state(id)), ["ready", "created", "ready", "created"]);
+    let ran = here.drain(&[]);
+    assert_eq!((ran.code, order(&ran, "completed").join(" ").as_str()), (0, "look 1 2 4"), "{}", ran.err);
+    let task = here.queued("2");
+    assert_eq!((&task["result"], &task["by"]["session"]), (&"It is in a.rs.".into(), &"task-2".into()));
+    let prompt = here.creel(&["show", "task-2", "--prompts"]).out;
+    assert!(prompt.contains("Test it\n\n[Result of task 1: Write it]\nIt is in a.rs.\n"), "{prompt}");
+    let listed = here.queue(&["list", "-l", "x"]).out;
+    assert!(listed.contains("look  completed  1               task-look on "), "{listed}");
+    let again = here.creel(&["task", "add", "--queue", "x", "--depends-on", "nothing"]);
+    assert!(again.code == 1 && again.err.contains("the queue has no task nothing to depend on"), "{}", again.err);
+}
+
+fn a_worker_gets_its_types_and_types_take_turns(home: &QueueHome) {
+    let here = home.project("", DONE);
+    for kind in ["a", "a", "b", "b", "c"] {
+        here.queue(&["add", "Do it", "-t", kind]);
+    }
+    here.queue(&["add", "For another", "-t", "a", "--agent", "other"]);
+    assert_eq!(order(&here.drain(&["--types", "a,b", "--agent", "demo"]), "completed"), ["1", "3", "2", "4"]);
+    assert_eq!((here.state("5"), here.state("6")), ("ready".into(), "ready".into()));
+    assert_eq!(order(&here.drain(&["--agent", "other", "--types", "a"]), "completed"), ["6"]);
+}
+
+fn the_user_decides_about_a_task(home: &QueueHome) {
+    let here = home.project("", "otherwise: { say: 'I cannot. <promise>BLOCKED</promise>' }\n");
+    here.queue(&["add", "Do it", "--id", "a"]);
+    here.queue(&["add", "Do more", "--id", "b", "--depends-on", "a"]);
+    assert_eq!(here.drain(&[]).code, 0);
+    assert_eq!((here.state("a"), here.state("b")), ("blocked".into(), "created".into()));
+    here.write("s.yaml", &format!("turns: []\n{DONE}"));
+    here.queue(&["start", "a"]);
+    let ran = here.drain(&[]);
+    assert_eq!(order(&ran, "completed"), ["a", "b"], "{}", ran.err);
+    assert_eq!((&here.queued("a")["by"]["session"], &here.queued("a")["run"]), (&"task-a-2".into(), &2.into()));
+    here.queue(&["add", "By hand", "--id", "c"]);
+    here.queue(&["add", "Never", "--id", "d"]);
+    here.queue(&["add", "After that", "--id", "f", "--depends-on", "d"]);
+    here.queue(&["done", "c", "-r", "I did it."]);
+    here.queue(&["remove", "d"]);
+    assert_eq!(order(&here.drain(&[]), "completed"), ["f"]);
+    assert!(!here.queue(&["list"]).out.contains("Never"));
+    assert!(here.creel(&["task", "add", "--queue", "x", "--id", "d"]).err.contains("or had one"));
+}
+
+fn a_killed_worker_ends_its_session_and_another_worker_continues_it(home: &QueueHome) {
+    let here = home.project("", UNTIL_GO);
+    here.queue(&["add", "Do it"]);
+    let mut first = here.worker(&[]);
+    first.wait_until("begin", |task| is(task, "1", "active"));
+    let pid: i32 = eventually_in(&here.root().join("pids")).parse().expect("a number");
+    first.kill();
+    until("its agent is gone", || !lives(pid));
+    let mut second = here.worker(&["--drain"]);
+    let begun = second.wait_until("begin", |task| is(task, "1", "active"));
+    assert_eq!((&begun["attempt"], &begun["by"]["session"]), (&2.into(), &"task-1".into()));
+    here.write("go", "");
+    second.wait_until("end", |task| is(task, "1", "completed"));
+    assert_eq!(second.end().code, 0);
+}
+
+fn a_worker_that_is_asked_to_end_returns_its_task_at_once(home: &QueueHome) {
+    let here = home.project("", UNTIL_GO);
+    here.queue(&["add", "Do it"]);
+    let mut first = Started::of(here.command(&["worker", "--trust", "--json", "--lease", "1h"]));
+    first.wait_until("begin", |task| is(task, "1", "active"));
+    let pid: i32 = eventually_in(&here.root().join("pids")).parse().expect("a number");
+    first.signal(Signal::TERM);
+    first.wait_until("back", |task| is(task, "1", "ready"));
+    assert_eq!(first.end().code, 130);
+    assert!(!lives(pid));
+    here.write("go", "");
+    let ran = here.drain(&[]);
+    assert_eq!((ran.code, order(&ran, "completed")), (0, vec!["1".to_owned()]), "{}", ran.err);
+    assert_eq!(here.queued("1")["attempt"], 1);
+}
+
+fn a_suspended_worker_loses_its_task(home: &QueueHome) {
+    let here = home.project("", UNTIL_GO);
+    here.queue(&["add", "Do it"]);
+    let mut first = here.worker(&["--drain"]);
+    first.wait_until("begin", |task| is(task, "1", "active"));
+    let pid: i32 = eventually_in(&here.root().join("pids")).parse().expect("a number");
+    first.signal(Signal::STOP);
+    // Its session ends meanwhile, so the second worker has only its result to report.
+    here.write("go", "");
+    let journal = here.root().join(".creel/sessions/task-1/journal.jsonl");
+    until("it is over", || fs::read_to_string(&journal).is_ok_and(|text| text.contains("session_ended")));
+    let ran = here.drain(&[]);
+    assert_eq!(order(&ran, "completed"), ["1"], "{}", ran.err);
+    let done = here.queued("1");
+    assert_eq!(done["attempt"], 2);
+    first.signal(Signal::CONT);
+    assert_eq!(first.end().code, 0);
+    assert_eq!(here.queued("1"), done);
+    assert!(!lives(pid));
+}
+
+fn a_task_that_keeps_killing_its_session_is_blocked_in_the_end(home: &QueueHome) {
+    let here = home.project("", "otherwise: { say: x, run: 'kill -9 $PPID; sleep 9' }\n");
+    here.queue(&["add", "Do it"]);
+    let ran = here.drain(&[]);
+    assert_eq!((ran.code, order(&ran, "active").len(), order(&ran, "blocked").len()), (0, 5, 1), "{}", ran.err);
+    assert!(here.queued("1")["reason"].as_str().is_some_and(|why| why.contains("5 workers started it")));
+}
+
+fn a_worker_that_waits_gets_a_task_that_is_added_later(home: &QueueHome) {
+    let here = home.project("", DONE);
+    let mut worker = here.worker(&[]);
+    here.queue(&["add", "Do it"]);
+    worker.wait_until("end", |task| is(task, "1", "completed"));
+    here.queue(&["add", "Do more", "--depends-on", "1"]);
+    worker.wait_until("end", |task| is(task, "2", "completed"));
+    worker.signal(Signal::TERM);
+    worker.end();
+}
+
+fn a_session_hands_its_tasks_to_workers_and_gets_their_results(home: &QueueHome) {
+    let script = "  - { when: GOAL, say: 'Yes. <promise>COMPLETE</promise>', run: 'until [ -e home ] || [ ! -e creel.yaml ]; do sleep 0.02; done' }\n";
+    let here = home.project("prompt: GOAL", "").file("s.yaml", &format!("turns:\n{script}{DONE}"));
+    let mut session = here.start();
+    session.wait_for("prompt_sent");
+    let add = |args: &[&str]| here.queue(&[&["add", "-s", "s"], args].concat()).out.trim().to_owned();
+    assert_eq!(add(&["Part one"]), "task_1");
+    assert_eq!(add(&["Part two", "--depends-on", "task_1"]), "task_2");
+    let worker = here.worker(&[]);
+    until("both are done", || here.own_task("task_2")["state"] == "completed");
+    assert_eq!(here.own_task("task_1")["result"], "It is in a.rs.");
+    worker.signal(Signal::TERM);
+    worker.end();
+    here.write("home", "");
+    assert_eq!(session.end().code, 0);
+}
+
+/// `CREEL_QUEUE_SEED` decides when a worker is killed.
+fn each_task_is_completed_once_although_workers_are_killed(home: &QueueHome) {
+    const TASKS: usize = 40;
+    let here = home
+        .project("", "otherwise: { say: 'Yes. <promise>COMPLETE</promise>', run: 'echo $CREEL_SESSION >> done' }\n");
+    for n in 0..TASKS {
+        here.queue(&["add", "Do it", "--id", &format!("t{n}"), "-p", &(n % 5).to_string()]);
+    }
+    let seed = std::env::var("CREEL_QUEUE_SEED").ok().and_then(|text| text.parse().ok());
+    let seed = seed.unwrap_or_else(|| u64::from(std::process::id()));
+    let mut chance = Chance(seed);
+    let mut workers = [here.worker(&[]), here.worker(&[])].map(Some);
+    let states = || -> BTreeMap<String, usize> {
+        let all: Vec<Value> = serde_json::from_str(&here.queue(&["list", "--json"]).out).expect("JSON");
+        let mut states = BTreeMap::new();
+        for task in &all {
+            *states.entry(task["state"].as_str().expect("a state").to_owned()).or_default() += 1;
+        }
+        states
+    };
+    let completed = |states: &BTreeMap<String, usize>| states.get("completed").copied().unwrap_or_default();
+    let mut kill_at = 2 + usize::try_from(chance.below(6)).expect("small");
+    until("all are completed", || {
+        let states = states();
+        if completed(&states) >= kill_at && completed(&states) < TASKS {
+            kill_at += 2 + usize::try_from(chance.below(6)).expect("small");
+            let which = usize::try_from(chance.below(2)).expect("small");
+            workers[which].take().expect("there is one").kill();
+            workers[which] = Some(here.worker(&[]));
+        }
+        completed(&states) == TASKS
+    });
+    for worker in workers.into_iter().flatten() {
+        worker.signal(Signal::TERM);
+        worker.end();
+    }
+    assert_eq!(states(), BTreeMap::from([("completed".to_owned(), TASKS)]), "seed {seed}");
+    let sessions = fs::read_dir(here.root().join(".creel/sessions")).expect("a folder");
+    let names = sessions.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+    let mut names: Vec<String> = names.filter(|name| name.starts_with("task-")).collect();
+    names.sort();
+    assert_eq!(names.len(), TASKS, "seed {seed}: a task has one session: {names:?}");
+}
