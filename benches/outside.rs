@@ -33,7 +33,11 @@ const LONG: u32 = 110;
 /// What the agent says first.
 const HELLO: &str = "hello-from-the-agent";
 /// How long an idle screen is watched.
-const IDLE: Duration = Duration::from_secs(5);
+const IDLE: Duration = Duration::from_secs(10);
+/// Bytes per second while an agent is silent: a spinner and a clock.
+const SILENT_BYTES: u64 = 200;
+/// The share of one core meanwhile, in percent.
+const SILENT_PERCENT: f64 = 0.5;
 /// Lines of 100 bytes: 100 MB.
 const FLOOD_LINES: u32 = 1_000_000;
 const FLOOD_LINE: &str =
@@ -44,6 +48,7 @@ fn main() -> ExitCode {
         Figure { name: "start", measure: start },
         Figure { name: "iteration", measure: iteration },
         Figure { name: "idle", measure: idle },
+        Figure { name: "still", measure: still },
         Figure { name: "flood", measure: flood },
         Figure { name: "binary", measure: binary },
     ])
@@ -85,19 +90,25 @@ fn headless(project: &Project, args: &[&str]) -> Command {
     command
 }
 
-/// The processor time of processes and of all that they have waited for, in clock ticks of 10 ms.
-fn processor_ticks(pids: &[u32]) -> u64 {
-    let of = |pid: &u32| {
-        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-        let fields = stat.rsplit(')').next().unwrap_or_default().split_whitespace();
-        fields.skip(11).take(2).filter_map(|field| field.parse::<u64>().ok()).sum::<u64>()
-    };
-    pids.iter().map(of).sum()
+/// A number of each thread of these processes, from a file in the thread's folder, as a sum.
+fn sum_over_threads(pids: &[u32], file: &str, number: impl Fn(&str) -> u64) -> u64 {
+    let threads = pids.iter().flat_map(|pid| fs::read_dir(format!("/proc/{pid}/task"))).flatten().flatten();
+    threads.map(|thread| number(&fs::read_to_string(thread.path().join(file)).unwrap_or_default())).sum()
 }
 
-/// Clock ticks as seconds.
-fn seconds(ticks: u64) -> f64 {
-    f64::from(u32::try_from(ticks).unwrap_or(u32::MAX)) / 100.0
+/// The processor time of processes.
+fn processor_time(pids: &[u32]) -> Duration {
+    let nanoseconds = |text: &str| text.split_whitespace().next().and_then(|field| field.parse().ok()).unwrap_or(0);
+    Duration::from_nanos(sum_over_threads(pids, "schedstat", nanoseconds))
+}
+
+/// How often the threads of processes have begun to run.
+fn wake_ups(pids: &[u32]) -> u64 {
+    let switches = |text: &str| {
+        let lines = text.lines().filter(|line| line.contains("voluntary_ctxt_switches"));
+        lines.filter_map(|line| line.split_whitespace().next_back()?.parse::<u64>().ok()).sum()
+    };
+    sum_over_threads(pids, "status", switches)
 }
 
 /// The first frame and the agent's first line, compared with the first output of a shell.
@@ -183,9 +194,9 @@ fn idle() -> Result<Vec<Finding>> {
     screen.until(|text| !text.trim().is_empty())?;
     screen.watch(Duration::from_secs(1));
     let pids = same_program(screen.pid());
-    let before = processor_ticks(&pids);
+    let before = processor_time(&pids);
     let printed = screen.watch(IDLE);
-    let ticks = processor_ticks(&pids) - before;
+    let used = processor_time(&pids).saturating_sub(before);
     let memory = memory_kib(&pids, "VmRSS:")?;
     drop(screen);
     let mut child = headless(&project, &[]).spawn()?;
@@ -196,13 +207,43 @@ fn idle() -> Result<Vec<Finding>> {
         text: format!("{text}, allowed {limit}"),
         verdict: if value <= limit { Verdict::Ok } else { Verdict::Missed },
     };
-    let percent = seconds(ticks) * 100.0 / IDLE.as_secs_f64();
+    let percent = used.as_secs_f64() * 100.0 / IDLE.as_secs_f64();
+    let verdict = if percent <= SILENT_PERCENT { Verdict::Ok } else { Verdict::Missed };
+    let (seconds, bytes) = (IDLE.as_secs(), SILENT_BYTES * IDLE.as_secs());
     Ok(vec![
         limited(format!("resident memory on the screen ({} processes): {memory} KiB", pids.len()), memory, 15 << 10),
         limited(format!("resident memory with --headless: {alone} KiB"), alone, 10 << 10),
-        limited(format!("bytes in {} s of silence: {printed}", IDLE.as_secs()), printed as u64, 400 * IDLE.as_secs()),
-        Finding { text: format!("processor: {percent:.2} %"), verdict: Verdict::Information },
+        limited(format!("bytes in {seconds} s of silence: {printed}"), printed as u64, bytes),
+        Finding { text: format!("processor: {percent:.2} %, allowed {SILENT_PERCENT} %"), verdict },
     ])
+}
+
+/// A session at a gate, and one that has ended: creel prints nothing, and none of its threads wakes up.
+fn still() -> Result<Vec<Finding>> {
+    let done = "'echo \"<promise>COMPLETE</promise>\"'";
+    let blocks = "max_hook_retries: 0\nhooks: { stop: [{ name: check, command: 'exit 2' }] }\n";
+    let states = [("at a gate", blocks, "enter answer"), ("at the end", "", "COMPLETE 0:")];
+    let mut findings = Vec::new();
+    for (name, config, shows) in states {
+        let project = Project::new(done)?;
+        let file = project.path().join("creel.yaml");
+        fs::write(&file, format!("{}{config}", fs::read_to_string(&file)?))?;
+        let mut screen = project.on_screen(&[])?;
+        screen.until(|text| text.contains(shows))?;
+        screen.watch(Duration::from_secs(2));
+        let pids = same_program(screen.pid());
+        let before = wake_ups(&pids);
+        let printed = screen.watch(IDLE);
+        let woken = wake_ups(&pids) - before;
+        let verdict = if printed == 0 && woken == 0 { Verdict::Ok } else { Verdict::Missed };
+        let text = format!(
+            "{name}, in {} s, {} processes: {printed} bytes, {woken} wake-ups, allowed 0 of both",
+            IDLE.as_secs(),
+            pids.len()
+        );
+        findings.push(Finding { text, verdict });
+    }
+    Ok(findings)
 }
 
 /// An agent that prints 100 MB, compared with `tmux` showing the same.
@@ -217,7 +258,7 @@ fn flood() -> Result<Vec<Finding>> {
     for pid in &pids {
         peak += memory_kib(&[*pid], "VmHWM:").unwrap_or(0);
     }
-    let ticks = processor_ticks(&pids);
+    let used = processor_time(&pids);
     drop(screen);
     let tmux = tmux_flood(&project.path())?;
     let ratio = took.as_secs_f64() / tmux.as_secs_f64();
@@ -230,7 +271,7 @@ fn flood() -> Result<Vec<Finding>> {
             ),
             verdict: if ratio <= 0.3 { Verdict::Ok } else { Verdict::Missed },
         },
-        Finding { text: format!("processor: {:.2} s", seconds(ticks)), verdict: Verdict::Information },
+        Finding { text: format!("processor: {:.2} s", used.as_secs_f64()), verdict: Verdict::Information },
         Finding {
             text: format!("peak of its memory: {peak} KiB, allowed {}", 25 << 10),
             verdict: if peak <= 25 << 10 { Verdict::Ok } else { Verdict::Missed },

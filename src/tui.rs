@@ -9,6 +9,7 @@
 
 pub mod ansi;
 mod command_queue;
+mod comparison;
 pub mod diff;
 mod frame_pacer;
 mod history;
@@ -16,6 +17,7 @@ pub mod home;
 pub mod hook_rows;
 pub mod journal_feed;
 pub mod keymap;
+mod markdown;
 pub mod memory;
 pub mod modals;
 pub mod model;

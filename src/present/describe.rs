@@ -261,7 +261,10 @@ fn retry(event: &RetryEvent) -> Described {
             Described::new("↻", EventTone::Warning, format!("Retry {used} of {limit}{same}: {}", sentence(reason)))
         }
         RetryEvent::LimitReached { used, hook, .. } => {
-            let text = format!("Retry limit reached: `{}` still blocks after {}", name(hook), counted(*used, "retry"));
+            let text = match used {
+                0 => format!("`{}` blocks the turn, and it has no retries", name(hook)),
+                used => format!("Retry limit reached: `{}` still blocks after {}", name(hook), counted(*used, "retry")),
+            };
             Described::new("↻", EventTone::Failed, text)
         }
         RetryEvent::BackoffStarted { wait_ms, .. } => {

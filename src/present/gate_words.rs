@@ -5,7 +5,12 @@
 
 use std::borrow::Cow;
 
-use super::text::{counted, plain, plain_line, plural, readable_size};
+use jiff::tz::TimeZone;
+
+use super::{
+    text::{counted, plain, plain_line, plural, readable_size},
+    usage_limits,
+};
 use crate::engine::{
     SessionState,
     gate::{
@@ -108,11 +113,14 @@ pub fn gate_title(state: &SessionState, gate: &Gate) -> String {
             format!("Finished. {} not been sent to the agent yet", have(items.len()))
         }
         GateSubject::Delivery { items } => format!("{} not been sent to the agent yet", have(items.len())),
+        GateSubject::RetryLimit { hook: name } if state.retry.used == 0 => {
+            format!("{} blocks the turn, and it has no retries", hook(name))
+        }
         GateSubject::RetryLimit { hook: name } => {
             format!("{} still fails after {}", hook(name), counted(state.retry.used, "retry"))
         }
-        GateSubject::Escalation { failed: Some(failed) } => format!("{} failed, and asks for you", hook(&failed.hook)),
-        GateSubject::Escalation { failed: None } => "The session asks for your decision".to_owned(),
+        GateSubject::Escalation { failed: Some(failed) } => format!("{} failed and needs you", hook(&failed.hook)),
+        GateSubject::Escalation { failed: None } => "The session needs your decision".to_owned(),
         GateSubject::Errors if state.retry.errors < 2 => "The turn failed".to_owned(),
         GateSubject::Errors => format!("{} failed in a row", counted(state.retry.errors, "turn")),
         GateSubject::BrokenHook(failed) => format!("{} could not run, twice in a row", hook(&failed.hook)),
@@ -134,7 +142,7 @@ fn have(items: usize) -> String {
 }
 
 /// Why the session asks, as far as the title does not say it.
-pub fn gate_reason(state: &SessionState, gate: &Gate) -> String {
+pub fn gate_reason(state: &SessionState, gate: &Gate, zone: &TimeZone) -> String {
     match &gate.subject {
         GateSubject::RetryLimit { .. } => {
             let feedback = state.phase.dispatch().and_then(|dispatch| state.retries().feedback(dispatch));
@@ -145,12 +153,16 @@ pub fn gate_reason(state: &SessionState, gate: &Gate) -> String {
         | GateSubject::Delivery { .. }
         | GateSubject::Permission { .. }
         | GateSubject::BrokenHook(_)
-        | GateSubject::Budget => String::new(),
-        GateSubject::Escalation { .. }
-        | GateSubject::Errors
-        | GateSubject::UsageLimit
+        | GateSubject::Budget
         | GateSubject::Tampered
-        | GateSubject::Pipeline { .. } => plain(&gate.reason),
+        | GateSubject::Escalation { failed: Some(_) }
+        | GateSubject::Pipeline { .. } => String::new(),
+        GateSubject::Errors => plain(state.turns.last_error.as_deref().unwrap_or(&gate.reason)),
+        GateSubject::UsageLimit => match &state.limits.hold {
+            Some(hold) => usage_limits::reset_time(hold, gate.opened, zone),
+            None => plain(&gate.reason),
+        },
+        GateSubject::Escalation { failed: None } => plain(&gate.reason),
     }
 }
 
@@ -158,24 +170,9 @@ pub fn gate_reason(state: &SessionState, gate: &Gate) -> String {
 mod tests {
     use super::*;
 
-    const KINDS: [GateKind; 12] = [
-        GateKind::FinalDelivery,
-        GateKind::Delivery,
-        GateKind::RetryLimit,
-        GateKind::Escalation,
-        GateKind::Errors,
-        GateKind::BrokenHook,
-        GateKind::Permission,
-        GateKind::Budget,
-        GateKind::UsageLimit,
-        GateKind::Tampered,
-        GateKind::Submit,
-        GateKind::Merge,
-    ];
-
     #[test]
     fn every_answer_of_a_gate_has_its_own_letter_and_label() {
-        for kind in KINDS {
+        for kind in GateKind::ALL {
             let words: Vec<ChoiceWording> =
                 kind.choices().into_iter().map(|choice| choice_words(kind, choice, GateFigures::default())).collect();
             for (n, one) in words.iter().enumerate() {

@@ -29,13 +29,26 @@ pub const fn sign(kind: Option<ToolKind>) -> Option<&'static str> {
     }
 }
 
-/// A tool call in one line: its symbol, its title, and the files that the title does not name.
+/// A tool call in one line: its symbol, its title, how many lines it adds and removes, and the files that the title does
+/// not name.
 pub fn line(tool: &ToolCall, project: &str) -> String {
     let sign = sign(tool.kind).map(|sign| format!("{sign} ")).unwrap_or_default();
     let title = plain_line(&tool.title, TITLE);
     let files: Vec<String> = files(tool, project).into_iter().filter(|file| !names(&title, file)).collect();
     let files = if files.is_empty() { String::new() } else { format!(" · {}", some_names(&files, FILES)) };
-    format!("{sign}{title}{files}")
+    let changes = tool.diff.as_deref().map(changed_lines).unwrap_or_default();
+    format!("{sign}{title}{changes}{files}")
+}
+
+/// How many lines a change adds and removes: `  +12 −3`. Empty if it changes none.
+fn changed_lines(diff: &str) -> String {
+    // The names of the files have the same signs, three of them.
+    let count =
+        |sign: &str, name: &str| diff.lines().filter(|line| line.starts_with(sign) && !line.starts_with(name)).count();
+    match (count("+", "+++ "), count("-", "--- ")) {
+        (0, 0) => String::new(),
+        (added, removed) => format!("  +{added} −{removed}"),
+    }
 }
 
 /// Whether a title names this file, and not one whose name only contains it.
@@ -125,6 +138,14 @@ mod tests {
         let many = tool("Find", ToolKind::Search, &[("a", None), ("b", None), ("c", None), ("d", None), ("e", None)]);
         assert_eq!(line(&many, "/p"), "⌕ Find · a, b, c and 2 more");
         assert_eq!(line(&tool("a\x1b[31m\nb", ToolKind::Other, &[("x\n\x07y", None)]), "/p"), "a… · x y");
+    }
+
+    #[test]
+    fn a_change_says_how_many_lines_it_adds_and_removes() {
+        let diff = "--- a/src/a.rs\n+++ b/src/a.rs\n@@ -1,2 +1,3 @@\n same\n-old\n+new\n+more\n";
+        let edit = ToolCall { diff: Some(diff.into()), ..tool("Edit src/a.rs", ToolKind::Edit, &[]) };
+        assert_eq!(line(&edit, "/p"), "✎ Edit src/a.rs  +2 −1");
+        assert_eq!(line(&ToolCall { diff: Some(" same\n".into()), ..edit }, "/p"), "✎ Edit src/a.rs");
     }
 
     #[test]

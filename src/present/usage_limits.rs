@@ -2,7 +2,7 @@
 
 use jiff::{Timestamp, tz::TimeZone};
 
-use super::{local_time::local_zone, text::plain};
+use super::{clock::short_span, local_time::local_zone, text::plain};
 use crate::engine::{
     event::{LimitAction, LimitReached},
     time::{TimeSpan, UnixTime},
@@ -30,6 +30,14 @@ pub fn limit_reached(reached: &LimitReached) -> String {
 /// The status of a session that waits for a reset.
 pub fn waiting(hold: &UsageLimitWait, now: UnixTime) -> String {
     format!("usage limit of `{}`: resumes {}", plain(&hold.agent), resumes(hold.until, now))
+}
+
+/// When the limit resets, seen from a moment.
+pub(super) fn reset_time(hold: &UsageLimitWait, now: UnixTime, zone: &TimeZone) -> String {
+    match hold.resets_at {
+        Some(at) => format!("It resets at {}, in {}.", clock_in(zone, at, Some(now)), short_span(at.since(now))),
+        None => "The agent did not report when it resets.".to_owned(),
+    }
 }
 
 pub fn resumes(until: UnixTime, now: UnixTime) -> String {

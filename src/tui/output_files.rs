@@ -18,6 +18,8 @@ pub(super) fn view(
     match (lines, live) {
         (Some(lines), Some(run)) => ViewerModal::of_file(title, lines, "", Some(run)),
         (Some(lines), None) => ViewerModal::of_file(title, lines, earlier, None),
-        (None, _) => ViewerModal::new(title, &format!("{otherwise}{earlier}"), readable_size(otherwise.len() as u64)),
+        (None, _) => {
+            ViewerModal::coloured(title, &format!("{otherwise}{earlier}"), readable_size(otherwise.len() as u64))
+        }
     }
 }

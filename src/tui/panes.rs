@@ -11,9 +11,12 @@ use ratatui::{
     text::{Line, Span},
 };
 
+use unicode_width::UnicodeWidthStr as _;
+
 use super::{
     keymap::KeyAction,
     model::{Pane, ScreenModel},
+    text::fit,
     theme::{ScreenTheme, ThemeRole},
     view::facts,
 };
@@ -51,23 +54,34 @@ pub fn wanted(model: &ScreenModel, pane: Pane) -> usize {
     }
 }
 
-/// What would be in a pane without content, and how it gets there.
-pub fn empty(model: &ScreenModel, pane: Pane) -> String {
-    let steered = model.is_steered();
-    match pane {
-        Pane::Stream => "Nothing has happened yet".to_owned(),
-        Pane::Hooks => "No hooks. Add some under `hooks:` in creel.yaml".to_owned(),
-        Pane::Pending => "Nothing to send. Hooks with `pipe_output: true` add items".to_owned(),
-        Pane::Retries => {
-            let dots = model.session.as_ref().and_then(facts::retries);
-            match dots {
-                Some(dots) => format!("{dots}  None yet. A stop hook that blocks uses one"),
-                None => "Off (max_hook_retries: 0)".to_owned(),
-            }
+/// What would be in a pane without content, and how it gets there, as far as a width has room for it.
+pub fn empty(model: &ScreenModel, pane: Pane, width: usize) -> String {
+    let dots = || model.session.as_ref().and_then(facts::retries);
+    let texts = match pane {
+        Pane::Stream => ["Nothing has happened yet".to_owned(), "Nothing yet".to_owned()],
+        Pane::Hooks => [
+            "No hooks. Add some under `hooks:` in creel.yaml".to_owned(),
+            "No hooks. Add some under `hooks:`".to_owned(),
+        ],
+        Pane::Pending => [
+            "Nothing to send. Hooks with `pipe_output: true` add items".to_owned(),
+            "Nothing: no hook has piped output".to_owned(),
+        ],
+        Pane::Retries => match dots() {
+            Some(dots) => [
+                format!("{dots}  None yet. A stop hook that blocks uses one"),
+                format!("{dots}  No stop hook has blocked"),
+            ],
+            None => ["Off (max_hook_retries: 0)".to_owned(), "Off".to_owned()],
+        },
+        Pane::Tasks if model.is_steered() => {
+            let key = model.keymap.key(KeyAction::AddTask);
+            [format!("No tasks. Press {key} to add one"), format!("None. {key} adds one")]
         }
-        Pane::Tasks if steered => format!("No tasks. Press {} to add one", model.keymap.key(KeyAction::AddTask)),
-        Pane::Tasks => "No tasks".to_owned(),
-    }
+        Pane::Tasks => ["No tasks".to_owned(), "None".to_owned()],
+    };
+    let [long, short] = texts;
+    if long.width() <= width { long } else { fit(&short, width) }
 }
 
 /// The row with the cursor in front of it, if it is selected. In the focused pane the whole row stands out.

@@ -115,7 +115,7 @@ impl ReplayPlayer {
             n if n > 0 => format!(" · {}x", 1 << n),
             n => format!(" · 1/{}x", 1 << -n),
         };
-        let state = if self.playing { "plays" } else { "holds" };
+        let state = if self.playing { "playing" } else { "paused" };
         format!("replay {}/{} {state}{speed}", self.shown, self.marks.len())
     }
 }

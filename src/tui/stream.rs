@@ -26,7 +26,10 @@ use crate::{
         time::UnixTime,
     },
     journal::Record,
-    present::describe::{DetailText, EventContext, describe, details},
+    present::{
+        clock::brief_span,
+        describe::{DetailText, EventContext, describe, details},
+    },
     tui::{
         journal_feed::RecordSpan,
         stream::{
@@ -76,6 +79,8 @@ pub enum BlockKind {
     /// The session started, was resumed, or ended.
     Session,
     Iteration,
+    /// A submit or a merge began.
+    Pipeline,
     Prompt,
     Said,
     Thought,
@@ -95,6 +100,8 @@ pub struct StreamBlock {
     pub at: UnixTime,
     /// The first line.
     pub head: String,
+    /// How long it took, at the right of the first line. Empty if that is not known.
+    pub took: String,
     pub role: ThemeRole,
     /// Whether something went wrong, for the keys that jump to errors.
     pub error: bool,
@@ -203,7 +210,7 @@ impl SessionStream {
                 let known = self.tools.get(&tool.call).copied();
                 if let Some(index) = known {
                     let began = self.blocks[index].at;
-                    new.head += &format!(" · {}", new.at.since(began));
+                    new.took = brief_span(new.at.since(began));
                     new.at = began;
                 }
                 let index = self.put(known, new, detail, spot);

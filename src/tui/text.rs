@@ -1,17 +1,16 @@
-//! Text for the screen: styled pieces, wrapped to a width, and the simple Markdown that agents write.
+//! Text for the screen: styled pieces, wrapped or cut to a width.
 //!
 //! # Invariants
 //! - A wrapped line is never wider than requested, whatever characters it has.
-//! - [`plain_lines`] and [`markdown`] remove control characters: see [`crate::present::text::plain`].
+//! - [`plain_lines`] removes control characters: see [`crate::present::text::plain`].
 
 use ratatui::{
-    style::{Modifier, Style},
+    style::Style,
     text::{Line, Span},
 };
 use unicode_segmentation::UnicodeSegmentation as _;
 use unicode_width::UnicodeWidthStr as _;
 
-use super::theme::{ScreenTheme, ThemeRole};
 use crate::present::text::plain;
 
 const TAB: &str = "    ";
@@ -55,6 +54,19 @@ impl LineBuilder {
         self.width += width;
     }
 
+    /// Ends the line with `…`, within a width.
+    fn cut(&mut self, width: usize) {
+        let style = self.cells.last().map_or_else(Style::default, |(.., style)| *style);
+        while self.width + 1 > width
+            && let Some((_, gone, _)) = self.cells.pop()
+        {
+            self.width -= gone;
+        }
+        if width > 0 {
+            self.push("…", 1, style);
+        }
+    }
+
     /// Splits off the last word, which belongs to the next line.
     fn break_off(&mut self) -> Self {
         let space = self.cells.iter().rposition(|(text, ..)| text == " ").filter(|at| *at > self.fixed);
@@ -91,63 +103,38 @@ pub fn plain_lines(text: &str, style: Style, width: usize) -> Vec<Line<'static>>
     clean.lines().flat_map(|line| wrap(&[(line.to_owned(), style)], width, 0)).collect()
 }
 
-/// An agent's text, wrapped, with headings, lists and code styled.
-pub fn markdown(text: &str, theme: &ScreenTheme, width: usize) -> Vec<Line<'static>> {
-    let clean = plain(text);
-    let mut in_code = false;
-    let mut lines = Vec::new();
-    for line in clean.lines() {
-        let trimmed = line.trim_start();
-        if trimmed.starts_with("```") {
-            in_code = !in_code;
-            lines.extend(wrap(&[(line.to_owned(), theme.style(ThemeRole::Faint))], width, 0));
-        } else if in_code {
-            lines.extend(wrap(&[(line.to_owned(), theme.style(ThemeRole::Code))], width, 2));
-        } else {
-            lines.extend(prose(line, trimmed, theme, width));
+/// The part of a line from a column on, cut to a width. `…` says that something is missing on that side.
+pub fn window(pieces: &[StyledText], left: usize, width: usize) -> Line<'static> {
+    let mut row = LineBuilder::default();
+    let mut column = 0;
+    for (text, style) in pieces {
+        for grapheme in expand_tabs_from(text, column).graphemes(true) {
+            let grows = grapheme.width();
+            column += grows;
+            if column <= left {
+                continue;
+            }
+            if row.width + grows > width {
+                row.cut(width);
+                return row.into_line();
+            }
+            row.push(grapheme, grows, *style);
         }
     }
-    lines
-}
-
-fn prose(line: &str, trimmed: &str, theme: &ScreenTheme, width: usize) -> Vec<Line<'static>> {
-    let hashes = trimmed.chars().take_while(|c| *c == '#').count();
-    if (1..=6).contains(&hashes) && trimmed[hashes..].starts_with(' ') {
-        return wrap(&[(trimmed[hashes + 1..].to_owned(), theme.style(ThemeRole::Heading))], width, 0);
-    }
-    let margin = line.len() - trimmed.len();
-    let (bullet, rest) = match trimmed.strip_prefix("- ").or_else(|| trimmed.strip_prefix("* ")) {
-        Some(rest) => ("• ", rest),
-        None => ("", trimmed),
-    };
-    let mut pieces = vec![(format!("{}{bullet}", " ".repeat(margin)), theme.style(ThemeRole::Accent))];
-    pieces.extend(inline(rest, theme));
-    wrap(&pieces, width, margin + bullet.width())
-}
-
-/// `code` and **bold** inside a line.
-fn inline(text: &str, theme: &ScreenTheme) -> Vec<StyledText> {
-    let ordinary = theme.style(ThemeRole::Text);
-    let mut pieces = Vec::new();
-    let mut rest = text;
-    while let Some((at, mark)) = ["`", "**"].iter().filter_map(|mark| rest.find(mark).map(|at| (at, *mark))).min() {
-        let inside = &rest[at + mark.len()..];
-        let Some(end) = inside.find(mark).filter(|end| *end > 0) else { break };
-        let style = if mark == "`" { theme.style(ThemeRole::Code) } else { ordinary.add_modifier(Modifier::BOLD) };
-        pieces.push((rest[..at].to_owned(), ordinary));
-        pieces.push((inside[..end].to_owned(), style));
-        rest = &inside[end + mark.len()..];
-    }
-    pieces.push((rest.to_owned(), ordinary));
-    pieces
+    row.into_line()
 }
 
 /// Expands tabs as a terminal does: up to the next multiple of eight columns.
 pub fn expand_tabs(line: &str) -> String {
+    expand_tabs_from(line, 0)
+}
+
+/// The same for a text that begins at a column.
+fn expand_tabs_from(line: &str, column: usize) -> String {
     let mut out = String::with_capacity(line.len());
     for (n, part) in line.split('\t').enumerate() {
         if n > 0 {
-            out.extend(std::iter::repeat_n(' ', 8 - out.width() % 8));
+            out.extend(std::iter::repeat_n(' ', 8 - (column + out.width()) % 8));
         }
         out.push_str(part);
     }
@@ -204,21 +191,27 @@ mod tests {
     }
 
     #[test]
-    fn markdown_is_shown_and_not_its_signs() {
-        let theme = ScreenTheme::chosen(crate::config::ThemeName::Dark, false);
-        let text = "# Title\n- one **two** `three`\n```rust\nlet x = 1;\n```\nleft `open";
-        assert_eq!(
-            shown(&markdown(text, &theme, 40)),
-            ["Title", "• one two three", "```rust", "let x = 1;", "```", "left `open"]
-        );
+    fn a_window_shows_a_part_of_a_line_in_its_styles() {
+        let (plain, red) = (Style::default(), Style::default().fg(ratatui::style::Color::Red));
+        let pieces = [("ab\tc".to_owned(), plain), ("日本語".to_owned(), red)];
+        let shown_from = |left, width| {
+            let line = window(&pieces, left, width);
+            (shown(std::slice::from_ref(&line)).concat(), line.spans.last().map(|span| span.style))
+        };
+        assert_eq!(shown_from(0, 20), ("ab      c日本語".into(), Some(red)));
+        assert_eq!(shown_from(8, 20), ("c日本語".into(), Some(red)));
+        assert_eq!(shown_from(8, 4), ("c日…".into(), Some(red)));
+        assert_eq!(shown_from(0, 3), ("ab…".into(), Some(plain)));
+        assert_eq!(shown_from(40, 3), (String::new(), None));
     }
 
     proptest! {
         #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
         #[test]
         fn no_line_is_wider_than_asked_for(text in "[ a-z日\u{301}\u{1f469}\u{200d}\t#*`-]{0,80}", width in 2usize..30) {
-            let theme = ScreenTheme::chosen(crate::config::ThemeName::Dark, false);
-            for line in shown(&markdown(&text, &theme, width)) {
+            let pieces = [(text.clone(), Style::default())];
+            let lines = [wrap(&pieces, width, 2), vec![window(&pieces, 3, width)]].concat();
+            for line in shown(&lines) {
                 prop_assert!(line.width() <= width, "{line:?} is wider than {width}");
             }
             prop_assert!(fit(&text, width).width() <= width);

@@ -285,7 +285,7 @@ fn draw_shrunk(model: &ScreenModel, pane: Pane, theme: &ScreenTheme, area: Rect,
     let sign = if focused { "▌" } else { " " };
     let name = theme.style(if focused { ThemeRole::BorderFocused } else { ThemeRole::Text });
     let head = format!("{sign}{} {}  ", pane.number(), pane.title());
-    let text = fit(&panes::empty(model, pane), usize::from(area.width).saturating_sub(head.len()));
+    let text = panes::empty(model, pane, usize::from(area.width).saturating_sub(head.len()));
     let spans = vec![Span::styled(head, name), Span::styled(text, theme.style(ThemeRole::Faint))];
     Line::from(spans).render(area, buffer);
 }

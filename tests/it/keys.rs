@@ -6,9 +6,12 @@ use creel::{
             AgentUpdate, FileLocation, PermissionAnswer, PermissionOption, PermissionOptionKind, ToolCall, ToolStatus,
             TurnUsage,
         },
-        event::{Event, GateEvent, HookEvent, SessionEvent, StopTiming},
+        event::{Event, GateEvent, HookEvent, SessionEvent, StopEvent, StopTiming, TurnEvent},
         gate::kind::GateChoice,
-        hooks::{point::HookPoint, verdict::Verdict},
+        hooks::{
+            point::HookPoint,
+            verdict::{RunEnd, Verdict},
+        },
         ids::{GateId, ItemId, PermissionId},
         input::{GateAnswer, SessionCommand},
         policy::PermissionPolicy,
@@ -27,7 +30,7 @@ use expect_test::expect;
 use crate::support::{
     scenes,
     screen::Screen,
-    world::{Answer, DONE, Script, World, completes, passes, prints},
+    world::{Answer, DONE, Ran, Script, World, blocks, breaks, completes, exits, passes, prints},
 };
 
 const WIDE: (u16, u16) = (120, 40);
@@ -170,10 +173,10 @@ fn keys_jump_between_iterations_and_errors() {
         ]: ITERATION 2 ────────────────────────────────────────────────────── 00:00:17
         home: Session started · agent demo · up to 20 iterations
         e: ! pre_iteration: disk space failed · timed out · 1.2 s
-        e: ▸ ✗ cargo build · failed · 400 ms
+        e: ▸ ✗ cargo build · failed                                              400ms
         e: ▾ ✗ stop: cargo test blocked · exit 2 · 1.2 s
-        E: ▸ ✗ cargo build · failed · 400 ms
-        end: "cargo clippy" · exit 0 · 1.2 s]…
+        E: ▸ ✗ cargo build · failed                                              400ms
+        end: ✓ pre_iteration: disk space passed · exit 0 · 1.2 s
         E: ✗ Iteration 2 failed
     "#]]
     .assert_eq(&jumps);
@@ -512,18 +515,18 @@ fn an_item_skipped_meanwhile_is_shown_as_skipped_and_can_be_restored() {
     screen.see(&world);
     screen.press("g");
     screen.later(600);
-    assert!(screen.frame().contains("☐ git log  skipped"), "{}", screen.frame());
+    assert!(screen.frame().contains("☐ git log       skipped"), "{}", screen.frame());
     // All others are approved, so the answer needs no list.
     assert_eq!(screen.press("enter"), answer(GateChoice::Approve));
     assert_eq!(screen.press("space"), asked(SessionCommand::RestoreItem { item: ItemId(1) }));
     // A screen that opens later shows the same.
     let mut later = Screen::of(&world, SMALL).armed();
-    assert!(later.frame().contains("☐ git log  skipped"));
+    assert!(later.frame().contains("☐ git log       skipped"));
     world.command(SessionCommand::RestoreItem { item: ItemId(1) });
     for screen in [&mut screen, &mut later] {
         screen.see(&world);
         assert!(screen.frame().contains("☑ git log"), "{}", screen.frame());
-        assert!(!screen.frame().contains("git log  skipped"));
+        assert!(!screen.frame().contains("git log       skipped"));
     }
 }
 
@@ -1319,9 +1322,9 @@ fn a_replay_is_stepped_through_and_not_steered() {
     };
     assert_eq!(screen.press("]"), [ScreenRequest::Seek(started(2))]);
     screen.press("space + +");
-    assert!(screen.row("replay").contains("replay 10/76 plays · 4x"));
+    assert!(screen.row("replay").contains("replay 10/76 playing · 4x"));
     screen.press("space - - - -");
-    assert!(screen.row("replay").contains("replay 10/76 holds · 1/4x"));
+    assert!(screen.row("replay").contains("replay 10/76 paused · 1/4x"));
     assert_eq!(screen.press("m"), []);
     assert_eq!(toast(&screen), "this is a replay: you cannot control it");
     assert!(matches!(screen.model.mode, ScreenMode::Replay(_)));
@@ -1477,6 +1480,40 @@ fn the_next_error_of_a_replay_can_be_a_hook_that_blocked() {
     let [ScreenRequest::Seek(shown)] = asks[..] else { panic!("{asks:?}") };
     let Event::Hook(HookEvent::Finished(finished)) = &world.events[shown - 1] else { panic!("{shown}") };
     assert_ne!(finished.verdict, Verdict::Pass, "{}", finished.hook);
+}
+
+#[test]
+fn in_a_replay_the_key_for_errors_visits_every_run_that_did_not_pass() {
+    let missing = Ran { end: RunEnd::SpawnFailed("no such program".into()), ..exits(0, "", "") };
+    let killed = Ran { end: RunEnd::Signal(9), ..exits(0, "", "") };
+    let script = Script::new()
+        .hook(HookPoint::SessionStart, "fails", [exits(1, "", "red")])
+        .hook(HookPoint::SessionStart, "passes", [passes()])
+        .hook(HookPoint::PreIteration, "times out", [breaks(), passes()])
+        .hook(HookPoint::PreIteration, "is missing", [missing, passes()])
+        .hook(HookPoint::PostIteration, "is killed", [killed, passes()])
+        .hook(HookPoint::Stop, "blocks", [blocks("red"), passes()])
+        .rule("rule", &[false, true])
+        .agent([Answer::Says("Not yet."), Answer::Fails("connection reset"), DONE]);
+    let world = World::begin(script).run();
+    let mut screen = Screen::replay(&world, SMALL, 1);
+    let mut visited = Vec::new();
+    loop {
+        let asks = screen.press("e");
+        let [ScreenRequest::Seek(shown)] = asks[..] else { panic!("{asks:?}") };
+        let event = &world.events[shown - 1];
+        screen = Screen::replay(&world, SMALL, shown);
+        if shown == world.events.len() {
+            break;
+        }
+        visited.push(match event {
+            Event::Hook(HookEvent::Finished(finished)) => finished.hook.clone(),
+            Event::Stop(StopEvent::RuleChecked { .. }) => "rule".to_owned(),
+            Event::Turn(TurnEvent::Failed { .. }) => "turn".to_owned(),
+            other => panic!("{other:?}"),
+        });
+    }
+    assert_eq!(visited, ["fails", "times out", "is missing", "blocks", "turn", "is killed", "rule"]);
 }
 
 #[test]

@@ -30,7 +30,7 @@ fn the_agents_actions_are_printed_with_their_files() {
         ━━ Iteration 1
           → Prompt sent · 4 bytes: GOAL
           ⚙ ◎ Read the parser · src/parser.rs:41
-          ⚙ ✎ Edit src/parser.rs · src/parser.rs:38, /tmp/notes.md
+          ⚙ ✎ Edit src/parser.rs  +4 −2 · src/parser.rs:38, /tmp/notes.md
           ⚙ $ cargo test --lib parser
           ✗ $ cargo test --lib parser · failed
     "#]]

@@ -80,6 +80,7 @@ mod task_keys;
 mod tasks;
 mod tasks_cli;
 mod terminal;
+mod terminal_gates;
 mod test_agent;
 mod tool_options;
 mod trouble;

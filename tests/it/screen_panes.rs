@@ -74,7 +74,8 @@ fn a_click_selects_a_row_and_another_click_opens_it() {
     assert_eq!((screen.model.focus, screen.model.chosen_attempt), (Pane::Retries, 1));
     screen.press("k enter");
     let frame = screen.frame();
-    assert!(frame.contains("Changes since the run before:") && frame.contains("- test parser::empty"), "{frame}");
+    assert!(frame.contains("║Run 1, 00:00 ") && frame.contains("│ Run 2, 00:00 "), "{frame}");
+    assert!(frame.contains("- test parser::empty") && frame.contains("+ 1 failed; 32 passed"), "{frame}");
 }
 
 #[test]
@@ -147,9 +148,9 @@ fn panes_without_content_are_one_line_that_says_how_to_fill_them() {
     let mut screen = Screen::of(&scenes::works(), WIDE);
     let frame = screen.frame();
     for line in [
-        " 2 Hooks  No hooks.",
-        " 3 Pending  Nothing to send.",
-        " 4 Retries  ○○○○○",
+        " 2 Hooks  No hooks. Add some under `hooks:`",
+        " 3 Pending  Nothing: no hook has piped output",
+        " 4 Retries  ○○○○○  No stop hook has blocked",
         " 5 Tasks  No tasks. Press a to add one",
     ] {
         assert!(frame.contains(line), "no `{line}`:\n{frame}");

@@ -1,5 +1,6 @@
 //! What several tests need: waiting for a condition, folders, observers.
 
+pub mod frame_sheet;
 pub mod http;
 pub mod listener;
 pub mod mcp;

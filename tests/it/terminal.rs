@@ -18,23 +18,23 @@ const SMALL: Cells = (80, 24);
 /// A turn that lasts until the file `go` exists.
 const UNTIL_GO: &str = "  - { say: '<promise>COMPLETE</promise>', run: 'echo $$ > turn; until [ -e go ] || [ ! -e creel.yaml ]; do sleep 0.02; done' }\n";
 /// A turn after which the agent has nothing more to do.
-const COMPLETE: &str = "  - say: <promise>COMPLETE</promise>\n";
+pub(crate) const COMPLETE: &str = "  - say: <promise>COMPLETE</promise>\n";
 
 /// A project with a scripted agent.
-fn scripted(rest: &str, turns: &str) -> Project {
+pub(crate) fn scripted(rest: &str, turns: &str) -> Project {
     Project::with(&format!("prompt: GOAL\nagents: {{ demo: {{ script: scenario.yaml }} }}\n{rest}"))
         .file("scenario.yaml", &format!("turns:\n{turns}otherwise: {{ say: '<promise>COMPLETE</promise>' }}\n"))
 }
 
 /// Waits until the gate accepts answers.
 #[track_caller]
-fn await_gate(terminal: &Terminal, title: &str) {
+pub(crate) fn await_gate(terminal: &Terminal, title: &str) {
     terminal.wait_for(title, |shown| shown.has(title) && shown.has("enter answer"));
 }
 
 /// Leaves a session that has ended.
 #[track_caller]
-fn leave(terminal: &mut Terminal, outcome: &str) -> i32 {
+pub(crate) fn leave(terminal: &mut Terminal, outcome: &str) -> i32 {
     let word = if outcome == "cancelled" { "STOPPED".to_owned() } else { outcome.to_uppercase() };
     terminal.wait_for_status(&word);
     terminal.press("q");
@@ -139,7 +139,7 @@ fn the_end_of_a_very_long_answer_is_followed_and_what_was_omitted_is_counted() {
 
 // The final delivery
 
-const TWO_HELD: &str = "hooks: { post_iteration: [{ name: a, command: 'echo red', pipe_output: true }, \
+pub(crate) const TWO_HELD: &str = "hooks: { post_iteration: [{ name: a, command: 'echo red', pipe_output: true }, \
                         { name: b, command: 'echo blue', pipe_output: true }] }";
 
 /// Answers the final delivery of two items, and returns the last prompt.
@@ -278,9 +278,9 @@ fn is_told_for_good(terminal: &Terminal, project: &Project) {
 // The retry limit
 
 /// A check that fails until the third turn, with one retry.
-const STUBBORN: &str = "max_hook_retries: 1\nretry: { base: 1ms, max: 1ms }\n\
+pub(crate) const STUBBORN: &str = "max_hook_retries: 1\nretry: { base: 1ms, max: 1ms }\n\
                         hooks: { stop: [{ name: check, command: '[ -e ok ] || { echo not yet >&2; exit 2; }' }] }";
-const LATE: &str = "  - say: <promise>COMPLETE</promise>\n  - say: <promise>COMPLETE</promise>\n\
+pub(crate) const LATE: &str = "  - say: <promise>COMPLETE</promise>\n  - say: <promise>COMPLETE</promise>\n\
                     \x20 - { say: '<promise>COMPLETE</promise>', run: 'touch ok' }\n";
 
 /// Answers the retry limit gate; returns the project and the exit code.
@@ -347,7 +347,7 @@ fn at_the_retry_limit_the_user_can_disable_the_hook() {
 }
 
 /// Clicks on the first cell of a text.
-fn click_on(terminal: &Terminal, text: &str) {
+pub(crate) fn click_on(terminal: &Terminal, text: &str) {
     terminal.wait_for_text(text);
     let shown = terminal.text();
     let (row, line) = shown.lines().enumerate().find(|(_, line)| line.contains(text)).expect("it is visible");
@@ -393,14 +393,14 @@ fn a_viewer_follows_a_flood_from_its_first_line_and_announces_a_gate() {
     terminal.wait_for("the end, and the gate", |shown| {
         shown.has("exit 2 · 100,001 lines · ")
             && shown.has("the end")
-            && shown.has("◆ flood still fails")
+            && shown.has("◆ flood blocks the turn")
             && shown.has("g answer")
     });
     assert!(project.kind("gate_answered").is_empty());
     terminal.press("g");
-    await_gate(&terminal, "still fails after 0 retries");
+    await_gate(&terminal, "flood blocks the turn, and it has no retries");
     terminal.press("3");
-    terminal.wait_for("the viewer again", |shown| shown.has("w wrap") && !shown.has("still fails"));
+    terminal.wait_for("the viewer again", |shown| shown.has("w wrap") && !shown.has("blocks the turn"));
     terminal.press("esc");
     assert_eq!(leave(&mut terminal, "forced"), 5);
 }

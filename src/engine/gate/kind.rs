@@ -80,6 +80,21 @@ pub enum GateChoice {
 }
 
 impl GateKind {
+    pub const ALL: [Self; 12] = [
+        Self::FinalDelivery,
+        Self::Delivery,
+        Self::RetryLimit,
+        Self::Escalation,
+        Self::Errors,
+        Self::BrokenHook,
+        Self::Permission,
+        Self::Budget,
+        Self::UsageLimit,
+        Self::Tampered,
+        Self::Submit,
+        Self::Merge,
+    ];
+
     /// The name in records.
     pub const fn name(self) -> &'static str {
         match self {

@@ -176,8 +176,10 @@ impl RetryRules<'_> {
             let text = format!("[Warning: Hook retry limit ({limit}) reached. Completing execution.]");
             return if completes { reached.and(Event::warning(text)) } else { reached };
         }
-        let times = counted(used, "retry");
-        let reason = format!("the hook `{limited}` still blocks after {times}: {}", feedback.reason);
+        let reason = match used {
+            0 => format!("the hook `{limited}` blocks the turn, and it has no retries: {}", feedback.reason),
+            used => format!("the hook `{limited}` still blocks after {}: {}", counted(used, "retry"), feedback.reason),
+        };
         self.gates.open_gate(GateSubject::RetryLimit { hook: limited }, reason)
     }
 }

@@ -58,7 +58,7 @@ fn prompt(sent: &PromptSent) -> Described {
     let size = readable_size(sent.text.len() as u64);
     let items = match sent.items.len() {
         0 => String::new(),
-        count => format!(" · {}", counted(count, "pending item")),
+        count => format!(" · with {}", counted(count, "pending item")),
     };
     let text = format!("{what} sent{agent} · {size}{items}: {}", prompt_line(sent, super::NAME));
     Described::new("→", EventTone::Active, text)

@@ -178,6 +178,11 @@ impl GateModal {
         !self.items.is_empty()
     }
 
+    /// Whether the text has more rows than are visible.
+    pub fn has_more_text(&self) -> bool {
+        self.layout.rows > self.layout.rows_shown
+    }
+
     /// Whether the gate shows several runs.
     pub fn has_runs(&self) -> bool {
         self.runs.len() > 1

@@ -21,10 +21,11 @@ use crate::{
     },
     tui::{
         ansi::{coloured_lines, only_colours},
+        comparison::{OutputComparison, sign_role},
         keymap::{KeyAction, Keymap},
         model::ScreenModel,
         output_lines::OutputLines,
-        text::{StyledText, expand_tabs, fit, wrap},
+        text::{StyledText, expand_tabs, fit, window, wrap},
         theme::{ScreenTheme, ThemeRole},
         view::coloured_run_text,
     },
@@ -39,6 +40,8 @@ pub struct ViewerModal {
     /// The output file, if there is one. Its lines come first.
     file: Option<OutputLines>,
     lines: Vec<String>,
+    /// Two outputs instead of one text.
+    comparison: Option<OutputComparison>,
     /// A note about the text: its size, what was cut.
     about: String,
     /// The run that the viewer follows. None if it is no output of a run that was running.
@@ -81,6 +84,7 @@ impl ViewerModal {
             title: title.into(),
             file: None,
             lines: plain(text).lines().map(expand_tabs).collect(),
+            comparison: None,
             about: about.into(),
             live: None,
             top: ViewerPosition::default(),
@@ -91,36 +95,59 @@ impl ViewerModal {
         }
     }
 
+    /// A viewer of a text in its own colours.
+    pub fn coloured(title: impl Into<String>, text: &str, about: impl Into<String>) -> Self {
+        let lines = only_colours(text).lines().map(with_tabs).collect();
+        Self { lines, ..Self::new(title, "", about) }
+    }
+
+    /// A viewer of two outputs and their differences.
+    pub fn compared(title: impl Into<String>, comparison: OutputComparison) -> Self {
+        let about = if comparison.is_alike() {
+            "= only times, ids or temporary paths differ from the run before"
+        } else {
+            "- the run before   + this run   = only times, ids or temporary paths differ"
+        };
+        Self { comparison: Some(comparison), ..Self::new(title, "", about) }
+    }
+
     /// A viewer of an output file. A run that still runs is followed. Otherwise the text after the file follows.
     pub fn of_file(title: String, file: OutputLines, after: &str, live: Option<RunId>) -> Self {
         let about = readable_size(file.size());
         let live = live.map(|run| LiveRun { run, follows: true });
-        Self { file: Some(file), live, ..Self::new(title, after, about) }
+        Self { file: Some(file), live, ..Self::coloured(title, after, about) }
     }
 
     /// The text, without colours. Of a very large file, the beginning.
     pub fn text(&mut self) -> String {
+        if let Some(comparison) = &self.comparison {
+            return (0..comparison.len()).map(|row| plain(&comparison.text(row)) + "\n").collect();
+        }
         let file = self.file.as_mut().map(|file| plain(&file.beginning(COPIED))).unwrap_or_default();
-        format!("{file}{}", self.lines.join("\n"))
+        format!("{file}{}", plain(&self.lines.join("\n")))
     }
 
     fn count(&self) -> usize {
+        if let Some(comparison) = &self.comparison {
+            return comparison.len();
+        }
         self.file.as_ref().map_or(0, OutputLines::len) + self.lines.len()
     }
 
     /// A line with its colours, and without any other escape sequence.
     fn line(&mut self, n: usize) -> String {
+        if let Some(comparison) = &self.comparison {
+            return comparison.text(n);
+        }
         let in_file = self.file.as_ref().map_or(0, OutputLines::len);
         match &mut self.file {
-            Some(file) if n < in_file => {
-                let line = only_colours(&file.line(n));
-                if line.contains('\u{1b}') { line } else { expand_tabs(&line) }
-            }
+            Some(file) if n < in_file => with_tabs(&only_colours(&file.line(n))),
             Some(_) | None => self.lines.get(n - in_file).cloned().unwrap_or_default(),
         }
     }
 
     pub fn key(&mut self, action: KeyAction, room: ViewportSize) {
+        self.fit_to(room.0);
         let page = room.1.saturating_sub(1).max(1);
         self.scroll(action, page, room);
         let end = self.end(room);
@@ -154,9 +181,20 @@ impl ViewerModal {
         if line >= self.count() {
             return 0;
         }
-        let wraps = self.wraps;
+        let wraps = self.wraps && !self.is_beside();
         let text = self.line(line);
         if wraps { wrap(&pieces(&text, Style::default(), false), width, 0).len() } else { 1 }
+    }
+
+    fn fit_to(&mut self, width: usize) {
+        if let Some(comparison) = &mut self.comparison {
+            comparison.fit_to(width);
+        }
+    }
+
+    /// Whether it shows two outputs beside each other.
+    fn is_beside(&self) -> bool {
+        self.comparison.as_ref().is_some_and(OutputComparison::is_wide)
     }
 
     /// The position from which everything to the end is visible.
@@ -216,6 +254,7 @@ impl ViewerModal {
     /// Reads what the next frame shows.
     pub fn prepare(&mut self, model: &ScreenModel, area: Rect) {
         let room = room((area.width, area.height));
+        self.fit_to(room.0);
         self.refresh(model);
         if self.live.is_some_and(|live| live.follows) {
             self.top = self.end(room);
@@ -267,12 +306,21 @@ impl ViewerModal {
             if rows.len() >= height + self.top.row {
                 break;
             }
+            if let Some(comparison) = self.comparison.as_ref().filter(|comparison| comparison.is_wide()) {
+                rows.push(comparison.wide_row(n, self.left, width, theme));
+                continue;
+            }
             let line = self.line(n);
+            let mut pieces = pieces(&line, style, theme.keeps_colours);
+            if let (Some(comparison), Some((text, first))) = (&self.comparison, pieces.first_mut()) {
+                // The sign and the text have the style of the sign, unless the text has its own.
+                let role = sign_role(comparison.sign(n));
+                *first = if text.starts_with(' ') { *first } else { theme.style(role) };
+            }
             if self.wraps {
-                rows.extend(wrap(&pieces(&line, style, theme.keeps_colours), width, 0));
+                rows.extend(wrap(&pieces, width, 0));
             } else {
-                let cut: String = plain(&line).chars().skip(self.left).collect();
-                rows.push(Line::styled(fit(&cut, width), style));
+                rows.push(window(&pieces, self.left, width));
             }
         }
         rows.into_iter().skip(self.top.row).take(height).collect()
@@ -296,6 +344,11 @@ impl ViewerModal {
         let about = fit(&format!(" {} ", self.about), usize::from(edge.width));
         Line::styled(about, theme.style(ThemeRole::Accent)).render(edge, buffer);
     }
+}
+
+/// A line with its tabs expanded. Behind a colour, the column is not known: such a tab has a fixed width.
+fn with_tabs(line: &str) -> String {
+    if line.contains('\u{1b}') { line.to_owned() } else { expand_tabs(line) }
 }
 
 /// One line as styled pieces.

@@ -93,7 +93,8 @@ fn visible(model: &ScreenModel, rows: &HookRows<'_>, height: usize) -> Vec<HookL
 pub fn draw(model: &ScreenModel, theme: &ScreenTheme, area: Rect, buffer: &mut Buffer) {
     let rows = model.hook_rows();
     if rows.is_empty() {
-        Line::styled(super::empty(model, Pane::Hooks), theme.style(ThemeRole::Faint)).render(area, buffer);
+        let text = super::empty(model, Pane::Hooks, usize::from(area.width));
+        Line::styled(text, theme.style(ThemeRole::Faint)).render(area, buffer);
         return;
     }
     let (list, next) = parts(model, area);

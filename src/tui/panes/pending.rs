@@ -27,7 +27,8 @@ const NAME: usize = 24;
 
 pub fn draw(model: &ScreenModel, theme: &ScreenTheme, area: Rect, buffer: &mut Buffer) {
     let Some(state) = model.session.as_ref().filter(|state| !state.pending.items().is_empty()) else {
-        Line::styled(super::empty(model, Pane::Pending), theme.style(ThemeRole::Faint)).render(area, buffer);
+        let text = super::empty(model, Pane::Pending, usize::from(area.width));
+        Line::styled(text, theme.style(ThemeRole::Faint)).render(area, buffer);
         return;
     };
     let items = state.pending.items();

@@ -68,7 +68,7 @@ fn head(model: &ScreenModel, state: &SessionState, theme: &ScreenTheme, width: u
     };
     let hook = model.attempts.last().map_or_else(|| "retries".to_owned(), |attempt| plain_line(&attempt.hook, 30));
     let next = match state.presence {
-        _ if used < limit => "next: sent back again",
+        _ if used < limit => "next: sent back",
         UserPresence::Attended => "next: creel asks you",
         UserPresence::Unattended => "next: the retry limit decides",
     };

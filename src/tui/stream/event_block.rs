@@ -3,7 +3,7 @@
 use super::{BlockBody, BlockFold, BlockKind, StreamBlock};
 use crate::{
     engine::{
-        event::{Event, HookEvent, SessionEvent, TurnEvent},
+        event::{Event, HookEvent, PipelineEvent, SessionEvent, TurnEvent},
         time::UnixTime,
     },
     present::describe::{Described, EventTone},
@@ -12,7 +12,19 @@ use crate::{
 
 pub(super) fn block(kind: BlockKind, at: UnixTime, head: String, role: ThemeRole) -> StreamBlock {
     let (body, spots) = (BlockBody::None, Vec::new());
-    StreamBlock { kind, at, head, role, error: false, fold: BlockFold::Open, body, spots, turn: None, revision: 0 }
+    StreamBlock {
+        kind,
+        at,
+        head,
+        took: String::new(),
+        role,
+        error: false,
+        fold: BlockFold::Open,
+        body,
+        spots,
+        turn: None,
+        revision: 0,
+    }
 }
 
 pub(super) fn event_block(at: UnixTime, event: &Event, described: &Described) -> StreamBlock {
@@ -23,7 +35,9 @@ pub(super) fn event_block(at: UnixTime, event: &Event, described: &Described) ->
         }
         BlockKind::Hook if described.tone.is_error() => BlockFold::End,
         BlockKind::Hook => BlockFold::Closed,
-        BlockKind::Session | BlockKind::Iteration | BlockKind::Said | BlockKind::Plan => BlockFold::Open,
+        BlockKind::Session | BlockKind::Iteration | BlockKind::Pipeline | BlockKind::Said | BlockKind::Plan => {
+            BlockFold::Open
+        }
     };
     let error = described.tone.is_error();
     StreamBlock { error, fold, ..block(kind, at, described.headline(), role_of(described.tone)) }
@@ -66,6 +80,7 @@ const fn kind_of(event: &Event) -> BlockKind {
             | TurnEvent::Ended { .. }
             | TurnEvent::Failed { .. } => BlockKind::Note,
         },
+        Event::Pipeline(PipelineEvent::Started { .. }) => BlockKind::Pipeline,
         Event::Hook(_)
         | Event::Pending(_)
         | Event::UsageLimit(_)

@@ -153,7 +153,8 @@ impl SessionStream {
         };
         if let Some(block) = found {
             // An iteration begins with an empty row.
-            let skip = usize::from(self.blocks[block].kind == BlockKind::Iteration && block > 0);
+            let spaced = matches!(self.blocks[block].kind, BlockKind::Iteration | BlockKind::Pipeline);
+            let skip = usize::from(spaced && block > 0);
             let rows = self.rows(block, view).len();
             self.go_to(StreamPlace { block, row: skip.min(rows.saturating_sub(1)) });
         }

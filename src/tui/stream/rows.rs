@@ -11,13 +11,16 @@ use super::{BlockBody, BlockFold, BlockKind, SessionStream, StreamPlace, StreamP
 use crate::{
     present::{clock::time_with_seconds, describe::DetailText},
     tui::{
-        text::{markdown, wrap},
+        markdown::markdown,
+        text::{fit, wrap},
         theme::ThemeRole,
     },
 };
 
 /// How many blocks have cached rows.
 const ROWS_KEPT: usize = 512;
+/// In columns. Narrower lines have no time at their right.
+const NARROW: usize = 30;
 
 /// Cached rows of a block, valid for one width and one revision.
 #[derive(Debug)]
@@ -58,20 +61,13 @@ impl SessionStream {
         let block = &self.blocks[index];
         let StreamViewport { width, theme, reload, .. } = view;
         let mut lines = Vec::new();
-        if block.kind == BlockKind::Iteration {
+        if matches!(block.kind, BlockKind::Iteration | BlockKind::Pipeline) {
             if index > 0 {
                 lines.push(Line::default());
             }
-            lines.push(self.iteration_line(index, view));
+            lines.push(self.part_line(index, view));
         } else if !block.head.is_empty() {
-            let sign = match block.fold {
-                _ if !self.can_fold(index) => "",
-                BlockFold::Closed => "▸ ",
-                BlockFold::End | BlockFold::Open => "▾ ",
-            };
-            let pieces =
-                [(sign.to_owned(), theme.style(ThemeRole::Faint)), (block.head.clone(), theme.style(block.role))];
-            lines.extend(wrap(&pieces, width, 2));
+            lines.extend(self.head_lines(index, view));
         }
         if block.fold == BlockFold::Closed || matches!(block.body, BlockBody::None) {
             return lines;
@@ -83,6 +79,7 @@ impl SessionStream {
             }
             BlockKind::Session
             | BlockKind::Iteration
+            | BlockKind::Pipeline
             | BlockKind::Prompt
             | BlockKind::Tool
             | BlockKind::Request
@@ -93,8 +90,36 @@ impl SessionStream {
         lines
     }
 
-    /// `ITERATION 2 ───── 14:31:07`.
-    fn iteration_line(&self, index: usize, view: StreamViewport<'_>) -> Line<'static> {
+    /// The first line of a block, with the time that it took at its right. A prompt has one line: its text is below it.
+    fn head_lines(&self, index: usize, view: StreamViewport<'_>) -> Vec<Line<'static>> {
+        let (block, StreamViewport { width, theme, .. }) = (&self.blocks[index], view);
+        let sign = match block.fold {
+            _ if !self.can_fold(index) => "",
+            BlockFold::Closed => "▸ ",
+            BlockFold::End | BlockFold::Open => "▾ ",
+        };
+        let head = if block.kind == BlockKind::Prompt {
+            fit(&block.head, width.saturating_sub(sign.width()))
+        } else {
+            block.head.clone()
+        };
+        let pieces = [(sign.to_owned(), theme.style(ThemeRole::Faint)), (head, theme.style(block.role))];
+        // Without much room, the name of a tool is more important than its time.
+        if block.took.is_empty() || width < NARROW {
+            return wrap(&pieces, width, 2);
+        }
+        let room = width - block.took.width() - 2;
+        let mut lines = wrap(&pieces, room, 2);
+        if let Some(first) = lines.first_mut() {
+            let gap = width.saturating_sub(first.width() + block.took.width());
+            first.spans.push(Span::raw(" ".repeat(gap)));
+            first.spans.push(Span::styled(block.took.clone(), theme.style(ThemeRole::Faint)));
+        }
+        lines
+    }
+
+    /// The line above a part of the session: `ITERATION 2 ───── 14:31:07`.
+    fn part_line(&self, index: usize, view: StreamViewport<'_>) -> Line<'static> {
         let block = &self.blocks[index];
         let title = block.head.trim_start_matches('━').trim_start().to_uppercase();
         let time = time_with_seconds(block.at, &self.zone);

@@ -8,17 +8,18 @@ use crate::{
     engine::{
         hooks::{point::HookPoint, resolve::HookRef},
         input::SessionCommand,
-        line_diff::line_changes,
     },
     present::{
+        clock::time_of_day,
         hook_stats, stop_decisions,
         text::{plain_line, readable_size},
     },
     tui::{
+        comparison::OutputComparison,
         hook_rows::{HookRow, HookRowKind},
         modals::{Modal, viewer::ViewerModal},
         model::{RetryAttempt, ScreenModel},
-        runs::{RunEntry, RunSubject},
+        runs::{HookRuns, RunEntry, RunSubject},
         theme::ThemeRole,
         view,
     },
@@ -52,7 +53,7 @@ pub(super) fn open_hook(model: &mut ScreenModel) -> Vec<ScreenRequest> {
         let live = run.ended.is_none().then_some(run.run);
         let file = run.ended.as_ref().map_or_else(|| Some(run.run.output_file()), |finished| finished.file.clone());
         let earlier = row.newest_first().skip(1).map(earlier_run).collect();
-        return vec![ScreenRequest::ReadOutput { title, file, otherwise: view::run_text(run), earlier, live }];
+        return vec![ScreenRequest::ReadOutput { title, file, otherwise: view::coloured_run_text(run), earlier, live }];
     }
     let about = match row.kind {
         HookRowKind::Hook(spec) => {
@@ -70,7 +71,7 @@ pub(super) fn open_hook(model: &mut ScreenModel) -> Vec<ScreenRequest> {
 /// An earlier run of a hook, with a line that says how it ended.
 fn earlier_run(run: &RunEntry) -> String {
     let end = run.ended.as_ref().map(|finished| finished.end.describe()).unwrap_or_default();
-    format!("\n── run {} · iteration {} · {end} ──\n{}", run.run, run.iteration, view::run_text(run))
+    format!("\n── run {} · iteration {} · {end} ──\n{}", run.run, run.iteration, view::coloured_run_text(run))
 }
 
 /// The output of a hook's last run, or what the hook would do.
@@ -88,33 +89,33 @@ pub(super) fn chosen_attempt(model: &ScreenModel) -> Option<&RetryAttempt> {
     model.attempts.iter().rev().nth(model.chosen_attempt)
 }
 
-/// Shows the feedback of a retry, and what changed since the one before.
+/// Shows the output that led to a retry beside the output of the run before.
 pub(super) fn open_attempt(model: &mut ScreenModel) -> Vec<ScreenRequest> {
     let Some(attempt) = chosen_attempt(model) else {
         model.say(ThemeRole::Faint, "no retries in this iteration");
         return Vec::new();
     };
     let before = model.attempts.iter().rev().nth(model.chosen_attempt + 1);
-    let changes = match before {
-        Some(_) if attempt.no_progress => "= the same as the run before\n\n".to_owned(),
-        Some(before) => format!("{}\n", changed_lines(&before.feedback, &attempt.feedback)),
-        None => String::new(),
-    };
-    let text = format!("{changes}{}", attempt.feedback);
+    let heading = |attempt: &RetryAttempt| format!("Run {}, {}", attempt.used, time_of_day(attempt.at, &model.zone));
     let title = format!("retry {} · {}", attempt.used, plain_line(&attempt.hook, 80));
-    let viewer = ViewerModal::new(title, &text, readable_size(attempt.feedback.len() as u64));
+    let text = attempt_text(model, attempt);
+    let viewer = match before {
+        Some(before) => {
+            let titles = [heading(before), heading(attempt)];
+            ViewerModal::compared(title, OutputComparison::new(&attempt_text(model, before), &text, titles))
+        }
+        None => ViewerModal::coloured(title, &text, readable_size(text.len() as u64)),
+    };
     lay_over(model, Modal::Viewer(Box::new(viewer)))
 }
 
-/// The lines that one text has and the other does not, with the signs of a diff.
-fn changed_lines(before: &str, now: &str) -> String {
-    let (before, now) = (before.lines().collect::<Vec<_>>(), now.lines().collect::<Vec<_>>());
-    let mut text = "Changes since the run before:\n".to_owned();
-    for change in line_changes(&before, &now) {
-        text.extend(before[change.before].iter().map(|line| format!("- {line}\n")));
-        text.extend(now[change.now].iter().map(|line| format!("+ {line}\n")));
-    }
-    text
+/// What the hook printed in the run that led to a retry. Where creel itself blocked the turn, the feedback.
+fn attempt_text(model: &ScreenModel, attempt: &RetryAttempt) -> String {
+    let iteration = model.session.as_ref().map(|state| state.iterations.current);
+    let runs = model.runs.of(HookPoint::Stop, RunSubject::Hook, &attempt.hook);
+    let runs = runs.into_iter().flat_map(HookRuns::newest_first);
+    let mut runs = runs.filter(|run| Some(run.iteration) == iteration && run.attempt + 1 == attempt.used);
+    runs.find(|run| run.ended.is_some()).map_or_else(|| attempt.feedback.clone(), view::coloured_run_text)
 }
 
 /// The selected hook, if the session is live.

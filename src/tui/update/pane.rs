@@ -242,7 +242,7 @@ pub(super) fn jump_to_iteration(
     forward: bool,
     reload: RecordLoader<'_>,
 ) -> Vec<ScreenRequest> {
-    jump(model, forward, reload, &|block| block.kind == BlockKind::Iteration)
+    jump(model, forward, reload, &|block| matches!(block.kind, BlockKind::Iteration | BlockKind::Pipeline))
 }
 
 pub(super) fn jump_to_error(model: &mut ScreenModel, forward: bool, reload: RecordLoader<'_>) -> Vec<ScreenRequest> {

@@ -14,6 +14,7 @@ use crate::{
         ansi::coloured_lines,
         hook_rows::{HookRow, HookRowKind},
         model::{Pane, RowDetail, ScreenModel},
+        runs::RunEntry,
         stream::{RecordLoader, StreamViewport},
         task_board::details,
         text::{fit, wrap},
@@ -65,7 +66,7 @@ fn text(model: &mut ScreenModel, reload: RecordLoader<'_>) -> Option<(String, St
             if text.is_empty() {
                 // A row without a text leaves the room to the hook that runs or ran last.
                 let run = model.runs.running().or_else(|| model.runs.newest())?;
-                return Some((format!("{}: {}", run.point, run.name()), coloured_run_text(run), ShownPart::End));
+                return Some((format!("{}: {}", run.point, run.name()), printed(run), ShownPart::End));
             }
             let title = if title.is_empty() { "The agent".to_owned() } else { title };
             Some((title, text, ShownPart::Beginning))
@@ -92,9 +93,19 @@ fn text(model: &mut ScreenModel, reload: RecordLoader<'_>) -> Option<(String, St
     }
 }
 
+/// What a run printed, or that it printed nothing.
+fn printed(run: &RunEntry) -> String {
+    let text = coloured_run_text(run);
+    match &run.ended {
+        _ if !text.trim().is_empty() => text,
+        Some(finished) => format!("It printed nothing ({}).", finished.end.describe()),
+        None => "It has printed nothing yet.".to_owned(),
+    }
+}
+
 fn hook_text(row: &HookRow<'_>) -> String {
     match (row.latest(), row.kind) {
-        (Some(run), _) => coloured_run_text(run),
+        (Some(run), _) => printed(run),
         (None, HookRowKind::Hook(spec)) => format!("It has not run yet.\n\n{}", spec.action.describe()),
         (None, HookRowKind::Rule(rule)) => format!("creel has not checked it yet.\n\n{}", rule.check.describe()),
         (None, HookRowKind::Decides(_) | HookRowKind::Unplanned(_)) => "It has not run yet.".to_owned(),

@@ -17,7 +17,7 @@ use crate::{
     present::text::plain,
     tui::{
         keymap::{self, KeyAction},
-        modals::Modal,
+        modals::{Modal, gate::GateModal},
         model::{Pane, ScreenMode, ScreenModel},
         text::fit,
         theme::{ScreenTheme, ThemeRole},
@@ -80,19 +80,7 @@ pub fn useful(model: &ScreenModel) -> Vec<KeyAction> {
 /// The keys of the dialog that receives the keys.
 fn in_modal(modal: &Modal) -> Vec<KeyAction> {
     match modal {
-        Modal::Gate(gate) if gate.has_items() => vec![
-            KeyAction::Answer,
-            KeyAction::NextChoice,
-            KeyAction::Aside,
-            KeyAction::ToggleItem,
-            KeyAction::EditItem,
-            KeyAction::PreviewItems,
-            KeyAction::TextDown,
-        ],
-        Modal::Gate(gate) if gate.has_runs() => {
-            vec![KeyAction::Answer, KeyAction::ItemDown, KeyAction::Aside, KeyAction::OlderRun, KeyAction::TextDown]
-        }
-        Modal::Gate(_) => vec![KeyAction::Answer, KeyAction::ItemDown, KeyAction::Aside, KeyAction::TextDown],
+        Modal::Gate(gate) => in_gate(gate),
         Modal::Viewer(_) => {
             vec![
                 KeyAction::Down,
@@ -112,6 +100,25 @@ fn in_modal(modal: &Modal) -> Vec<KeyAction> {
         | Modal::Remove(_)
         | Modal::Cancel(_) => Vec::new(),
     }
+}
+
+/// The keys of a gate that currently do something.
+fn in_gate(gate: &GateModal) -> Vec<KeyAction> {
+    let mut keys = if gate.has_items() {
+        vec![
+            KeyAction::Answer,
+            KeyAction::NextChoice,
+            KeyAction::Aside,
+            KeyAction::ToggleItem,
+            KeyAction::EditItem,
+            KeyAction::PreviewItems,
+        ]
+    } else {
+        vec![KeyAction::Answer, KeyAction::ItemDown, KeyAction::Aside]
+    };
+    let more = [(KeyAction::OlderRun, gate.has_runs()), (KeyAction::TextDown, gate.has_more_text())];
+    keys.extend(more.into_iter().filter(|(_, works)| *works).map(|(action, _)| action));
+    keys
 }
 
 /// The keys of the focused pane that currently do something.

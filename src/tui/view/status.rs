@@ -31,6 +31,8 @@ use crate::{
 
 /// The width that the name keeps before usage is shown.
 const NAME: usize = 14;
+/// A name that is cut to less than this says nothing.
+const SHORTEST: usize = 6;
 /// The time between two frames of the spinner, in milliseconds.
 pub const SPIN: i64 = 250;
 
@@ -41,16 +43,18 @@ pub(super) fn draw(model: &ScreenModel, theme: &ScreenTheme, area: Rect, buffer:
     };
     let width = usize::from(area.width);
     let chip = chip_spans(model, state, theme, width.saturating_sub(1));
+    let is_alert = chip.first().is_some_and(|label| label.style == theme.style(ThemeRole::Alert));
     let chip_width: usize = chip.iter().map(Span::width).sum();
     let room = width.saturating_sub(chip_width + 1);
     let figures = HeaderFigures::of(model, state);
     let whole = plain(&format!("{} · {}", state.name, state.agent_choice().agent()));
     let right = figures.that_fit(room, whole.width().min(NAME));
-    let name = fit(&whole, room.saturating_sub(right.width() + 3));
+    let name = fitting_name(&whole, &plain(&state.name), room.saturating_sub(right.width() + 3));
     let mut spans = vec![Span::raw(" ")];
-    if name.width() > 2 {
+    if !name.is_empty() {
         spans.push(Span::styled(name, theme.style(ThemeRole::Heading)));
-        spans.push(Span::raw("   "));
+        // The chip of a gate has a space of its own.
+        spans.push(Span::raw(if is_alert { "  " } else { "   " }));
     }
     spans.extend(chip);
     Line::from(spans).render(area, buffer);
@@ -60,6 +64,16 @@ pub(super) fn draw(model: &ScreenModel, theme: &ScreenTheme, area: Rect, buffer:
         ..area
     };
     Line::styled(right, theme.style(ThemeRole::Text)).render(at, buffer);
+}
+
+/// The name with the agent, else the name alone, else the beginning of the name; nothing if too little of it fits.
+fn fitting_name(whole: &str, name: &str, room: usize) -> String {
+    match room {
+        _ if whole.width() <= room => whole.to_owned(),
+        _ if name.width() <= room => name.to_owned(),
+        0..SHORTEST => String::new(),
+        SHORTEST.. => fit(name, room),
+    }
 }
 
 /// The chip of the shown session at the shown moment.

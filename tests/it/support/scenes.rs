@@ -3,12 +3,14 @@
 use creel::engine::{
     conversation::{
         AgentPermissionRequest, AgentUpdate, ContextUsage, FileLocation, ForbiddenChanges, PermissionOption,
-        PermissionOptionKind, PlanEntry, StopReason, ToolCall, ToolKind, ToolStatus, TurnEnd, TurnUsage,
+        PermissionOptionKind, PlanEntry, StopReason, ToolCall, ToolKind, ToolStatus, TurnEnd, TurnFailure, TurnUsage,
+        UsageLimit,
     },
     gate::kind::{GateChoice, GateKind},
     hooks::point::HookPoint,
     input::{GateAnswer, Input, SessionCommand},
-    policy::{BackoffPolicy, Budget, DeliveryPolicy, HookFailurePolicy},
+    policy::{BackoffPolicy, Budget, DeliveryPolicy, HookFailurePolicy, UsageLimitPolicy},
+    submit::kind::PipelineKind,
     time::TimeSpan,
 };
 
@@ -347,4 +349,41 @@ pub fn submit_held() -> World {
 /// The check was skipped, and there is a pull request.
 pub fn submit_done() -> World {
     World::begin(submitted()).run()
+}
+
+/// A check has failed before a merge.
+pub fn merge_held() -> World {
+    let script = Script { errand: Some(PipelineKind::Merge), ..Script::new() }
+        .hook(HookPoint::BeforeMerge, "cargo test", [blocks(ONE_RED)])
+        .built_in(HookPoint::BeforeMerge, "merge", [does("merged")])
+        .attended(&[(GateKind::Merge, GateChoice::Leave)]);
+    at_gate(script)
+}
+
+/// The agent has reached a usage limit that resets in an hour.
+fn reaches_a_limit(mut world: World) -> World {
+    let (turn, _) = world.turn.take().expect("the agent works");
+    let limit = Some(UsageLimit { resets_in: Some(TimeSpan::secs(3_600)) });
+    world.input(Input::TurnFailed { turn, failure: TurnFailure { limit, ..TurnFailure::new("429") } });
+    until(world, |world| world.state.limits.hold.is_some())
+}
+
+/// The session waits until a usage limit resets.
+pub fn limited() -> World {
+    reaches_a_limit(works())
+}
+
+/// The user decides what happens at a usage limit.
+pub fn usage_limit() -> World {
+    let script = Script::new()
+        .plan(|plan| plan.limits.on_usage_limit = UsageLimitPolicy::Ask)
+        .attended(&[(GateKind::UsageLimit, GateChoice::Wait)]);
+    reaches_a_limit(until(World::begin(script), |world| world.turn.is_some()))
+}
+
+/// The user has paused the session after its first turn.
+pub fn paused() -> World {
+    let mut world = first_turn();
+    world.command(SessionCommand::Pause);
+    until(world, |world| world.turn.is_none() && world.jobs.is_empty())
 }

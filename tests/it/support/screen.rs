@@ -191,7 +191,8 @@ fn text(cells: &[Cell]) -> String {
     cells.iter().map(Cell::symbol).collect()
 }
 
-fn look(cell: &Cell) -> String {
+/// The colours and the modifiers of a cell, in words.
+pub fn look(cell: &Cell) -> String {
     let mut words = Vec::new();
     if cell.fg != Color::Reset {
         words.push(cell.fg.to_string());

@@ -96,9 +96,7 @@ mod tests {
     #[test]
     fn no_letter_is_a_key_that_means_something_else_at_a_gate() {
         let keymap = Keymap::standard();
-        let kinds = [GateKind::FinalDelivery, GateKind::RetryLimit, GateKind::Escalation, GateKind::Permission];
-        let more = [GateKind::Budget, GateKind::UsageLimit, GateKind::Tampered, GateKind::Submit, GateKind::BrokenHook];
-        for kind in kinds.into_iter().chain(more) {
+        for kind in GateKind::ALL {
             for choice in kind.choices() {
                 let letter = choice_words(kind, choice, GateFigures::default()).letter;
                 let key = KeyEvent::new(KeyCode::Char(letter), KeyModifiers::NONE);

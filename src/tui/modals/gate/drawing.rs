@@ -26,6 +26,8 @@ use crate::{
 
 /// The cells before the label of an answer: the cursor, the number, two spaces.
 pub(super) const OPTION_MARGIN: usize = 4;
+/// The longest name of an item, in characters.
+const NAME: usize = 40;
 
 impl GateModal {
     /// Draws the gate where the last [`GateModal::prepare`] has laid it out, over a dimmed background.
@@ -76,8 +78,16 @@ impl GateModal {
             ItemMark::Skipped => ("☐", "skipped · "),
         };
         let edited = if item.edited { "~" } else { " " };
-        let (hook, size) = (plain_line(&item.source.hook, 40), readable_size(item.text.len() as u64));
-        format!("{tick}{edited}{hook}  {skipped}{} · {size}", item.source.point)
+        let (hook, size) = (plain_line(&item.source.hook, NAME), readable_size(item.text.len() as u64));
+        let gap = " ".repeat(self.widest_name(model).saturating_sub(hook.width()) + 2);
+        format!("{tick}{edited}{hook}{gap}{skipped}{} · {size}", item.source.point)
+    }
+
+    /// The width of the longest name in the list.
+    fn widest_name(&self, model: &ScreenModel) -> usize {
+        let pending = model.session.as_ref().map(|state| &state.pending);
+        let items = self.items.iter().filter_map(|(id, _)| pending?.get(*id));
+        items.map(|item| plain_line(&item.source.hook, NAME).width()).max().unwrap_or(0)
     }
 
     fn draw_items(&self, model: &ScreenModel, theme: &ScreenTheme, buffer: &mut Buffer) {
@@ -183,7 +193,7 @@ impl GateModal {
             hints.push(format!("{} preview", key(KeyAction::PreviewItems)));
             hints.push(format!("{up_down} item"));
         }
-        if self.layout.rows > self.layout.rows_shown {
+        if self.has_more_text() {
             hints.push(format!("{} more output", key(KeyAction::TextDown)));
         }
         if self.has_runs() {

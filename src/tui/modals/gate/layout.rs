@@ -37,8 +37,8 @@ const NARROWEST: usize = 56;
 pub(super) const GAP: u16 = 3;
 /// On screens that are narrower than this, a gate has no margin.
 const MARGIN_FROM: u16 = 60;
-/// If this many rows are left for the text, blank rows set the answers off.
-const AIR: u16 = 4;
+/// If all of the text or this many rows of it are visible, blank rows set the answers off.
+const AIR: u16 = 2;
 
 /// The areas of a gate, and the texts in them.
 #[derive(Debug, Default)]
@@ -110,7 +110,7 @@ impl GateModal {
         let state = model.session.as_ref();
         let title = state.map(|state| gate_title(state, &self.gate)).unwrap_or_default();
         let since = format!("since {}", time_of_day(self.gate.opened, &model.zone));
-        let reason = state.map(|state| gate_reason(state, &self.gate)).unwrap_or_default();
+        let reason = state.map(|state| gate_reason(state, &self.gate, &model.zone)).unwrap_or_default();
         let (list, natural) = self.list_size(model);
         let widest = if self.has_items() { most * 3 / 5 } else { most / 2 };
         let list_width = u16::try_from(natural.min(widest)).unwrap_or(0);
@@ -151,12 +151,12 @@ impl GateModal {
         let reason = reason_lines(&content.reason, model, usize::from(width));
         let heads = u16::from(!self.runs.is_empty());
         let counted = |n: usize| u16::try_from(n).unwrap_or(u16::MAX);
-        let body = counted(lines.len().max(content.list)).max(1).saturating_add(heads);
+        let body = counted(lines.len().max(content.list)).saturating_add(heads);
         let reason_rows = counted(reason.len());
         let options = counted(self.options.len().max(1));
         let wide = content.options_width <= usize::from(width);
         let effect = u16::from(!wide);
-        let blanks = 1 + u16::from(reason_rows > 0);
+        let blanks = u16::from(reason_rows > 0) + u16::from(body > 0);
         let height = reason_rows.saturating_add(body).saturating_add(options + effect + blanks + 1 + 2);
         let highest = if area.height < 16 { area.height } else { area.height - 2 };
         let frame = middle(area, width + edge, height.min(highest));
@@ -181,6 +181,7 @@ impl GateModal {
             inside,
             GateRows {
                 reason: reason_rows,
+                body,
                 options,
                 effect,
                 heads,
@@ -192,19 +193,22 @@ impl GateModal {
 
     fn with_areas(&self, layout: GateLayout, inside: Rect, wanted: GateRows) -> GateLayout {
         let height = inside.height;
-        let effect = wanted.effect.min(u16::from(height >= 8));
+        let effect = wanted.effect.min(u16::from(height >= 8 || wanted.body == 0));
         let hints = u16::from(height >= 3);
         let fixed = wanted.reason + wanted.options + effect + hints + wanted.heads;
-        let blank = u16::from(height >= fixed.saturating_add(AIR));
+        let text = wanted.body.saturating_sub(wanted.heads);
+        let blanks = u16::from(wanted.reason > 0) + u16::from(wanted.body > 0);
+        let blank = u16::from(height >= fixed.saturating_add(blanks + text.min(AIR)));
         let options = wanted.options.min((height * 2 / 3).max(1)).min(height.saturating_sub(hints + 1).max(1));
         let left = height.saturating_sub(options + hints + effect + blank);
-        let reason = wanted.reason.min(left.div_ceil(3));
+        let reason = if wanted.body == 0 { wanted.reason.min(left) } else { wanted.reason.min(left.div_ceil(3)) };
         let after_reason = if reason > 0 { blank } else { 0 };
+        let (body, after_body) = if wanted.body == 0 { (0, 0) } else { (1, blank) };
         let rows = Layout::vertical([
             Constraint::Length(reason),
             Constraint::Length(after_reason),
-            Constraint::Min(1),
-            Constraint::Length(blank),
+            Constraint::Min(body),
+            Constraint::Length(after_body),
             Constraint::Length(options),
             Constraint::Length(effect),
             Constraint::Length(hints),
@@ -267,6 +271,7 @@ fn reason_lines(reason: &str, model: &ScreenModel, width: usize) -> Vec<Line<'st
 #[derive(Clone, Copy)]
 struct GateRows {
     reason: u16,
+    body: u16,
     options: u16,
     effect: u16,
     heads: u16,

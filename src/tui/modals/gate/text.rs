@@ -7,10 +7,12 @@ use crate::{
         SessionState,
         conversation::AgentPermissionRequest,
         gate::{Gate, kind::GateKind},
-        protect::NAMED,
         time::TimeSpan,
     },
-    present::{text::plain, tool_calls, usage_totals},
+    present::{
+        text::{grouped, plain},
+        tool_calls, usage_totals,
+    },
     tui::{
         diff,
         model::ScreenModel,
@@ -91,20 +93,16 @@ fn held(gate: &Gate, state: &SessionState, model: &ScreenModel, width: usize) ->
 
 /// The files that changed during the agent's turn, and why that matters.
 fn tampered(state: &SessionState, theme: &ScreenTheme, width: usize) -> Vec<Line<'static>> {
-    let mut lines = plain_lines(
-        "These files changed during the agent's turn. They decide what creel and git do, so the session waits for \
-        you. Look at each of them before you continue.",
+    let mut lines = Vec::new();
+    for name in state.unsettled.tampered.iter().chain(&state.unsettled.protected) {
+        lines.extend(wrap(&[(plain(name), theme.style(ThemeRole::Bad))], width, 2));
+    }
+    lines.push(Line::default());
+    lines.extend(plain_lines(
+        "These files decide what creel and git do. Look at each of them before you continue.",
         theme.style(ThemeRole::Text),
         width,
-    );
-    let files: Vec<&String> = state.unsettled.tampered.iter().chain(&state.unsettled.protected).collect();
-    // The gate's reason names the first of them.
-    if files.len() > NAMED {
-        lines.push(Line::default());
-        for name in files {
-            lines.extend(wrap(&[(plain(name), theme.style(ThemeRole::Bad))], width, 2));
-        }
-    }
+    ));
     lines
 }
 
@@ -124,9 +122,10 @@ fn budget(state: &SessionState, theme: &ScreenTheme, width: usize) -> Vec<Line<'
         };
         Line::styled(fit(&format!("{name:11}{used}{limit}"), width), theme.style(role))
     };
+    let count = |tokens: u64| grouped(usize::try_from(tokens).unwrap_or(usize::MAX));
     let iterations = format!("{} of {}", state.iterations.current, state.max_iterations());
     vec![
-        row("tokens", account.tokens.to_string(), tokens.map(|all| (all.to_string(), account.tokens >= all))),
+        row("tokens", count(account.tokens), tokens.map(|all| (count(all), account.tokens >= all))),
         row("cost", usage_totals::money(account.cost), cost.map(|all| (usage_totals::money(all), account.cost >= all))),
         row("time", account.time.to_string(), time.map(|all| (all.to_string(), account.time >= all))),
         Line::styled(fit(&format!("{:11}{iterations}", "iterations"), width), theme.style(ThemeRole::Faint)),
@@ -143,6 +142,11 @@ fn hook_run(run: &RunEntry, theme: &ScreenTheme, width: usize) -> Vec<Line<'stat
     let end = run.ended.as_ref().map(|finished| format!(" · {} · {}", finished.end.describe(), finished.took_ms));
     let head = format!("{} {}{}", run.point, run.name(), end.unwrap_or_default());
     let mut lines = vec![Line::styled(fit(&head, width), theme.style(ThemeRole::Warning))];
-    lines.extend(plain_lines(&run_text(run), theme.style(ThemeRole::Text), width));
+    let printed = run_text(run);
+    if printed.trim().is_empty() {
+        lines.extend(plain_lines("It printed nothing.", theme.style(ThemeRole::Faint), width));
+    } else {
+        lines.extend(plain_lines(&printed, theme.style(ThemeRole::Text), width));
+    }
     lines
 }

@@ -1,0 +1,179 @@
+//! The Markdown that agents write, as styled rows: headings, lists, code blocks and tables.
+//!
+//! # Invariants
+//! - No row is wider than requested.
+//! - The text has no control characters: see [`crate::present::text::plain`].
+
+mod code;
+mod table;
+
+use ratatui::{style::Modifier, text::Line};
+use unicode_width::UnicodeWidthStr as _;
+
+use super::{
+    text::{StyledText, wrap},
+    theme::{ScreenTheme, ThemeRole},
+};
+use crate::present::text::plain;
+use code::CodeBlock;
+
+/// An agent's text, wrapped, with headings, lists, code and tables styled.
+pub fn markdown(text: &str, theme: &ScreenTheme, width: usize) -> Vec<Line<'static>> {
+    let clean = plain(text);
+    let source: Vec<&str> = clean.lines().collect();
+    let mut code: Option<CodeBlock> = None;
+    let mut rows = Vec::new();
+    let mut at = 0;
+    while let Some(line) = source.get(at).copied() {
+        at += 1;
+        if let Some(block) = &code {
+            if block.ends_with(line) {
+                code = None;
+            } else {
+                rows.extend(block.rows(line, theme, width));
+            }
+        } else if let Some(block) = CodeBlock::beginning(line) {
+            code = Some(block);
+        } else if let Some((table, lines)) = table::rows(&source[at - 1..], theme, width) {
+            rows.extend(table);
+            at += lines - 1;
+        } else {
+            rows.extend(prose(line, theme, width));
+        }
+    }
+    rows
+}
+
+fn prose(line: &str, theme: &ScreenTheme, width: usize) -> Vec<Line<'static>> {
+    let trimmed = line.trim_start();
+    let hashes = trimmed.chars().take_while(|c| *c == '#').count();
+    if (1..=6).contains(&hashes) && trimmed[hashes..].starts_with(' ') {
+        return wrap(&[(trimmed[hashes + 1..].to_owned(), theme.style(ThemeRole::Heading))], width, 0);
+    }
+    let margin = line.len() - trimmed.len();
+    let (bullet, rest) = match trimmed.strip_prefix("- ").or_else(|| trimmed.strip_prefix("* ")) {
+        Some(rest) => ("• ", rest),
+        None => ("", trimmed),
+    };
+    let mut pieces = vec![(format!("{}{bullet}", " ".repeat(margin)), theme.style(ThemeRole::Accent))];
+    pieces.extend(inline(rest, theme));
+    wrap(&pieces, width, margin + bullet.width())
+}
+
+/// `code` and **bold** inside a line.
+fn inline(text: &str, theme: &ScreenTheme) -> Vec<StyledText> {
+    let ordinary = theme.style(ThemeRole::Text);
+    let mut pieces = Vec::new();
+    let mut rest = text;
+    while let Some((at, mark)) = ["`", "**"].iter().filter_map(|mark| rest.find(mark).map(|at| (at, *mark))).min() {
+        let inside = &rest[at + mark.len()..];
+        let Some(end) = inside.find(mark).filter(|end| *end > 0) else { break };
+        let style = if mark == "`" { theme.style(ThemeRole::Code) } else { ordinary.add_modifier(Modifier::BOLD) };
+        pieces.push((rest[..at].to_owned(), ordinary));
+        pieces.push((inside[..end].to_owned(), style));
+        rest = &inside[end + mark.len()..];
+    }
+    pieces.push((rest.to_owned(), ordinary));
+    pieces
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn theme() -> ScreenTheme {
+        ScreenTheme::chosen(crate::config::ThemeName::Dark, false)
+    }
+
+    fn shown(text: &str, width: usize) -> Vec<String> {
+        let rows = markdown(text, &theme(), width);
+        rows.iter().map(|line| line.spans.iter().map(|span| span.content.as_ref()).collect()).collect()
+    }
+
+    #[test]
+    fn markdown_is_shown_and_not_its_signs() {
+        let text = "# Title\n- one **two** `three`\n```rust\nlet x = 1;\n```\nleft `open";
+        assert_eq!(shown(text, 40), ["Title", "• one two three", "  let x = 1;", "left `open"]);
+    }
+
+    #[test]
+    fn a_code_block_ends_with_its_own_fence_and_keeps_its_signs() {
+        let text = "````md\n# not a title\n```\n| not | a table |\n````\nafter\n~~~\n- no bullet\n";
+        let rows = ["  # not a title", "  ```", "  | not | a table |", "after", "  - no bullet"];
+        assert_eq!(shown(text, 40), rows);
+    }
+
+    #[test]
+    fn words_of_common_languages_stand_out_in_code() {
+        let styles = |text: &str| {
+            let rows = markdown(text, &theme(), 60);
+            let spans = rows.iter().flat_map(|row| row.spans.clone());
+            spans.map(|span| (span.content.trim().to_owned(), span.style)).collect::<Vec<_>>()
+        };
+        let code = theme().style(ThemeRole::Code);
+        let (word, text, comment) =
+            (code.add_modifier(Modifier::BOLD), theme().style(ThemeRole::Good), theme().style(ThemeRole::Faint));
+        let found = styles("```rust\nlet a: &'static str = \"if // x\"; // why\n```");
+        for (part, style) in [("let", word), ("static", word), ("\"if // x\"", text), ("// why", comment)] {
+            assert!(found.contains(&(part.to_owned(), style)), "{part}: {found:?}");
+        }
+        let found = styles("```python\ndef f(): # 'why'\n```");
+        assert!(found.contains(&("def".into(), word)) && found.contains(&("# 'why'".into(), comment)), "{found:?}");
+        let found = styles("```diff\n-old\n+new\n```");
+        assert!(found.contains(&("-old".into(), theme().style(ThemeRole::Bad))), "{found:?}");
+        // Without a language, nothing is guessed.
+        assert!(styles("```\nlet it be # 1\n```").contains(&("let it be # 1".into(), code)));
+    }
+
+    #[test]
+    fn tables_are_aligned() {
+        let text = "| Test | Time | Why |\n|:-----|-----:|:---:|\n| `a` | 1.5 s | ok |\n| a\\|b | 12 s | **never** \
+                    |\nafter";
+        assert_eq!(
+            shown(text, 60),
+            ["Test │  Time │  Why", "─────┼───────┼──────", "a    │ 1.5 s │  ok", "a|b  │  12 s │ never", "after",]
+        );
+    }
+
+    #[test]
+    fn a_wide_table_wraps_its_cells() {
+        let text = "Name | What it does\n--- | ---\nlexer | gives tokens with their places\n日本 | short";
+        assert_eq!(
+            shown(text, 24),
+            [
+                "Name  │ What it does",
+                "──────┼─────────────────",
+                "lexer │ gives tokens",
+                "      │ with their",
+                "      │ places",
+                "日本  │ short",
+            ]
+        );
+        // Without room for columns, the lines are text.
+        assert_eq!(shown("a | b | c\n-|-|-\nd | e | f", 8)[0], "a | b |");
+        assert_eq!(shown("a | b", 8), ["a | b"]);
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+        #[test]
+        fn no_row_is_wider_than_asked_for(text in "[ a-z日\u{301}\u{1f469}\u{200d}\t#*`|:\n\"'/-]{0,120}", width in 2usize..30) {
+            for line in shown(&text, width) {
+                prop_assert!(line.width() <= width, "{line:?} is wider than {width}");
+            }
+        }
+
+        #[test]
+        fn no_table_is_wider_than_asked_for(
+            cells in proptest::collection::vec("[a-z日 ]{0,12}", 4..24), columns in 1usize..6, width in 2usize..40,
+        ) {
+            let rows: Vec<String> = cells.chunks(columns).map(|row| format!("|{}|", row.join("|"))).collect();
+            let text = format!("{}\n|{}\n{}", rows[0], "---|".repeat(columns), rows[1..].join("\n"));
+            for line in shown(&text, width) {
+                prop_assert!(line.width() <= width, "{line:?} is wider than {width}");
+            }
+        }
+    }
+}
