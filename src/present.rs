@@ -13,6 +13,7 @@ pub mod policies;
 pub mod queue_table;
 pub mod refusals;
 pub mod session_chip;
+pub mod session_hint;
 pub mod session_list;
 pub mod signs;
 pub mod stop_decisions;

@@ -19,6 +19,7 @@ pub mod json_repair;
 pub mod output;
 pub mod path_guard;
 pub mod piped_process;
+pub mod playback_pace;
 pub mod process_table;
 pub mod project_dir;
 pub mod pty;

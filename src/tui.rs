@@ -12,6 +12,7 @@ mod command_queue;
 mod comparison;
 pub mod diff;
 mod frame_pacer;
+pub mod hints;
 mod history;
 pub mod home;
 pub mod hook_rows;
@@ -55,6 +56,7 @@ use crate::{
     present::{local_time::local_zone, signs::SignSet, text::plain},
     process::{
         editor::EditorFile,
+        playback_pace::{PaceFile, PlaybackPace},
         signals::{ShutdownSignals, SuspendSignal, stop_job},
     },
     runtime::{
@@ -96,6 +98,7 @@ pub struct ScreenOptions {
     /// The terminal's background as far as the environment says it, or whether to ask the terminal.
     pub background: BackgroundSource,
     pub motion: crate::config::MotionMode,
+    pub hints: crate::config::HintMode,
     pub signs: SignSet,
     /// Whether to capture the mouse.
     pub mouse: bool,
@@ -143,6 +146,8 @@ pub struct ScreenSource {
     pub live: mpsc::Receiver<HookOutputChunk>,
     /// What happens to the session when the screen closes.
     pub tie: CloseBehavior,
+    /// The pace of a demo, which the viewer controls. None for other sessions.
+    pub pace: Option<(PaceFile, PlaybackPace)>,
     /// The connection of the session, or of this screen, to a NATS server.
     pub nats: Option<watch::Receiver<NatsStatus>>,
 }
@@ -205,7 +210,8 @@ pub async fn run(source: ScreenSource, options: ScreenOptions) -> io::Result<Scr
     let mode = if source.helm.is_some() { ScreenMode::Live } else { ScreenMode::Replay(ReplayPlayer::default()) };
     let mut model = ScreenModel::new(keymap, theme, mode);
     model.tie = source.tie;
-    (model.motion, model.signs) = (options.motion, options.signs);
+    (model.motion, model.signs, model.hint.mode) = (options.motion, options.signs, options.hints);
+    model.demo = source.pace.as_ref().map(|(_, pace)| *pace);
     model.zone = local_zone();
     model.stream = SessionStream::in_zone(model.zone.clone());
     model.memory = options.memory.as_deref().map(ScreenMemory::load).unwrap_or_default();
@@ -433,6 +439,7 @@ impl Tui {
             ScreenRequest::Suspend => self.suspend()?,
             ScreenRequest::Redraw => self.screen.redraw(),
             ScreenRequest::Remember => self.remember(),
+            ScreenRequest::SetPace(pace) => self.set_pace(pace),
             ScreenRequest::ReadOutput { title, file, otherwise, earlier, live } => {
                 let folder = self.source.journal.parent().unwrap_or(Path::new("."));
                 return Ok(Some(ScreenEvent::Read(output_files::view(
@@ -453,6 +460,14 @@ impl Tui {
         let Some(file) = &self.options.memory else { return };
         if let Err(error) = self.model.memory.save(file) {
             tracing::warn!("cannot save {}: {error}", file.display());
+        }
+    }
+
+    /// A demo whose pace cannot be changed plays on.
+    fn set_pace(&self, pace: PlaybackPace) {
+        let Some((file, _)) = &self.source.pace else { return };
+        if let Err(error) = file.write(pace) {
+            tracing::warn!("cannot change the demo's pace: {error}");
         }
     }
 

@@ -7,7 +7,7 @@
 //! - The same script and the same prompts produce the same turns, so a resumed session continues where it was.
 //! - A turn is used once. `otherwise` answers as often as needed.
 
-use std::{fmt, time::Duration};
+use std::{fmt, path::Path, time::Duration};
 
 use serde::{
     Deserialize, Deserializer,
@@ -30,6 +30,7 @@ use crate::{
     },
     process::{
         output::OutputCapture,
+        playback_pace::{PaceFile, PacedStep},
         run::{self, OutputStream, ProcessEnd, ProcessGroup, ProcessObserver, ProcessSpec},
     },
 };
@@ -67,8 +68,12 @@ struct ScriptedTurn {
     say: Option<String>,
     #[serde(default, deserialize_with = "one_or_more")]
     run: Vec<String>,
+    /// Between two words.
     #[serde(default, deserialize_with = "delay")]
     delay: Duration,
+    /// Before the first word and before each command.
+    #[serde(default, deserialize_with = "delay")]
+    pause: Duration,
     stop_reason: Option<StopReason>,
     /// A permission request before the turn runs anything.
     ask: Option<ScriptedPermission>,
@@ -128,7 +133,8 @@ impl ScriptedAgent {
         let turn = self.answer_to(&request.text);
         // A child token, so that a timeout ends commands as gently as a cancellation does.
         let stop = cancel.child_token();
-        let mut play = TurnPlayback { id: request.turn, place: &self.place, updates, stop: &stop };
+        let pace = PaceFile::of_session(&self.place.session_dir).begin();
+        let mut play = TurnPlayback { id: request.turn, place: &self.place, updates, stop: &stop, pace };
         let performance = play.perform(&turn);
         tokio::pin!(performance);
         let late = async {
@@ -167,6 +173,7 @@ struct TurnPlayback<'a> {
     place: &'a AgentWorkspace,
     updates: &'a mut dyn AgentObserver,
     stop: &'a CancellationToken,
+    pace: PacedStep,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -202,6 +209,7 @@ impl TurnPlayback<'_> {
     }
 
     async fn act(&mut self, turn: &ScriptedTurn) -> PlaybackState {
+        self.pause(turn.pause).await;
         if let Some(thought) = &turn.think {
             for chunk in chunks(thought, turn.delay) {
                 if self.stop.is_cancelled() {
@@ -225,6 +233,7 @@ impl TurnPlayback<'_> {
             return if self.stop.is_cancelled() { PlaybackState::Stopped } else { PlaybackState::GoOn };
         }
         for (i, command) in turn.run.iter().enumerate() {
+            self.pause(turn.pause).await;
             if self.run(i + 1, command).await == PlaybackState::Stopped {
                 return PlaybackState::Stopped;
             }
@@ -261,7 +270,7 @@ impl TurnPlayback<'_> {
     async fn pause(&mut self, delay: Duration) {
         if !delay.is_zero() {
             tokio::select! {
-                () = tokio::time::sleep(delay) => {}
+                () = self.pace.pause(delay) => {}
                 () = self.stop.cancelled() => {}
             }
         }
@@ -281,7 +290,7 @@ impl TurnPlayback<'_> {
         let spec = ProcessSpec {
             command: command.to_owned(),
             cwd: self.place.cwd.clone(),
-            env: environment(self.place).into_iter().collect(),
+            env: environment(self.place).into_iter().chain(path_with(self.place.creel.as_deref())).collect(),
             stdin: Vec::new(),
             timeout: None,
             grace: run::GRACE,
@@ -321,13 +330,17 @@ impl ProcessObserver for ScriptedToolObserver<'_> {
     }
 }
 
-/// Splits text into lines, or a single line into words if a delay makes the pieces visible.
+/// The variable with which a script finds the creel that runs it, wherever that is installed.
+fn path_with(creel: Option<&Path>) -> Option<(String, String)> {
+    let ours = creel?.parent()?.to_owned();
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let folders = std::iter::once(ours).chain(std::env::split_paths(&path));
+    Some(("PATH".to_owned(), std::env::join_paths(folders).ok()?.into_string().ok()?))
+}
+
+/// Splits text into lines, or into words if a delay makes the pieces visible.
 fn chunks(text: &str, delay: Duration) -> Vec<&str> {
-    if delay.is_zero() || text.trim_end().contains('\n') {
-        text.split_inclusive('\n').collect()
-    } else {
-        text.split_inclusive(' ').collect()
-    }
+    if delay.is_zero() { text.split_inclusive('\n').collect() } else { text.split_inclusive([' ', '\n']).collect() }
 }
 
 /// Why a script is not valid.
@@ -514,7 +527,7 @@ otherwise: { say: "Nothing to do." }    # when the turns are used up
     #[test]
     fn text_comes_in_lines_or_in_words() {
         assert_eq!(chunks("a b\nc", Duration::ZERO), ["a b\n", "c"]);
-        assert_eq!(chunks("a b\nc", Duration::from_millis(1)), ["a b\n", "c"]);
+        assert_eq!(chunks("a b\nc", Duration::from_millis(1)), ["a ", "b\n", "c"]);
         assert_eq!(chunks("a b c\n", Duration::from_millis(1)), ["a ", "b ", "c\n"]);
     }
 }

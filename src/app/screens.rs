@@ -29,7 +29,7 @@ pub(super) fn attach(screen: AttachedScreen, tie: CloseBehavior) -> CliResult {
 fn attach_here(screen: LocalScreen, tie: CloseBehavior) -> CliResult {
     let LocalScreen { folder, session, updates: RemoteUpdates { news, live, nats }, ui } = screen;
     let helm = Some(SessionClient::There(session));
-    let source = tui::ScreenSource { journal: folder.journal(), helm, news, live, tie, nats };
+    let source = tui::ScreenSource { journal: folder.journal(), helm, news, live, tie, pace: None, nats };
     let tokio = tokio_runtime::start()?;
     let shown = tokio.block_on(tui::run(source, screen_options(ui)));
     // A task that still waits for the session must not delay the exit.
@@ -61,6 +61,7 @@ fn attach_remote(screen: RemoteScreen, tie: CloseBehavior) -> CliResult {
         news,
         live,
         tie,
+        pace: None,
         nats: Some(link),
     };
     let following = tokio.spawn(copy.follow(told, ViewerChannels { news: told_news, live: live_in, link: link_in }));
@@ -86,6 +87,7 @@ pub(super) fn replay(screen: &ReplayScreen) -> CliResult {
         news,
         live,
         tie: CloseBehavior::default(),
+        pace: None,
         nats: None,
     };
     let shown = tokio_runtime::start()?.block_on(tui::run(source, screen_options(screen.ui)));
@@ -105,6 +107,7 @@ pub(super) fn screen_options(ui: UiSettings) -> tui::ScreenOptions {
         no_color,
         background: tui::BackgroundSource::detect(ui.theme, no_color, variable),
         motion: ui.motion,
+        hints: ui.hints,
         signs,
         mouse: ui.mouse,
         notify: ui.notify.then(|| tui::notification::TerminalNotifier::detect(|name| std::env::var(name).ok())),

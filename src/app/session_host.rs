@@ -11,7 +11,7 @@ use crate::{
         headless::{self, ExitCleanup, PrintFormat, SessionPrinter},
         launch::{
             detach,
-            session_end::{self, ExitCodeSource},
+            session_end::{self, ExitCodeSource, NextCommands},
             surface::SessionSurface,
         },
         output::say,
@@ -21,13 +21,18 @@ use crate::{
     },
     config::{NatsConfig, paths},
     engine::{
+        effect::ExitReason,
         event::{ActorKind, StopTiming},
         input::SessionCommand,
     },
     hooks::builtin,
     journal::{self, SessionDir},
     nats::{NatsEndpoint, status::NatsStatus},
-    process::{children, signals::survive_file_limits},
+    process::{
+        children,
+        playback_pace::{PaceFile, PlaybackPace},
+        signals::survive_file_limits,
+    },
     queue::handover::{HandoverPlace, TaskHandover},
     runtime::{RuntimeDirs, RuntimeError, RuntimeExit, SessionRuntime},
     sessions::project_list::ProjectList,
@@ -82,10 +87,11 @@ pub(super) fn supervise(
             Ok(runtime)
         };
         match surface {
-            SessionSurface::Screen(ui) => {
+            SessionSurface::Screen(ui) | SessionSurface::Demo(ui, _) => {
                 let options = screens::screen_options(ui);
                 let way_back = format!("show it with `creel attach {}`{elsewhere}", folder.name);
-                let window = ScreenSession { folder, options, leash, way_back, nats };
+                let pace = if let SessionSurface::Demo(_, pace) = surface { Some(pace) } else { None };
+                let window = ScreenSession { folder, options, leash, way_back, pace, nats };
                 on_screen(window, || make(scene)).await
             }
             SessionSurface::Nowhere => in_background(HeadlessSession { folder, nats, leash }, || make(scene)).await,
@@ -96,6 +102,13 @@ pub(super) fn supervise(
     })?;
     // A task that still reads from a pipe must not delay the exit.
     tokio.shutdown_background();
+    if let (SessionSurface::Printed(PrintFormat::Lines, _), ExitReason::Ended) = (surface, left.leave) {
+        let next = match afterwards {
+            FolderRetention::Stays => NextCommands::OfSession,
+            FolderRetention::GoesAway => NextCommands::AfterDemo,
+        };
+        session_end::print_card(folder, &left.state, next);
+    }
     match afterwards {
         FolderRetention::Stays => of.farewell(folder, &left, &elsewhere),
         FolderRetention::GoesAway => session_end::farewell_without_folder(&left),
@@ -169,6 +182,8 @@ struct ScreenSession<'a> {
     leash: Option<ParentProcess>,
     /// How to show the session again after the user has left it.
     way_back: String,
+    /// Set for a demo.
+    pace: Option<PlaybackPace>,
     nats: Option<NatsConfig>,
 }
 
@@ -176,7 +191,7 @@ async fn on_screen(
     window: ScreenSession<'_>,
     make: impl FnOnce() -> std::result::Result<SessionRuntime, RuntimeError>,
 ) -> CliResult<RuntimeExit> {
-    let ScreenSession { folder, options, leash, way_back, nats } = window;
+    let ScreenSession { folder, options, leash, way_back, pace, nats } = window;
     let (live_in, live) = mpsc::channel(256);
     let mut runtime = make()?;
     let news = runtime.news();
@@ -188,7 +203,9 @@ async fn on_screen(
     }
     let tie = if leash.is_some() { CloseBehavior::Loose } else { CloseBehavior::Close };
     let helm = Some(SessionClient::Here(handle.clone()));
-    let source = tui::ScreenSource { journal: folder.journal(), helm, news, live, tie, nats };
+    let is_demo = pace.is_some();
+    let pace = pace.map(|pace| (PaceFile::of_session(&folder.path), pace));
+    let source = tui::ScreenSource { journal: folder.journal(), helm, news, live, tie, pace, nats };
     let session = tokio::spawn(runtime.run());
     let log = options.log.as_ref().map(|log| format!("\n  see the log in {}", log.display())).unwrap_or_default();
     let shown = tui::run(source, options).await;
@@ -214,7 +231,8 @@ async fn on_screen(
     shown.map_err(|error| {
         CliError::failed(format!("the screen failed: {error}\n  continue the session with `creel resume`"))
     })?;
-    session_end::print_last_record(folder);
+    let next = if is_demo { NextCommands::AfterDemo } else { NextCommands::OfSession };
+    session_end::print_last_record(folder, next);
     Ok(left)
 }
 

@@ -8,7 +8,7 @@ use crate::{
     cli::{
         arguments::{ConfigArgs, NatsArgs, SessionArgs, session_name},
         error::{CliError, CliResult},
-        launch::session_end,
+        launch::session_end::{self, NextCommands},
         output::say,
         target::{choose_session, project::Project, remote_sessions::NatsServerConnection},
         verb_outcome::VerbOutcome,
@@ -73,7 +73,7 @@ pub(crate) fn farewell(folder: &SessionDir) {
     let name = &folder.name;
     // The process of a session that has ended may still be about to exit.
     if has_ended(folder) {
-        session_end::print_last_record(folder);
+        session_end::print_last_record(folder, NextCommands::OfSession);
     } else if journal::running(folder).is_some() {
         say(&format!("creel: session `{name}` is still running; show it with `creel attach {name}`"));
     } else {
@@ -85,7 +85,7 @@ pub(crate) fn farewell(folder: &SessionDir) {
 pub(crate) fn farewell_to_remote(folder: &SessionDir) {
     let name = &folder.name;
     if has_ended(folder) {
-        session_end::print_last_record(folder);
+        session_end::print_last_record(folder, NextCommands::OfSession);
     } else {
         say(&format!("creel: session `{name}` is still running; show it with `creel attach --nats URL {name}`"));
     }

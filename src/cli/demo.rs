@@ -1,4 +1,7 @@
-//! `creel demo`: a built-in session in a temporary folder.
+//! `creel demo`: a built-in session in a temporary folder, at a pace that a viewer can follow.
+//!
+//! A session like any other: the engine, the runtime and the hooks are the real ones, and the agent follows a script. The
+//! pace comes from the script and the hooks: see [`crate::process::playback_pace`].
 
 use std::{fs, path::PathBuf};
 
@@ -12,9 +15,10 @@ use crate::{
         output::say,
         verb_outcome::{FolderRetention, NewSession, SweepScope, VerbOutcome},
     },
-    config,
-    engine::tasks::graph::TaskGraph,
+    config::{self, HintMode, UiSettings},
+    engine::{tasks::graph::TaskGraph, time::TimeSpan},
     journal::SessionsDir,
+    process::playback_pace::{PaceFile, PlaybackMode, PlaybackPace},
     runtime::now,
 };
 
@@ -23,6 +27,9 @@ use crate::{
 pub struct DemoArgs {
     /// The scenario: `tests` (they fail twice, then pass), `limit` (retry limit), `permission` (requests).
     pub scenario: Option<String>,
+    /// Play it without pauses, for tests.
+    #[arg(long)]
+    pub fast: bool,
     /// Keep the demo's folder.
     #[arg(long)]
     pub keep: bool,
@@ -44,7 +51,8 @@ const SCENARIOS: [DemoScenario; 3] = [
         about: "tests fail twice, then pass; the session sends a report at the end",
         files: &[
             ("creel.yaml", include_str!("../../assets/demo/tests/creel.yaml")),
-            ("scenario.yaml", include_str!("../../assets/demo/tests/scenario.yaml")),
+            ("demo/scenario.yaml", include_str!("../../assets/demo/tests/scenario.yaml")),
+            ("demo/pace.sh", include_str!("../../assets/demo/pace.sh")),
             ("run-tests.sh", include_str!("../../assets/demo/tests/run-tests.sh")),
         ],
     },
@@ -83,17 +91,32 @@ pub(super) fn demo(args: &DemoArgs) -> CliResult<VerbOutcome> {
     let afterwards = if args.keep { FolderRetention::Stays } else { FolderRetention::GoesAway };
     let folder = DemoDir::make(scenario, afterwards)?;
     let settings = config::load(&folder.path.join("creel.yaml"), None)?;
+    let mut plan = settings.plan(config::PlanRequest::default())?;
+    let pace = PlaybackPace { mode: if args.fast { PlaybackMode::Fast } else { PlaybackMode::Play }, skips: 0 };
+    if args.fast {
+        // A gate that answers itself is part of the pace.
+        plan.gates.timeout = TimeSpan::default();
+    }
+    let session = SessionsDir::of(&folder.path).folder("demo");
+    PaceFile::of_session(&session.path)
+        .write(pace)
+        .map_err(|error| CliError::failed(format!("cannot write into the demo's folder: {error}")))?;
+    let ui = UiSettings { hints: HintMode::Always, ..settings.ui };
+    let surface = match SessionSurface::chosen(args.output, DetachArgs::default(), ui) {
+        SessionSurface::Screen(ui) => SessionSurface::Demo(ui, pace),
+        other @ (SessionSurface::Demo(..) | SessionSurface::Printed(..) | SessionSurface::Nowhere) => other,
+    };
     let start = NewSession {
         root: folder.path.clone(),
-        folder: SessionsDir::of(&folder.path).folder("demo"),
+        folder: session,
         turn: None,
-        plan: settings.plan(config::PlanRequest::default())?,
+        plan,
         prompt: settings.prompt.clone().unwrap_or_default(),
         tasks: TaskGraph::default(),
         errand: None,
         order: None,
         nats: None,
-        surface: SessionSurface::chosen(args.output, DetachArgs::default(), settings.ui),
+        surface,
         afterwards,
         sweep: SweepScope::Session,
     };
@@ -113,7 +136,9 @@ impl DemoDir {
         let failed = |error| CliError::failed(format!("cannot create the demo's folder {}: {error}", path.display()));
         fs::create_dir(&path).map_err(failed)?;
         for (name, text) in scenario.files {
-            fs::write(path.join(name), text).map_err(failed)?;
+            let file = path.join(name);
+            fs::create_dir_all(file.parent().unwrap_or(&path)).map_err(failed)?;
+            fs::write(file, text).map_err(failed)?;
         }
         let path = path.canonicalize().map_err(failed)?;
         Ok(Self { path, afterwards, kept: false })

@@ -379,5 +379,6 @@ fn ui(root: &ConfigFields<'_>) -> UiSettings {
         notify: ui.bool("notify"),
         motion: ui.one_of("motion"),
         signs: ui.one_of("signs"),
+        hints: ui.one_of("hints"),
     }
 }

@@ -138,6 +138,18 @@ pub struct UiSettings {
     pub notify: bool,
     pub motion: MotionMode,
     pub signs: SignChoice,
+    pub hints: HintMode,
+}
+
+/// When a line on the screen explains what happens.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum HintMode {
+    /// In the user's first sessions, until the user hides it.
+    #[default]
+    Auto,
+    Always,
+    Never,
 }
 
 /// How much moves on the screen while an agent or a hook works.

@@ -29,13 +29,20 @@ pub struct EndTally {
     /// Changed files that the records count but do not name.
     more_files: usize,
     end: Option<(UnixTime, String)>,
+    /// The hook that still blocked when its retries were used up.
+    blocked_by: Option<String>,
 }
+
+/// What a user may want to do after a demo, whose folder is gone.
+pub const AFTER_DEMO: &str = "creel init · creel run";
 
 impl EndTally {
     /// Counts a record.
     pub fn take(&mut self, at: UnixTime, event: &Event) {
         if let Event::Retry(RetryEvent::Counted { .. }) = event {
             self.retries += 1;
+        } else if let Event::Retry(RetryEvent::LimitReached { hook, .. }) = event {
+            self.blocked_by = Some(plain_line(hook, NAME));
         } else if let Event::Turn(TurnEvent::Ended { work: Some(work), .. }) = event {
             self.files.extend(work.files_modified.iter().cloned());
             self.more_files = self.more_files.max(work.more_modified);
@@ -49,8 +56,13 @@ impl EndTally {
         let outcome = state.phase.outcome()?;
         let (at, reason) = self.end.as_ref()?;
         let reason = plain(reason).replace('\n', " ");
-        let reason = if reason.is_empty() { String::new() } else { format!(": {reason}") };
-        let mut facts = vec![("took", self.took(state, *at))];
+        let head = self.head(outcome, &reason);
+        let mut facts = Vec::new();
+        // Why the loop ended is not why the session counts as forced.
+        facts.extend((outcome == SessionOutcome::Forced && !reason.is_empty()).then_some(("loop ended", reason)));
+        facts.push(("took", self.took(state, *at)));
+        let used = UsageTotals::from(&state.account).suffix();
+        facts.extend((!used.is_empty()).then(|| ("used", used.trim_start_matches(" · ").to_owned())));
         let never: Vec<String> = never_passed(hooks);
         let undelivered: Vec<String> =
             state.pending.waiting().map(|item| plain_line(&item.source.hook, NAME)).collect();
@@ -61,7 +73,16 @@ impl EndTally {
             ("not sent", (!undelivered.is_empty()).then(|| some_names(&undelivered, NAMED))),
         ];
         facts.extend(lists.into_iter().filter_map(|(name, fact)| Some((name, fact?))));
-        Some(EndCard { head: format!("{}{reason}", ended_as(outcome)), facts, next: next(state, outcome, files > 0) })
+        Some(EndCard { head, facts, next: next(state, outcome, files > 0) })
+    }
+
+    fn head(&self, outcome: SessionOutcome, reason: &str) -> String {
+        if outcome == SessionOutcome::Forced {
+            let hook = self.blocked_by.as_deref().unwrap_or("a hook");
+            return format!("Forced: the last iteration was accepted although {hook} blocked it");
+        }
+        let end = ended_as(outcome);
+        if reason.is_empty() { end.to_owned() } else { format!("{end}: {reason}") }
     }
 
     fn took(&self, state: &SessionState, at: UnixTime) -> String {
@@ -71,7 +92,7 @@ impl EndTally {
             0 => String::new(),
             n => format!(" · {}", counted(n, "retry")),
         };
-        format!("{time} · {iterations}{retries}{}", UsageTotals::from(&state.account).suffix())
+        format!("{time} · {iterations}{retries}")
     }
 }
 
@@ -94,14 +115,18 @@ pub struct EndCard {
 impl EndCard {
     /// The lines after the head.
     pub fn lines(&self) -> Vec<String> {
-        self.facts.iter().map(|(name, fact)| format!("{name:13} {fact}")).collect()
+        self.facts.iter().map(|(name, fact)| Self::line(name, fact)).collect()
+    }
+
+    pub fn line(name: &str, fact: &str) -> String {
+        format!("{name:13} {fact}")
     }
 }
 
 const fn ended_as(outcome: SessionOutcome) -> &'static str {
     match outcome {
         SessionOutcome::Complete => "Complete",
-        SessionOutcome::Forced => "Forced: the last iteration was accepted although a hook blocked it",
+        SessionOutcome::Forced => "Forced",
         SessionOutcome::Limit => "No iterations are left",
         SessionOutcome::Escalated => "Escalated",
         SessionOutcome::Aborted => "Aborted",

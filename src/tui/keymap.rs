@@ -49,6 +49,7 @@ actions! {
         CancelTurn "cancel-turn" "cancel the turn, and pause for a message",
         Submit "submit" "submit the work after this iteration",
         Merge "merge" "merge the work after this iteration",
+        Hints "hints" "show or hide the line that explains what happens",
         Redraw "redraw" "redraw the screen",
         Suspend "suspend" "suspend creel; resume it with fg",
     }

@@ -1,4 +1,5 @@
-//! What the screen remembers from one session to the next: the split of the panes, and how often each command was used.
+//! What the screen remembers from one session to the next: the split of the panes, how often each command was used, and
+//! which sessions explained themselves.
 
 use std::{collections::BTreeMap, fs, io, path::Path};
 
@@ -56,6 +57,18 @@ pub struct ScreenMemory {
     /// How often each command was used, by its name in the key map.
     #[serde(default)]
     pub uses: BTreeMap<String, u32>,
+    #[serde(default)]
+    pub hints: HintMemory,
+}
+
+/// Which sessions had the line that explains what happens: see [`super::hints`].
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct HintMemory {
+    /// Whether the user has hidden the line.
+    pub dismissed: bool,
+    /// The ids of the first sessions.
+    pub sessions: Vec<String>,
 }
 
 impl ScreenMemory {
@@ -94,7 +107,8 @@ mod tests {
         let file = folder.path().join("creel/screen.json");
         assert_eq!(ScreenMemory::load(&file), ScreenMemory::default());
         let uses = BTreeMap::from([("pause".to_owned(), 3)]);
-        let memory = ScreenMemory { split: PaneSplit::new(70), uses };
+        let hints = HintMemory { dismissed: true, sessions: vec!["a".to_owned()] };
+        let memory = ScreenMemory { split: PaneSplit::new(70), uses, hints };
         memory.save(&file).expect("saved");
         assert_eq!(ScreenMemory::load(&file), memory);
         fs::write(&file, "{\"split\": 7").expect("written");

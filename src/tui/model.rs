@@ -8,6 +8,7 @@ use jiff::tz::TimeZone;
 use ratatui::text::Line;
 
 use super::{
+    hints::HintModel,
     hook_rows::{HookRowId, HookRows},
     keymap::Keymap,
     memory::ScreenMemory,
@@ -43,6 +44,7 @@ use crate::{
         session_chip::SessionTimes,
         signs::SignSet,
     },
+    process::playback_pace::{PlaybackMode, PlaybackPace},
     tui::{
         journal_feed::RecordSpan,
         task_board::{self, TaskBoard},
@@ -152,6 +154,7 @@ impl SentDrafts {
             | ScreenRequest::Suspend
             | ScreenRequest::Redraw
             | ScreenRequest::Remember
+            | ScreenRequest::SetPace(_)
             | ScreenRequest::ReadOutput { .. }
             | ScreenRequest::Seek(_) => None,
         });
@@ -190,6 +193,9 @@ pub struct ScreenModel {
     pub chosen_attempt: usize,
     /// What lasts longer than this screen.
     pub memory: ScreenMemory,
+    pub hint: HintModel,
+    /// The pace of a demo. None for other sessions.
+    pub demo: Option<PlaybackPace>,
     /// Whether the mouse moves the line between the panes.
     pub drags: bool,
     /// The dialogs over the panes; the last one receives the keys.
@@ -254,6 +260,8 @@ impl ScreenModel {
             board: TaskBoard::default(),
             chosen_attempt: 0,
             memory: ScreenMemory::default(),
+            hint: HintModel::default(),
+            demo: None,
             drags: false,
             modals: Vec::new(),
             aside: None,
@@ -294,6 +302,7 @@ impl ScreenModel {
         self.attempts.clear();
         self.item_spots.clear();
         self.modals.clear();
+        self.forget_hint();
     }
 
     /// Applies a record.
@@ -311,6 +320,7 @@ impl ScreenModel {
         }
         self.recorded = record.at;
         self.times.follow(record.at, &record.event);
+        self.follow_hint(&record.event);
         self.stream.take(spot, record);
         let starts =
             matches!(record.event, Event::Hook(HookEvent::Started { .. }) | Event::Stop(StopEvent::RuleStarted { .. }));
@@ -466,6 +476,9 @@ impl ScreenModel {
             return arming;
         }
         let state = self.session.as_ref()?;
+        if self.plays_demo().is_some_and(|pace| pace.mode == PlaybackMode::Paused) {
+            return None;
+        }
         if self.works() {
             let period = match self.motion {
                 MotionMode::Full => view::SPIN,

@@ -6,7 +6,7 @@ mod mouse;
 mod pane;
 mod task;
 
-use crossterm::event::{KeyEvent, KeyEventKind, KeyModifiers, MouseEvent};
+use crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers, MouseEvent};
 
 use super::{
     keymap::{KeyAction, KeyContext},
@@ -27,8 +27,11 @@ use super::{
     theme::ThemeRole,
     view,
 };
-use crate::engine::{
-    event::StopTiming, ids::RunId, input::SessionCommand, submit::kind::PipelineKind, tasks::command::TaskCommand,
+use crate::{
+    engine::{
+        event::StopTiming, ids::RunId, input::SessionCommand, submit::kind::PipelineKind, tasks::command::TaskCommand,
+    },
+    process::playback_pace::{PlaybackMode, PlaybackPace},
 };
 use hook::{cancel_hook, open_attempt, open_hook, run_hook, show_stats, switch_hook};
 use modal::{
@@ -90,6 +93,8 @@ pub enum ScreenRequest {
     Redraw,
     /// Save what lasts longer than this screen.
     Remember,
+    /// Pause a demo, resume it, or skip ahead in it.
+    SetPace(PlaybackPace),
     /// Show the whole output of a run.
     ReadOutput {
         title: String,
@@ -195,7 +200,10 @@ fn on_key(model: &mut ScreenModel, key: KeyEvent, reload: RecordLoader<'_>) -> V
         return interrupt(model);
     }
     match model.modals.last() {
-        None => on_pane_key(model, key, reload),
+        None => match on_demo_key(model, key) {
+            Some(requests) => requests,
+            None => on_pane_key(model, key, reload),
+        },
         Some(Modal::Gate(_)) => on_gate_key(model, key),
         Some(Modal::Editor(_)) => on_editor_key(model, key),
         Some(Modal::Viewer(_)) => on_viewer_key(model, key),
@@ -206,6 +214,35 @@ fn on_key(model: &mut ScreenModel, key: KeyEvent, reload: RecordLoader<'_>) -> V
         Some(Modal::Remove(_)) => on_remove_key(model, key),
         Some(Modal::Cancel(_)) => on_cancel_key(model, key),
     }
+}
+
+/// In a demo, space pauses, and while nothing is paused, every key skips ahead except those that leave or help. None if
+/// the key has its usual meaning.
+fn on_demo_key(model: &mut ScreenModel, key: KeyEvent) -> Option<Vec<ScreenRequest>> {
+    let pace = model.plays_demo()?;
+    let is_paused = pace.mode == PlaybackMode::Paused;
+    let usual = model.keymap.action(key, &[KeyContext::Global]);
+    let is_usual = matches!(
+        usual,
+        Some(
+            KeyAction::Quit
+                | KeyAction::Leave
+                | KeyAction::Help
+                | KeyAction::Redraw
+                | KeyAction::Suspend
+                | KeyAction::ShowGate
+        )
+    );
+    let pace = if key.code == KeyCode::Char(' ') {
+        let mode = if is_paused { PlaybackMode::Play } else { PlaybackMode::Paused };
+        PlaybackPace { mode, ..pace }
+    } else if is_paused || is_usual {
+        return None;
+    } else {
+        PlaybackPace { skips: pace.skips.saturating_add(1), ..pace }
+    };
+    model.demo = Some(pace);
+    Some(vec![ScreenRequest::SetPace(pace)])
 }
 
 /// Handles a key on a screen that is too small to show anything. Only keys with ctrl or alt that leave or suspend work:
@@ -291,6 +328,7 @@ pub fn perform(model: &mut ScreenModel, action: KeyAction, reload: RecordLoader<
         KeyAction::CancelTurn => ask_to_cancel(model),
         KeyAction::Submit => steer(model, SessionCommand::Pipeline { pipeline: PipelineKind::Submit }),
         KeyAction::Merge => steer(model, SessionCommand::Pipeline { pipeline: PipelineKind::Merge }),
+        KeyAction::Hints => model.switch_hint(),
         KeyAction::Redraw => vec![ScreenRequest::Redraw],
         KeyAction::Suspend => vec![ScreenRequest::Suspend],
         KeyAction::Up => scroll(model, ScrollStep::LineUp, reload),

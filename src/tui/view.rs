@@ -3,6 +3,7 @@
 mod detail;
 mod end_card;
 pub mod facts;
+mod hint_line;
 pub mod hints;
 mod layout;
 mod lines;
@@ -128,7 +129,10 @@ pub fn prepare(model: &mut ScreenModel, area: Rect, reload: RecordLoader<'_>) {
     let mut modals = std::mem::take(&mut model.modals);
     for modal in &mut modals {
         match modal {
-            Modal::Gate(gate) => gate.prepare(model, area),
+            // The sentence above the footer explains the gate, so it stays in sight.
+            Modal::Gate(gate) => {
+                gate.prepare(model, Rect { height: area.height - places.hint_line.height, ..area });
+            }
             Modal::Editor(editor) => editor.prepare(&model.theme),
             Modal::Help(help) => help.prepare(&model.keymap, &model.theme, area),
             Modal::Viewer(viewer) => viewer.prepare(model, area),
@@ -186,6 +190,9 @@ fn draw_places(model: &ScreenModel, places: &ScreenLayout, area: Rect, buffer: &
     }
     lines::draw(model, theme, places.hook_line, places.fact_line, buffer);
     hints::draw(model, theme, places.hints, buffer);
+    if !matches!(model.modals.last(), Some(Modal::Gate(_))) {
+        hint_line::draw(model, theme, places.hint_line, buffer);
+    }
     for modal in &model.modals {
         match modal {
             Modal::Gate(gate) => gate.draw(model, theme, buffer),
@@ -200,6 +207,10 @@ fn draw_places(model: &ScreenModel, places: &ScreenLayout, area: Rect, buffer: &
         }
     }
     announce_gate(model, theme, area, buffer);
+    // A gate dims everything else.
+    if let Some(Modal::Gate(_)) = model.modals.last() {
+        hint_line::draw(model, theme, places.hint_line, buffer);
+    }
 }
 
 /// Says over a dialog that hides the header that a gate waits.

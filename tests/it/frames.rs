@@ -1,8 +1,9 @@
 //! Frames: the whole screen as text, for every pane and every dialog.
 
 use creel::{
-    config::ThemeName as Choice,
+    config::{HintMode, ThemeName as Choice},
     engine::{ids::ItemId, input::SessionCommand},
+    process::playback_pace::{PlaybackMode, PlaybackPace},
     tui::{
         modals::viewer::ViewerModal,
         model::CloseBehavior,
@@ -45,6 +46,42 @@ fn a_screen_before_the_first_record() {
 fn a_turn_was_sent_back() {
     let world = scenes::sent_back_twice();
     shows(pressed(&world, MIDDLE, "t home z"), expect_file!["../frames/stream-from-the-top-120.txt"]);
+}
+
+#[test]
+fn a_line_explains_what_is_going_on_where_there_is_room() {
+    let hinted = |world: &World, size| {
+        let mut screen = Screen::of(world, size).armed();
+        screen.model.hint.mode = HintMode::Always;
+        screen
+    };
+    let world = scenes::sent_back_twice();
+    shows(hinted(&world, MIDDLE), expect_file!["../frames/hint-120.txt"]);
+    shows(hinted(&world, SMALL), expect_file!["../frames/hint-80.txt"]);
+    shows(hinted(&scenes::final_delivery(), SMALL), expect_file!["../frames/hint-gate-80.txt"]);
+    assert!(!hinted(&world, (60, 16)).frame().contains("» "), "a small screen needs its rows");
+    let mut hidden = hinted(&world, SMALL);
+    assert_eq!(hidden.press("h"), [ScreenRequest::Remember]);
+    assert!(!hidden.frame().contains("» "));
+    hidden.press("h");
+    assert!(hidden.frame().contains("» "));
+    let mut replay = Screen::replay(&world, SMALL, 5);
+    replay.model.hint.mode = HintMode::Always;
+    assert!(!replay.frame().contains("» "));
+}
+
+#[test]
+fn the_demo_names_its_own_keys() {
+    let mut screen = Screen::of(&scenes::sent_back_twice(), SMALL);
+    screen.model.hint.mode = HintMode::Always;
+    screen.model.demo = Some(PlaybackPace::default());
+    let footer = |screen: &mut Screen| screen.frame().lines().last().unwrap_or_default().to_owned();
+    assert_eq!(footer(&mut screen), " space pause  any key skip ahead  q leave");
+    let skipped = PlaybackPace { skips: 1, mode: PlaybackMode::Play };
+    assert_eq!(screen.press("x"), [ScreenRequest::SetPace(skipped)]);
+    let paused = PlaybackPace { mode: PlaybackMode::Paused, ..skipped };
+    assert_eq!(screen.press("space"), [ScreenRequest::SetPace(paused)]);
+    shows(screen, expect_file!["../frames/demo-paused-80.txt"]);
 }
 
 #[test]

@@ -141,7 +141,7 @@ fn a_mistake_in_a_users_table_is_reported_with_its_place() {
         assert!(ran.err.contains("agents.yaml:2:12: unknown key `comand`"), "{}", ran.err);
         assert!(ran.err.contains("did you mean `command`?"), "{}", ran.err);
     }
-    assert_eq!(project.creel(&["demo", "--headless"]).code, 0, "a demo needs nothing");
+    assert_eq!(project.creel(&["demo", "--fast", "--headless"]).code, 0, "a demo needs nothing");
 }
 
 #[test]

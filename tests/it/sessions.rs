@@ -487,7 +487,7 @@ fn unread_output_does_not_end_the_session() {
 #[test]
 fn the_demo_shows_red_twice_then_green_then_a_final_delivery() {
     let project = Project::new();
-    let ran = project.creel(&["demo", "--json"]);
+    let ran = project.creel(&["demo", "--fast", "--json"]);
     assert_eq!(ran.code, 0, "{}", ran.err);
     let records = lines(&ran.out);
     let verdicts: Vec<&str> = records
@@ -501,8 +501,8 @@ fn the_demo_shows_red_twice_then_green_then_a_final_delivery() {
     assert_eq!(reasons, ["iteration", "feedback", "feedback", "final_delivery"]);
     let folder = records[0]["cwd"].as_str().expect("a folder");
     assert!(!std::path::Path::new(folder).exists(), "the folder goes away");
-    assert_eq!(project.creel(&["demo", "limit", "--headless"]).code, 5);
-    let asks = project.creel(&["demo", "permission", "--headless"]);
+    assert_eq!(project.creel(&["demo", "limit", "--fast", "--headless"]).code, 5);
+    let asks = project.creel(&["demo", "permission", "--fast", "--headless"]);
     assert_eq!(asks.code, 4);
     assert!(
         asks.out.contains("? Permission request: ✎ Edit greeting.txt") && asks.err.contains("without --headless"),

@@ -48,7 +48,7 @@ pub(crate) fn leave(terminal: &mut Terminal, outcome: &str) -> i32 {
 #[test]
 fn the_demo_can_be_watched_from_start_to_end_by_keyboard_on_a_wide_screen() {
     let project = Project::new();
-    let mut terminal = Terminal::open(&project, &["demo"], WIDE);
+    let mut terminal = Terminal::open(&project, &["demo", "--fast"], WIDE);
     await_gate(&terminal, "Finished. ");
     terminal.press("enter");
     terminal.wait_for_status("COMPLETE");
@@ -63,7 +63,7 @@ fn the_demo_can_be_watched_from_start_to_end_by_keyboard_on_a_wide_screen() {
 #[test]
 fn the_demo_can_be_watched_from_start_to_end_by_keyboard_on_a_small_screen() {
     let project = Project::new();
-    let mut terminal = Terminal::open(&project, &["demo"], SMALL);
+    let mut terminal = Terminal::open(&project, &["demo", "--fast"], SMALL);
     terminal.wait_for_text(" 1 Stream  2 Hooks");
     await_gate(&terminal, "Finished. ");
     terminal.press("enter");
@@ -81,7 +81,7 @@ fn the_demo_can_be_watched_from_start_to_end_by_keyboard_on_a_small_screen() {
 #[test]
 fn in_the_permission_demo_one_request_is_allowed_and_another_is_not() {
     let project = Project::new();
-    let mut terminal = Terminal::open(&project, &["demo", "permission", "--keep"], SMALL);
+    let mut terminal = Terminal::open(&project, &["demo", "permission", "--fast", "--keep"], SMALL);
     await_gate(&terminal, "edit: Edit greeting.txt");
     terminal.wait_for("the change and the answers", |shown| {
         ["-hello", "+Hello, world.", "1  Yes", "2  Always allow this exact request", "3  No", "4  Cancel the turn"]
@@ -534,7 +534,7 @@ fn numbers(shown: &Shown) -> Vec<u32> {
 #[test]
 fn new_lines_do_not_move_a_scrolled_view() {
     let flood: String = (1..=2_000).map(|n| format!("      row {n:04}\n")).collect();
-    let project = scripted("", &format!("  - delay: 2ms\n    say: |\n{flood}      <promise>COMPLETE</promise>\n"));
+    let project = scripted("", &format!("  - delay: 1ms\n    say: |\n{flood}      <promise>COMPLETE</promise>\n"));
     let mut terminal = Terminal::run(&project, SMALL);
     terminal.wait_for("some lines", |shown| numbers(shown).last() > Some(&100));
     terminal.press("page-up");

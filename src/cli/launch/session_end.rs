@@ -17,7 +17,12 @@ use crate::{
         submit::kind::{PipelineKind, PipelineOutcome},
     },
     journal::{self, SessionDir},
-    present::{end_card::EndTally, hook_stats::HookTallies, style::ColourMode, text::plain},
+    present::{
+        end_card::{AFTER_DEMO, EndCard, EndTally},
+        hook_stats::HookTallies,
+        style::ColourMode,
+        text::plain,
+    },
     runtime::RuntimeExit,
 };
 
@@ -65,18 +70,26 @@ pub(crate) fn farewell_without_folder(left: &RuntimeExit) {
 }
 
 /// Prints the last line of the session, so that it stays in the terminal after the screen has closed.
-pub(crate) fn print_last_record(folder: &SessionDir) {
+pub(crate) fn print_last_record(folder: &SessionDir, next: NextCommands) {
     let mut narrator = RecordFormatter::new(ColourMode::for_stream(&io::stdout()), HookOutputMode::Told);
     if let (Ok(state), Some(end)) = (journal::fold(&folder.journal()), journal::last_end(&folder.journal())) {
         narrator.continue_after(&state);
         let _ = put(&narrator.tell(&end));
-        print_card(folder, &state);
+        print_card(folder, &state, next);
     }
 }
 
-/// Prints what the session took, what did not pass and what was not sent. creel does not read a very long journal again
-/// for that.
-fn print_card(folder: &SessionDir, state: &SessionState) {
+/// Which commands the card at the end names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum NextCommands {
+    /// Those that do something with the session. The message after the card names those that continue it.
+    OfSession,
+    AfterDemo,
+}
+
+/// Prints what the session took, what did not pass, what was not sent, and the next command. The line before it says how
+/// the session ended. creel does not read a very long journal again for that.
+pub(crate) fn print_card(folder: &SessionDir, state: &SessionState, next: NextCommands) {
     let journal = folder.journal();
     if fs::metadata(&journal).map_or(true, |file| file.len() > CARD_JOURNAL) {
         return;
@@ -87,8 +100,18 @@ fn print_card(folder: &SessionDir, state: &SessionState) {
         hooks.take(&record.event);
     });
     if let (Ok(_), Some(card)) = (read, tally.card(state, &hooks)) {
-        let _ = put(&card.lines().iter().map(|line| format!("  {line}\n")).collect::<String>());
+        let next = match next {
+            NextCommands::AfterDemo => Some(AFTER_DEMO.to_owned()),
+            NextCommands::OfSession => (!is_continued(state)).then(|| card.next.join(" · ")),
+        };
+        let next = next.map(|next| EndCard::line("next", &next));
+        let _ = put(&card.lines().into_iter().chain(next).map(|line| format!("  {line}\n")).collect::<String>());
     }
+}
+
+/// Whether the user can continue the session, as [`farewell`] says.
+fn is_continued(state: &SessionState) -> bool {
+    state.refuse_resume(None).is_none() || state.phase.outcome() == Some(SessionOutcome::Limit)
 }
 
 /// How to name the project in a hint. Empty if the current folder is in it.

@@ -9,12 +9,15 @@ use crate::{
     },
     config::UiSettings,
     engine::event::UserPresence,
+    process::playback_pace::PlaybackPace,
 };
 
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum SessionSurface {
     /// On the screen, where the user can answer.
     Screen(UiSettings),
+    /// On the screen, at a pace that the viewer controls.
+    Demo(UiSettings, PlaybackPace),
     /// Printed, usually unattended.
     Printed(PrintFormat, UserPresence),
     /// Not at all: it runs in the background, and waits until the user attaches or answers from elsewhere.
@@ -38,7 +41,7 @@ impl SessionSurface {
     /// Whether the user can answer.
     pub(crate) fn presence(self) -> UserPresence {
         match self {
-            Self::Screen(_) | Self::Nowhere => UserPresence::Attended,
+            Self::Screen(_) | Self::Demo(..) | Self::Nowhere => UserPresence::Attended,
             Self::Printed(_, presence) => presence,
         }
     }

@@ -359,5 +359,12 @@ pub static UI: MapShape = MapShape {
             ty: ValueType::OneOf(&["auto", "unicode", "ascii"]),
             default: DefaultValue::Text("auto"),
         },
+        FieldShape {
+            name: "hints",
+            doc: "When a line on the screen explains what happens. `auto`: in your first three sessions, until you \
+                  hide it.",
+            ty: ValueType::OneOf(&["auto", "always", "never"]),
+            default: DefaultValue::Text("auto"),
+        },
     ],
 };

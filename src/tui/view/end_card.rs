@@ -9,7 +9,7 @@ use ratatui::{
 use unicode_width::UnicodeWidthStr as _;
 
 use crate::{
-    present::session_chip::ChipRole,
+    present::{end_card::AFTER_DEMO, session_chip::ChipRole},
     tui::{
         keymap::KeyAction,
         modals::framed,
@@ -36,8 +36,13 @@ pub(super) fn draw(model: &ScreenModel, theme: &ScreenTheme, stream: Rect, buffe
     let inner = usize::from(width.saturating_sub(4));
     let style = theme.style(ThemeRole::Text);
     let mut lines = wrap(&[(card.head.clone(), theme.style(ThemeRole::Heading))], inner.max(1), 0);
-    // A session whose folder goes away with its screen has no next command.
-    let next = (model.tie != CloseBehavior::Close).then(|| ("next", card.next.join(" · ")));
+    // A session that ends with its screen has no next command of its own.
+    let next = match (model.tie, model.demo) {
+        (CloseBehavior::Loose | CloseBehavior::Home, _) => Some(card.next.join(" · ")),
+        (CloseBehavior::Close, Some(_)) => Some(AFTER_DEMO.to_owned()),
+        (CloseBehavior::Close, None) => None,
+    };
+    let next = next.map(|next| ("next", next));
     for (name, fact) in card.facts.iter().cloned().chain(next) {
         let name = Span::styled(format!("{name:14}"), theme.style(ThemeRole::Faint));
         let room = inner.saturating_sub(name.content.width());

@@ -2,7 +2,7 @@
 
 use ratatui::layout::{Constraint, Layout, Rect};
 
-use super::pipeline;
+use super::{hint_line, pipeline};
 use crate::tui::{
     memory::PaneSplit,
     model::{Pane, ScreenModel},
@@ -34,6 +34,8 @@ pub struct ScreenLayout {
     pub hook_line: Rect,
     /// The row with retries, pending items and the next hooks, on a screen with tabs.
     pub fact_line: Rect,
+    /// The row that explains what happens. Its height is 0 if there is none.
+    pub hint_line: Rect,
     pub hints: Rect,
 }
 
@@ -66,11 +68,12 @@ pub fn places(model: &ScreenModel, area: Rect) -> Option<ScreenLayout> {
         Constraint::Min(1),
         Constraint::Length(u16::from(with_hook)),
         Constraint::Length(u16::from(with_lines)),
+        Constraint::Length(u16::from(hint_line::is_shown(model, area))),
         Constraint::Length(1),
     ];
-    let [status, pipeline, body, hook_line, fact_line, hints] = Layout::vertical(rows).areas(area);
-    let layout =
-        ScreenLayout { panes: Vec::new(), tabs: None, detail: None, status, pipeline, hook_line, fact_line, hints };
+    let [status, pipeline, body, hook_line, fact_line, hint_line, hints] = Layout::vertical(rows).areas(area);
+    let (panes, tabs, detail) = (Vec::new(), None, None);
+    let layout = ScreenLayout { panes, tabs, detail, status, pipeline, hook_line, fact_line, hint_line, hints };
     if tabbed {
         let [tabs, pane] = Layout::vertical([Constraint::Length(1), Constraint::Min(1)]).areas(body);
         return Some(ScreenLayout { panes: vec![(model.focus, pane)], tabs: Some(tabs), ..layout });

@@ -1,0 +1,72 @@
+//! The pictures of the README and the book: they exist, a forge shows them, and they use today's words. Make them again
+//! with `cargo run --example pictures`.
+
+use std::{fs, path::Path};
+
+use creel::{
+    engine::gate::kind::{GateChoice, GateKind},
+    present::gate_words::{GateFigures, choice_words},
+    tui::model::Pane,
+};
+use quick_xml::{Reader, events::Event};
+
+use crate::support::{scenes, screen::Screen};
+
+/// The text of a picture.
+#[track_caller]
+fn words(name: &str) -> String {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("assets/pictures").join(name);
+    let svg = fs::read_to_string(&file).expect("a picture");
+    assert!(svg.len() < 400_000, "{name} is too large for a README: {} bytes", svg.len());
+    let mut reader = Reader::from_str(&svg);
+    loop {
+        match reader.read_event().expect("well-formed") {
+            Event::Start(tag) | Event::Empty(tag) => {
+                let tag = tag.name().as_ref().to_owned();
+                assert!(["svg", "style", "g", "rect", "text"].contains(&tag.as_str()), "{name} has <{tag}>");
+            }
+            Event::Eof => break,
+            _ => {}
+        }
+    }
+    without_spaces(&svg.split('<').filter_map(|tag| tag.split_once('>')).map(|(_, text)| text).collect::<String>())
+}
+
+/// A change of colour ends a piece of text, together with the spaces at its end.
+fn without_spaces(text: &str) -> String {
+    text.chars().filter(|c| !c.is_whitespace()).collect()
+}
+
+#[track_caller]
+fn has(name: &str, wanted: &str) {
+    assert!(
+        words(name).contains(&without_spaces(wanted)),
+        "{name} has no `{wanted}`: make it again with `cargo run --example pictures`"
+    );
+}
+
+#[test]
+fn pictures_of_gates_have_the_answers_that_creel_offers() {
+    for (name, kind) in [("gate.svg", GateKind::FinalDelivery), ("retry-limit.svg", GateKind::RetryLimit)] {
+        let choices = kind.choices().into_iter().filter(|choice| *choice != GateChoice::Continue);
+        for choice in choices {
+            has(name, &choice_words(kind, choice, GateFigures::default()).label);
+        }
+    }
+    has("permission.svg", "The agent asks for permission");
+}
+
+#[test]
+fn the_moving_picture_explains_itself_in_todays_words() {
+    let screen = Screen::of(&scenes::sent_back_twice(), (80, 24));
+    let mut model = screen.model;
+    model.hint.mode = creel::config::HintMode::Always;
+    let hint = model.hint().expect("a hint").replace("cargo test", "tests");
+    assert!(hint.contains("Retry 2 of 5"), "{hint}");
+    has("demo.svg", &hint);
+    for pane in Pane::ALL {
+        has("demo.svg", &format!("{} {}", pane.number(), pane.title()));
+        has("stream.svg", &format!("{} {}", pane.number(), pane.title()));
+    }
+    has("demo.svg", "@keyframes");
+}
