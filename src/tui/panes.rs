@@ -69,8 +69,8 @@ pub fn empty(model: &ScreenModel, pane: Pane, width: usize) -> String {
         ],
         Pane::Retries => match dots() {
             Some(dots) => [
-                format!("{dots}  None yet. A stop hook that blocks uses one"),
-                format!("{dots}  No stop hook has blocked"),
+                format!("{dots}  None in this iteration. A stop hook that blocks uses one"),
+                format!("{dots}  None in this iteration"),
             ],
             None => ["Off (max_hook_retries: 0)".to_owned(), "Off".to_owned()],
         },

@@ -150,7 +150,7 @@ fn panes_without_content_are_one_line_that_says_how_to_fill_them() {
     for line in [
         " 2 Hooks  No hooks. Add some under `hooks:`",
         " 3 Pending  Nothing: no hook has piped output",
-        " 4 Retries  ○○○○○  No stop hook has blocked",
+        " 4 Retries  ○○○○○  None in this iteration",
         " 5 Tasks  No tasks. Press a to add one",
     ] {
         assert!(frame.contains(line), "no `{line}`:\n{frame}");
