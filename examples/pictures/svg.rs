@@ -83,7 +83,7 @@ fn open(out: &mut String, frame: &Buffer) -> Result {
     let (width, height) = (frame.area.width * CELL.0 + 16, frame.area.height * CELL.1 + 16);
     writeln!(
         out,
-        r#"<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" font-family="ui-monospace, 'DejaVu Sans Mono', Menlo, Consolas, monospace" font-size="13.29" fill="{TEXT}" xml:space="preserve" style="white-space:pre">"#
+        r#"<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" font-family="ui-monospace, 'DejaVu Sans Mono', Menlo, Consolas, monospace" font-size="13.29" fill="{TEXT}">"#
     )?;
     writeln!(out, r#"<rect width="{width}" height="{height}" rx="6" fill="{BACKGROUND}"/>"#)
 }
@@ -96,14 +96,15 @@ fn draw_row(out: &mut String, frame: &Buffer, row: u16) -> Result {
         let start = column;
         while column < frame.area.width && same_look(first, &frame[(column, row)]) {
             let symbol = frame[(column, row)].symbol();
-            match vertical(symbol) {
-                Some(width) => draw_vertical(out, first, (column, row), width)?,
-                None => text.push_str(symbol),
-            }
-            text.push_str(if vertical(symbol).is_some() { " " } else { "" });
+            text.push_str(if vertical(symbol).is_some() { " " } else { symbol });
             column += 1;
         }
         draw_run(out, first, &text, (start, row, column - start))?;
+        for column in start..column {
+            if let Some(width) = vertical(frame[(column, row)].symbol()) {
+                draw_vertical(out, first, (column, row), width)?;
+            }
+        }
     }
     Ok(())
 }
@@ -147,7 +148,8 @@ fn draw_run(out: &mut String, cell: &Cell, text: &str, (column, row, cells): (u1
     let x = x + before * CELL.0;
     let weight = if cell.modifier.contains(Modifier::BOLD) { r#" font-weight="bold""# } else { "" };
     let fill = if ink == TEXT { String::new() } else { format!(r#" fill="{ink}""#) };
-    let text = inner.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
+    // Viewers shorten several spaces to one, but not these.
+    let text = inner.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace(' ', "\u{a0}");
     let length = (cells - before - after) * CELL.0;
     writeln!(
         out,
