@@ -14,6 +14,7 @@ use jiff::tz::TimeZone;
 use super::{
     clock::running_clock,
     gate_words,
+    local_time::local_zone,
     session_chip::{ChipRole, CurrentActivity, SessionTimes, ended_chip},
     text::{plain, plain_line},
 };
@@ -265,7 +266,7 @@ impl ListedSession {
 /// Why an open gate asks: the most informative text that is known.
 fn open_reason(state: &SessionState) -> String {
     let Some(gate) = &state.gates.open else { return String::new() };
-    let reason = gate_words::gate_reason(state, gate);
+    let reason = gate_words::gate_reason(state, gate, &local_zone());
     let reason = if reason.is_empty() { gate_words::gate_title(state, gate) } else { reason };
     plain_line(&reason, REASON)
 }
