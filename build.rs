@@ -23,7 +23,7 @@ fn main() {
         (None, false) => String::new(),
         (None, true) => " (debug build)".to_owned(),
     };
-    println!("cargo:rustc-env=CREEL_VERSION={version}{about}");
+    println!("cargo:rustc-env=BUILD_VERSION={version}{about}");
 }
 
 /// The commit that a packager names.

@@ -79,7 +79,7 @@ use crate::cli::{
 };
 
 /// The version with the commit, as `build.rs` found it.
-pub const VERSION: &str = env!("CREEL_VERSION");
+pub const VERSION: &str = env!("BUILD_VERSION");
 
 /// Supervise coding-agent sessions: hooks around every step, pending output, retries, gates.
 #[derive(Debug, Parser)]

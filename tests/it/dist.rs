@@ -336,7 +336,7 @@ impl BuildScript {
         command.env_remove("CREEL_COMMIT").envs(given.map(|given| ("CREEL_COMMIT", given))).current_dir(folder);
         let said = ran(&mut command).out;
         let find = |start: &str| said.lines().filter_map(|line| line.strip_prefix(start)).map(str::to_owned).collect();
-        let version: Vec<String> = find("cargo:rustc-env=CREEL_VERSION=");
+        let version: Vec<String> = find("cargo:rustc-env=BUILD_VERSION=");
         (version.concat(), find("cargo:rerun-if-changed="))
     }
 }

@@ -74,7 +74,6 @@ const CASES: &[(&str, &[ErrorCase])] = &[
     (
         "No config, no agent, no session",
         &[
-            case(&[]),
             case(&["run", "Go."]),
             case(&["check"]),
             case(&["check", "-c", "no-such.yaml"]),

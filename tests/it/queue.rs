@@ -179,6 +179,7 @@ fn mistakes_are_reported_before_anything_runs() {
     let alone = Project::with("agents: { demo: { script: s.yaml } }").file("s.yaml", "turns: []");
     let list = |args: &[&str]| alone.creel(&[&["task", "list", "--queue"], args].concat()).err;
     assert!(list(&[]).contains("The queue has no tasks; add one with `creel task add --queue`"), "{}", list(&[]));
+    assert_eq!(alone.creel(&["task", "add", "--queue", "x"]).code, 0);
     assert!(list(&["-t", "bug"]).contains("No task in the queue matches"), "{}", list(&["-t", "bug"]));
 }
 

@@ -35,6 +35,18 @@ impl QueueHome {
     }
 }
 
+impl QueueHome {
+    /// Waits until the queue's commands reach the session. Through a server that is later than its first prompt.
+    fn wait_for_session(&self, project: &Project) {
+        let reach = match self {
+            Self::Server(server) => vec!["--nats".to_owned(), server.url()],
+            Self::Project => Vec::new(),
+        };
+        let reach: Vec<&str> = reach.iter().map(String::as_str).collect();
+        until("the session can be reached", || project.creel(&[&["status", "-s", "s"], &reach[..]].concat()).code == 0);
+    }
+}
+
 /// Each story is told twice.
 macro_rules! for_each_queue {
     ($($story:ident),* $(,)?) => {
@@ -189,6 +201,7 @@ fn a_session_hands_its_tasks_to_workers_and_gets_their_results(home: &QueueHome)
     let here = home.project("prompt: GOAL", "").file("s.yaml", &format!("turns:\n{script}{DONE}"));
     let mut session = here.start();
     session.wait_for("prompt_sent");
+    home.wait_for_session(&here);
     let add = |args: &[&str]| here.queue(&[&["add", "-s", "s"], args].concat()).out.trim().to_owned();
     assert_eq!(add(&["Part one"]), "task_1");
     assert_eq!(add(&["Part two", "--depends-on", "task_1"]), "task_2");

@@ -601,7 +601,7 @@ fn escape_sequences_of_agents_and_hooks_do_not_reach_the_terminal() {
     );
     let project = scripted(&rest, &turn);
     let mut terminal = Terminal::run(&project, WIDE);
-    await_gate(&terminal, "still fails after");
+    await_gate(&terminal, "it has no retries");
     terminal.press("3");
     await_gate(&terminal, "Finished. ");
     terminal.press("e");
@@ -883,7 +883,7 @@ fn a_past_session_can_be_watched_again() {
         place.split_once('/')?.0.parse::<usize>().ok()
     };
     // The replay may have ended before it was paused; then the jumps go back first.
-    terminal.wait_for_status("holds");
+    terminal.wait_for_status("paused");
     for _ in 0..records {
         terminal.press("h");
     }
@@ -900,7 +900,7 @@ fn a_past_session_can_be_watched_again() {
     terminal.press("h");
     terminal.wait_for("a step back", |shown| at(shown) < error);
     terminal.press("+ + + + + + + + space");
-    terminal.wait_for_status(&format!("replay {records}/{records} holds"));
+    terminal.wait_for_status(&format!("replay {records}/{records} paused"));
     terminal.press("m");
     terminal.wait_for_text("this is a replay");
     terminal.press("q");
