@@ -87,6 +87,15 @@ use update::{ScreenEvent, ScreenRequest, update};
 
 /// How long an answer of the terminal about its background can change the theme.
 const ANSWER: Duration = Duration::from_secs(2);
+/// Reads keys, also after an earlier stream was dropped. Dropping one leaves a wake-up behind. If the wake-up arrives
+/// together with the next key, crossterm forgets the key until yet another one is pressed. So it is taken here, before
+/// the user can see the screen and press a key.
+pub(crate) fn event_stream() -> EventStream {
+    let events = EventStream::new();
+    let _ = crossterm::event::poll(Duration::ZERO);
+    events
+}
+
 /// How long creel ignores signals that were meant for the user's editor or for a suspension: Ctrl-C in the editor also
 /// reaches creel, and then once more through the parent process.
 const ECHO: Duration = Duration::from_millis(500);
@@ -236,7 +245,7 @@ pub async fn run(source: ScreenSource, options: ScreenOptions) -> io::Result<Scr
     let mut tui = Tui {
         model,
         screen,
-        events: Some(EventStream::new()),
+        events: Some(event_stream()),
         feed,
         history,
         source,
@@ -509,7 +518,7 @@ impl Tui {
     }
 
     fn take_back(&mut self) -> io::Result<()> {
-        self.events = Some(EventStream::new());
+        self.events = Some(event_stream());
         self.take_screen_back()
     }
 

@@ -24,7 +24,7 @@ use crossterm::event::{Event, EventStream, KeyEvent};
 use tokio::sync::mpsc;
 
 use super::{
-    ANSWER, BackgroundSource, ECHO, ScreenOptions,
+    ANSWER, BackgroundSource, ECHO, ScreenOptions, event_stream,
     frame_pacer::FramePacer,
     keymap::Keymap,
     next_event,
@@ -183,7 +183,7 @@ impl<'a> HomeScreen<'a> {
             options,
             model,
             screen,
-            events: Some(EventStream::new()),
+            events: Some(event_stream()),
             feed,
             is_first: true,
             asked: Vec::new(),
