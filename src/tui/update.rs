@@ -338,8 +338,7 @@ pub fn perform(model: &mut ScreenModel, action: KeyAction, reload: RecordLoader<
         KeyAction::Top => scroll(model, ScrollStep::Top, reload),
         KeyAction::Bottom => scroll(model, ScrollStep::Bottom, reload),
         KeyAction::Search => lay_over(model, Modal::Search(SearchModal::default())),
-        KeyAction::SearchNext => search(model, true, reload),
-        KeyAction::SearchPrevious => search(model, false, reload),
+        KeyAction::SearchNext | KeyAction::SearchPrevious => search(model, action == KeyAction::SearchNext, reload),
         KeyAction::Copy => copy(model),
         KeyAction::NextIteration => jump_to_iteration(model, true, reload),
         KeyAction::PreviousIteration => jump_to_iteration(model, false, reload),
@@ -377,7 +376,7 @@ pub fn perform(model: &mut ScreenModel, action: KeyAction, reload: RecordLoader<
         KeyAction::Slower => change_speed(model, -1),
         KeyAction::StepIteration => seek(model, ReplayPlayer::next_iteration),
         KeyAction::StepError => seek(model, ReplayPlayer::next_error),
-        // These apply only inside their dialogs.
+        // These apply only inside their dialogs, or on the home screen.
         KeyAction::NextChoice
         | KeyAction::PreviousChoice
         | KeyAction::NewerRun
@@ -394,7 +393,6 @@ pub fn perform(model: &mut ScreenModel, action: KeyAction, reload: RecordLoader<
         | KeyAction::Aside
         | KeyAction::Close
         | KeyAction::Wrap
-        // These belong to the home screen.
         | KeyAction::OpenSession
         | KeyAction::AnswerSession
         | KeyAction::NewSession
