@@ -1,6 +1,6 @@
 //! The home screen: all sessions of the user, those that need the user first, live.
 //!
-//! [`update`] changes the [`model`] and returns requests, [`view`] draws it. What opens another screen or starts a session
+//! [`mod@update`] changes the [`model`] and returns requests, [`view`] draws it. What opens another screen or starts a session
 //! ends this one: see [`HomeExit`].
 //!
 //! # Invariants
