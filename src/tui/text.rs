@@ -28,9 +28,9 @@ pub fn wrap(pieces: &[StyledText], width: usize, indent: usize) -> Vec<Line<'sta
             // A joined character can be wider than a narrow screen has room for after the indent.
             let grapheme = if grapheme.width() > width - indent { "…" } else { grapheme };
             let grows = grapheme.width();
-            // More than once if the word that moved to the next line does not fit after the indent either.
+            // More than once if the word that moved to the next line fills that, too.
             while row.width + grows > width && row.cells.len() > row.fixed {
-                let rest = row.break_off();
+                let rest = row.break_off(width - indent);
                 lines.push(std::mem::replace(&mut row, rest.indented(indent)).into_line());
             }
             row.push(grapheme, grows, *style);
@@ -67,13 +67,16 @@ impl LineBuilder {
         }
     }
 
-    /// Splits off the last word, which belongs to the next line.
-    fn break_off(&mut self) -> Self {
+    /// Splits off the last word, which belongs to the next line, unless it is wider than the next line has room for.
+    fn break_off(&mut self, room: usize) -> Self {
         let space = self.cells.iter().rposition(|(text, ..)| text == " ").filter(|at| *at > self.fixed);
         let Some(space) = space else { return Self::default() };
+        let width = self.cells[space + 1..].iter().map(|(_, width, _)| width).sum();
+        if width > room {
+            return Self::default();
+        }
         let cells = self.cells.split_off(space + 1);
         self.cells.pop();
-        let width = cells.iter().map(|(_, width, _)| width).sum();
         Self { cells, width, fixed: 0 }
     }
 
@@ -179,6 +182,8 @@ mod tests {
         assert_eq!(shown(&wrap(&piece, 11, 2)), ["the quick", "  brown fox"]);
         assert_eq!(shown(&wrap(&[("abcdefgh".to_owned(), Style::default())], 3, 0)), ["abc", "def", "gh"]);
         assert_eq!(shown(&wrap(&[("日本語".to_owned(), Style::default())], 4, 0)), ["日本", "語"]);
+        let long = [("\u{301} abcd".to_owned(), Style::default()), ("efg".to_owned(), Style::default())];
+        assert_eq!(shown(&wrap(&long, 5, 2)), ["\u{301} abcd", "  efg"]);
         let joined = [("a \u{1f469}\u{301}\u{200d}\u{1f469}".to_owned(), Style::default())];
         assert_eq!(shown(&wrap(&joined, 4, 1)), ["a …"]);
     }
