@@ -555,8 +555,9 @@ fn new_lines_do_not_move_a_scrolled_view() {
 fn the_screen_is_right_after_many_resizes() {
     let project = scripted("", COMPLETE);
     let mut terminal = Terminal::run(&project, WIDE);
-    // The card comes with the last record, and so may be a frame later than the outcome.
-    terminal.wait_for("the card at the end", |shown| shown.has("esc close") && shown.has("» Complete"));
+    // The card, and what can no longer be done, may come a frame later than the outcome.
+    let is_over = |shown: &Shown| shown.has("esc close") && shown.has("» Complete") && !shown.has("Press a to add one");
+    terminal.wait_for("the last frame", |shown| is_over(shown) && !shown.has("live"));
     let before = terminal.text();
     for n in 0..50_u16 {
         terminal.resize((1 + n * 37 % 200, 1 + n * 17 % 60));
