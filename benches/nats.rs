@@ -287,6 +287,7 @@ impl Stage {
             plan,
             errand: None,
             order: None,
+            worktree: None,
         };
         let folder = SessionsDir::of(project).folder(name);
         let scene = RuntimeDirs { cwd: project.to_owned(), rescue: project.join("rescued") };

@@ -253,7 +253,8 @@ fn flood() -> Result<Vec<Finding>> {
     let mut screen = project.on_screen(&["-n", "1"])?;
     let mut peak = 0;
     let pids = same_program(screen.pid());
-    let took = screen.until(|text| text.contains("the-flood-is-over") && text.contains("limit"))?;
+    // The card at the end covers the agent's last words.
+    let took = screen.until(|text| text.contains("LIMIT"))?;
     let pids = if pids.len() > 1 { pids } else { same_program(screen.pid()) };
     for pid in &pids {
         peak += memory_kib(&[*pid], "VmHWM:").unwrap_or(0);

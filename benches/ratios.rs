@@ -300,6 +300,7 @@ fn began(plan: SessionPlan, id: String, cwd: &Path) -> SessionStarted {
         plan,
         errand: None,
         order: None,
+        worktree: None,
     }
 }
 
@@ -341,6 +342,7 @@ fn plan(max_iterations: u32, agent: &str, hooks: BTreeMap<HookPoint, Vec<HookSpe
         task_type: None,
         task_types: BTreeMap::new(),
         submit: engine::policy::SubmitPlan::default(),
+        worktree: None,
         gatekeepers: BTreeMap::new(),
     }
 }

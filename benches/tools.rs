@@ -138,6 +138,7 @@ fn judging() -> Result<SessionState> {
         plan,
         errand: None,
         order: None,
+        worktree: None,
     };
     let mut state = SessionState::new("s", began, UnixTime(1));
     settle(&mut state);

@@ -24,6 +24,7 @@ use crate::{
         verb_outcome::VerbOutcome,
     },
     config::paths,
+    engine::nearest_name::nearest,
     journal::snapshot_key,
     logging,
     present::text::plain,
@@ -60,11 +61,31 @@ fn with_whole_help(error: clap::Error) -> Result<Cli, clap::Error> {
 /// characters in them that a terminal would interpret.
 fn refuse(error: &clap::Error) -> ! {
     let text = error.render().to_string();
-    if plain(&text) == text {
+    let tip = tip(error);
+    if plain(&text) == text && tip.is_none() {
         error.exit();
     }
-    say(&text);
+    say(&(text + &tip.unwrap_or_default()));
     std::process::exit(error.exit_code());
+}
+
+/// What the user probably meant, where clap does not say it.
+fn tip(error: &clap::Error) -> Option<String> {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    match (error.kind(), words.first()?.as_str()) {
+        (ErrorKind::UnknownArgument, verb @ ("run" | "plan" | "message")) => {
+            let text: Vec<&str> = words.iter().skip(1).map(String::as_str).collect();
+            let is_prose = text.len() > 1 && text.iter().all(|word| !word.starts_with('-'));
+            is_prose.then(|| format!("\n  put the text in quotes: `creel {verb} \"{}\"`", plain(&text.join(" "))))
+        }
+        (ErrorKind::InvalidSubcommand, wrong) => {
+            let command = help::command();
+            let known: Vec<&str> = command.get_subcommands().map(clap::Command::get_name).collect();
+            let meant = nearest(wrong, known)?;
+            Some(format!("\n  did you mean `creel {meant}`?"))
+        }
+        (_, _) => None,
+    }
 }
 
 /// Runs the command in this process.

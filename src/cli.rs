@@ -31,6 +31,7 @@ pub mod merge;
 pub mod message;
 pub mod pause;
 pub mod pending;
+pub mod plan;
 pub mod replay;
 pub mod resume;
 pub mod run;
@@ -45,6 +46,7 @@ pub mod trust;
 pub mod unpause;
 pub mod untrust;
 pub mod worker;
+pub mod worktree;
 
 use clap::{Parser, Subcommand};
 
@@ -64,8 +66,10 @@ use crate::cli::{
     init::InitArgs,
     launch::pipeline::PipelineArgs,
     man::ManArgs,
+    merge::MergeArgs,
     message::MessageArgs,
     pending::PendingArgs,
+    plan::PlanArgs,
     replay::ReplayArgs,
     resume::ResumeArgs,
     run::RunArgs,
@@ -76,6 +80,7 @@ use crate::cli::{
     task::TaskArgs,
     verb_outcome::VerbOutcome,
     worker::WorkerArgs,
+    worktree::WorktreeArgs,
 };
 
 /// The version with the commit, as `build.rs` found it.
@@ -83,7 +88,13 @@ pub const VERSION: &str = env!("BUILD_VERSION");
 
 /// Supervise coding-agent sessions: hooks around every step, pending output, retries, gates.
 #[derive(Debug, Parser)]
-#[command(name = "creel", version = VERSION, about, max_term_width = 100, disable_help_subcommand = true)]
+#[command(
+    name = "creel",
+    version = VERSION,
+    about = "Run a coding agent in a loop, check each turn with your own commands, and answer when it needs you",
+    max_term_width = 100,
+    disable_help_subcommand = true
+)]
 pub struct Cli {
     /// Internal: this process runs the session and its screen; the process that you started waits for it.
     #[arg(long, hide = true)]
@@ -141,14 +152,18 @@ pub enum CliCommand {
     Checkpoint(CheckpointArgs),
     /// List, add and change tasks.
     Task(TaskArgs),
-    /// Run a session for each task of the queue on a NATS server, one after another.
+    /// Run a session for each task in the queue, one after another or several at once.
     Worker(WorkerArgs),
+    /// Have the agent propose tasks for a goal, and queue what you approve.
+    Plan(PlanArgs),
+    /// List, open and remove the worktrees of sessions.
+    Worktree(WorktreeArgs),
     /// Serve the session's tools to an agent: an MCP server on standard input and output.
     Mcp(SessionArgs),
     /// Submit the work of a session, or of this folder as it is.
     Submit(PipelineArgs),
     /// Merge the work when all checks have passed.
-    Merge(PipelineArgs),
+    Merge(MergeArgs),
     /// Trust this project's hooks and agents, so that they can run.
     Trust(ConfigArgs),
     /// Stop trusting this project's hooks and agents.
@@ -201,7 +216,9 @@ impl CliCommand {
             Self::Hooks(args) => hooks::hooks(args.command).map(VerbOutcome::Done),
             Self::Checkpoint(args) => checkpoint::checkpoint(args.command).map(VerbOutcome::Done),
             Self::Task(args) => task::task(args.command).map(VerbOutcome::Done),
-            Self::Worker(args) => worker::worker(&args).map(VerbOutcome::Done),
+            Self::Worker(args) => worker::worker(&args),
+            Self::Plan(args) => plan::plan(&args).map(VerbOutcome::Done),
+            Self::Worktree(args) => worktree::worktree(&args.command).map(VerbOutcome::Done),
             Self::Trust(args) => trust::trust(&args).map(VerbOutcome::Done),
             Self::Untrust(args) => untrust::untrust(&args).map(VerbOutcome::Done),
             Self::Schema => schema::schema().map(VerbOutcome::Done),

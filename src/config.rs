@@ -30,6 +30,7 @@ mod stop;
 pub mod trust;
 mod validate;
 mod workflows;
+mod worktree;
 mod yaml_quotes;
 
 #[cfg(test)]

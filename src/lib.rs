@@ -59,6 +59,7 @@
 //! - [`hooks`], [`agents`]: run one hook, one turn; [`process`] has the child processes of both.
 //! - [`config`]: YAML to a validated plan.
 //! - [`socket`], [`nats`], [`queue`], [`mcp`]: the ways in and out of a running session.
+//! - [`worktrees`]: git worktrees in which sessions work beside each other.
 //! - [`sessions`]: all sessions of a user, found and followed.
 //! - [`present`]: wording, tables and styles.
 //! - [`tui`]: the screen.
@@ -83,3 +84,4 @@ pub mod runtime;
 pub mod sessions;
 pub mod socket;
 pub mod tui;
+pub mod worktrees;

@@ -130,7 +130,7 @@ impl NatsEndpoint {
         let follower = runtime.follow()?;
         let (id, started) = (follower.state.began.id.clone(), follower.state.started);
         if !subject::is_plain(&id) {
-            return Err(io::Error::other("the id in its first record is not one of creel's"));
+            return Err(io::Error::other("the id in its first record is not from creel"));
         }
         let (link_in, link) = watch::channel(NatsStatus::Connecting { behind: follower.seq });
         let leaving = Arc::new(Notify::new());

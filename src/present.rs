@@ -24,3 +24,4 @@ pub mod text;
 pub mod tool_calls;
 pub mod usage_limits;
 pub mod usage_totals;
+pub mod worktree_table;

@@ -15,6 +15,7 @@ pub mod children;
 pub mod editor;
 pub mod environment;
 pub mod file_passing;
+pub mod git_environment;
 pub mod json_repair;
 pub mod output;
 pub mod path_guard;

@@ -221,7 +221,7 @@ impl SessionRuntime {
     }
 
     async fn until_left(&mut self) -> Result<ExitReason, RuntimeError> {
-        self.settle()?;
+        self.settle().await?;
         while self.left.is_none() {
             let wake = self.state.next_wake();
             tokio::select! {
@@ -235,7 +235,7 @@ impl SessionRuntime {
                 }
                 () = sleep_until(wake) => {}
             }
-            self.settle()?;
+            self.settle().await?;
         }
         Ok(self.left.unwrap_or(ExitReason::Ended))
     }
@@ -300,15 +300,27 @@ impl SessionRuntime {
     }
 
     /// Lets the engine continue until it has nothing more to do.
-    fn settle(&mut self) -> Result<(), RuntimeError> {
+    async fn settle(&mut self) -> Result<(), RuntimeError> {
         while self.left.is_none() {
-            let step = engine::decide(&self.state, session_time(), Input::Proceed);
+            let mut step = engine::decide(&self.state, session_time(), Input::Proceed);
             if step.is_empty() {
                 break;
             }
+            self.count_lines(&mut step).await;
             self.commit(step)?;
         }
         Ok(())
+    }
+
+    /// Adds to the record of the session's end how many lines the session changed. A submit or a merge of a session that
+    /// has ended before says nothing about that.
+    async fn count_lines(&self, step: &mut EngineOutput) {
+        for event in step.events.iter_mut().filter(|_| !self.state.pipelines.is_open()) {
+            if let Event::Session(SessionEvent::Ended { lines, .. }) = event {
+                let (cwd, mark) = (&self.scene.cwd, &self.state.began.id);
+                *lines = worktree::count_lines(cwd, mark, &self.state.iterations.all_files).await;
+            }
+        }
     }
 
     /// Returns the records that followed from the input, or the engine's refusal.

@@ -8,6 +8,7 @@
 //! - The terminal gets its own settings back, however the screen ends.
 
 pub mod ansi;
+pub mod clicked_key;
 mod command_queue;
 mod comparison;
 pub mod diff;
@@ -28,6 +29,7 @@ pub mod output_lines;
 pub mod panes;
 pub mod replay;
 pub mod runs;
+mod screen_terminal;
 pub mod stream;
 pub mod task_board;
 pub mod terminal;
@@ -36,14 +38,14 @@ pub mod theme;
 pub mod update;
 pub mod view;
 
+pub use screen_terminal::read_key;
 use std::{
     io::{self, Write as _},
     path::{Path, PathBuf},
-    time::{Duration, Instant},
+    time::Instant,
 };
 
-use crossterm::event::{Event, EventStream, KeyEvent};
-use futures_core::Stream as _;
+use crossterm::event::{Event, KeyEvent};
 use rustix::process::Signal;
 use tokio::sync::{mpsc, watch};
 
@@ -57,7 +59,6 @@ use crate::{
     process::{
         editor::EditorFile,
         playback_pace::{PaceFile, PlaybackPace},
-        signals::{ShutdownSignals, SuspendSignal, stop_job},
     },
     runtime::{
         HookOutputChunk,
@@ -66,39 +67,19 @@ use crate::{
     socket::{running_output::end, session_client::SessionClient},
     tui::{
         command_queue::CommandQueue,
-        frame_pacer::FramePacer,
         history::UnreadHistory,
         journal_feed::{JournalFeed, RecordSpan},
     },
 };
-use keymap::Keymap;
 use memory::ScreenMemory;
 use modals::editor::EditorPurpose;
 use model::{CloseBehavior, ScreenMode, ScreenModel};
 use notification::{TerminalFocus, TerminalNotifier};
 use replay::ReplayPlayer;
+use screen_terminal::{ECHO, ScreenTerminal, SuspendResult, TerminalKeys, event_stream, next_event, until_frame};
 use stream::SessionStream;
-use terminal::TerminalScreen;
-use theme::{
-    ScreenTheme, ThemeRole,
-    background::{BackgroundReply, FilteredKeys, Rgb},
-};
+use theme::{ScreenTheme, ThemeRole, background::Rgb};
 use update::{ScreenEvent, ScreenRequest, update};
-
-/// How long an answer of the terminal about its background can change the theme.
-const ANSWER: Duration = Duration::from_secs(2);
-/// Reads keys, also after an earlier stream was dropped. Dropping one leaves a wake-up behind. If the wake-up arrives
-/// together with the next key, crossterm forgets the key until yet another one is pressed. So it is taken here, before
-/// the user can see the screen and press a key.
-pub(crate) fn event_stream() -> EventStream {
-    let events = EventStream::new();
-    let _ = crossterm::event::poll(Duration::ZERO);
-    events
-}
-
-/// How long creel ignores signals that were meant for the user's editor or for a suspension: Ctrl-C in the editor also
-/// reaches creel, and then once more through the parent process.
-const ECHO: Duration = Duration::from_millis(500);
 
 #[derive(Debug, Clone)]
 pub struct ScreenOptions {
@@ -174,31 +155,19 @@ pub enum ScreenExit {
 
 struct Tui {
     model: ScreenModel,
-    screen: TerminalScreen,
-    /// Keys, mouse and resize events. None while another program has the terminal.
-    events: Option<EventStream>,
+    terminal: ScreenTerminal,
     feed: JournalFeed,
     /// Set while records of the past are not read yet.
     history: Option<Box<UnreadHistory>>,
     source: ScreenSource,
     options: ScreenOptions,
-    pacer: FramePacer,
-    changed: bool,
     called: Option<crate::engine::ids::GateId>,
     /// The channel `news` has closed: no record follows.
     over: bool,
     stay: ExitCondition,
     courier: CommandQueue,
-    signals: ShutdownSignals,
-    stop_signal: SuspendSignal,
-    /// Takes the terminal's answer about its background out of the keys.
-    reply: BackgroundReply,
-    /// When the terminal was asked.
-    asked_at: Instant,
     /// Until then, an interrupt was meant for the user's editor.
     deaf_until: Option<Instant>,
-    /// Until then, a stop signal belongs to the suspension that creel has just returned from.
-    back_until: Option<Instant>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -210,65 +179,44 @@ enum ExitCondition {
 
 /// Shows a session until the user leaves.
 pub async fn run(source: ScreenSource, options: ScreenOptions) -> io::Result<ScreenExit> {
-    let standard = || (Keymap::standard(), Vec::new());
-    let (keymap, mistakes) = options.keymap.as_deref().map_or_else(standard, Keymap::load);
-    let theme = match options.background {
-        BackgroundSource::Known(colour) => ScreenTheme::on_background(colour),
-        BackgroundSource::Ask | BackgroundSource::Unneeded => ScreenTheme::chosen(options.theme, options.no_color),
-    };
+    let (keymap, wrong) = options.keys();
     let mode = if source.helm.is_some() { ScreenMode::Live } else { ScreenMode::Replay(ReplayPlayer::default()) };
-    let mut model = ScreenModel::new(keymap, theme, mode);
+    let mut model = ScreenModel::new(keymap, options.first_theme(), mode);
     model.tie = source.tie;
     (model.motion, model.signs, model.hint.mode) = (options.motion, options.signs, options.hints);
     model.demo = source.pace.as_ref().map(|(_, pace)| *pace);
     model.zone = local_zone();
     model.stream = SessionStream::in_zone(model.zone.clone());
     model.memory = options.memory.as_deref().map(ScreenMemory::load).unwrap_or_default();
-    if let Some(first) = mistakes.first() {
-        let others = match mistakes.len() {
-            1 => String::new(),
-            n => format!(" and {} more (`creel check` lists them)", n - 1),
-        };
-        model.say(ThemeRole::Warning, format!("keymap.yaml: {first}{others}; the default keys apply"));
+    if let Some(wrong) = wrong {
+        model.say(ThemeRole::Warning, wrong);
     }
     model.nats = source.nats.as_ref().map(|link| link.borrow().clone());
     let feed = JournalFeed::open(&source.journal)?;
     let is_live = matches!(model.mode, ScreenMode::Live);
     let history = if is_live { UnreadHistory::of(&source.journal, &mut model).map(Box::new) } else { None };
-    let (signals, stop_signal) = (ShutdownSignals::listen()?, SuspendSignal::listen()?);
     let courier = CommandQueue::new(source.helm.clone());
-    let mut screen = TerminalScreen::open(options.mouse, options.log.clone())?;
-    if options.background == BackgroundSource::Ask {
-        screen.ask(theme::background::QUESTION)?;
-    }
-    model.size = screen.size()?;
+    let terminal = ScreenTerminal::open(&options)?;
+    model.size = terminal.screen.size()?;
     let mut tui = Tui {
         model,
-        screen,
-        events: Some(event_stream()),
+        terminal,
         feed,
         history,
         source,
         options,
-        pacer: FramePacer::default(),
-        changed: true,
         called: None,
         over: false,
         stay: ExitCondition::AsLongAsWanted,
         courier,
-        signals,
-        stop_signal,
-        reply: BackgroundReply::default(),
-        asked_at: Instant::now(),
         deaf_until: None,
-        back_until: None,
     };
     tui.load_replay()?;
     let followed = tui.follow().await;
     tui.remember();
     let left = tui.courier.part().await;
     // Close the screen first, so that these messages stay on the terminal.
-    drop(tui.screen);
+    drop(tui.terminal);
     for words in left.iter().filter_map(|left| left.words(&mut tui.model.sent)) {
         let _ = writeln!(io::stderr(), "creel: {}", plain(&words));
     }
@@ -288,9 +236,9 @@ impl Tui {
             self.model.now = session_time();
             self.draw_if_due()?;
             let tick = self.model.next_tick();
-            let frame = self.pacer.next().filter(|_| self.changed);
+            let frame = self.terminal.next_frame();
             tokio::select! {
-                event = next_event(&mut self.events) => match event {
+                event = next_event(&mut self.terminal.events) => match event {
                     Some(Ok(event)) => self.on_event(event).await?,
                     // The terminal is gone.
                     Some(Err(_)) | None => break,
@@ -299,24 +247,24 @@ impl Tui {
                 Some(live) = self.source.live.recv() => self.on_live(&live)?,
                 Some(link) = next_link(&mut self.source.nats) => {
                     self.model.nats = Some(link);
-                    self.changed = true;
+                    self.terminal.changed = true;
                 }
                 () = sleep_until(tick) => self.on_tick()?,
                 () = until_frame(frame) => {}
                 // Ready at once: between two parts of the history, the other branches have their turn.
                 () = std::future::ready(()), if self.history.is_some() => self.read_history()?,
                 msg = self.courier.told() => {
-                    self.changed = true;
+                    self.terminal.changed = true;
                     self.take(msg).await?;
                 }
-                signal = self.signals.next() => {
+                signal = self.terminal.signals.next() => {
                     if signal != Signal::INT || self.deaf_until.is_none_or(|until| Instant::now() >= until) {
                         self.stop_session().await;
                         break;
                     }
                 }
-                () = self.stop_signal.next() => {
-                    if self.back_until.is_none_or(|until| Instant::now() >= until) {
+                () = self.terminal.stop_signal.next() => {
+                    if self.terminal.stops() {
                         self.suspend()?;
                     }
                 }
@@ -337,21 +285,18 @@ impl Tui {
     }
 
     fn draw_if_due(&mut self) -> io::Result<()> {
-        if !self.changed || !self.pacer.may_draw(Instant::now()) {
+        if !self.terminal.is_frame_due() {
             return Ok(());
         }
         self.model.look_after_the_gate();
         self.call_for_the_gate()?;
         self.set_title()?;
-        let Self { model, feed, screen, .. } = self;
-        screen.draw(|frame| {
+        let Self { model, feed, terminal, .. } = self;
+        terminal.draw(|frame| {
             // The terminal may have another size than the last event said.
             view::prepare(model, frame.area(), &|spot| feed.again(spot).ok());
             view::draw(model, frame.area(), frame.buffer_mut());
-        })?;
-        self.pacer.drawn(Instant::now());
-        self.changed = false;
-        Ok(())
+        })
     }
 
     /// The terminal's title says what the session does, without times: it changes only with the state.
@@ -359,7 +304,7 @@ impl Tui {
         let Some(state) = &self.model.session else { return Ok(()) };
         let chip = view::chip(&self.model, state);
         let title = plain(&format!("{} {} · {}", chip.sign, state.name, chip.word)).replace('\n', " ");
-        self.screen.set_title(title)
+        self.terminal.screen.set_title(title)
     }
 
     fn open_gate(&self) -> Option<&crate::engine::gate::Gate> {
@@ -376,19 +321,18 @@ impl Tui {
         let live = matches!(self.model.mode, ScreenMode::Live);
         match (gate, self.options.notify) {
             (Some((_, text)), Some(notifier)) if live && self.model.terminal_focus != TerminalFocus::Here => {
-                self.screen.call(notifier, &text)
+                self.terminal.screen.call(notifier, &text)
             }
             (Some(_) | None, _) => Ok(()),
         }
     }
 
     async fn on_event(&mut self, event: Event) -> io::Result<()> {
-        self.changed = true;
+        self.terminal.changed = true;
         // A gate checks when the key was pressed, not when the last frame was drawn.
         self.model.now = session_time();
         let msg = match event {
-            Event::Key(key) if self.options.background == BackgroundSource::Ask => return self.on_filtered(key).await,
-            Event::Key(key) => ScreenEvent::Key(key),
+            Event::Key(key) => return self.on_keys(key).await,
             Event::Mouse(mouse) => ScreenEvent::Mouse(mouse),
             Event::Paste(text) => ScreenEvent::Paste(text),
             Event::Resize(width, height) => ScreenEvent::Resize(width, height),
@@ -399,25 +343,19 @@ impl Tui {
     }
 
     /// A key that may be part of the terminal's answer.
-    async fn on_filtered(&mut self, key: KeyEvent) -> io::Result<()> {
-        match self.reply.filter(key) {
-            FilteredKeys::Keys(keys) => {
+    async fn on_keys(&mut self, key: KeyEvent) -> io::Result<()> {
+        match self.terminal.filter(key) {
+            TerminalKeys::Keys(keys) => {
                 for key in keys {
                     self.take(ScreenEvent::Key(key)).await?;
                 }
             }
-            FilteredKeys::Withheld => {}
-            FilteredKeys::Answer(colour) => self.on_background(colour),
+            TerminalKeys::Background(colour) => {
+                self.model.theme = ScreenTheme::on_background(colour);
+                self.model.stream.forget_rows();
+            }
         }
         Ok(())
-    }
-
-    /// The terminal reported its background. A late answer changes nothing: the user is used to the colours by then.
-    fn on_background(&mut self, colour: Option<Rgb>) {
-        let Some(colour) = colour.filter(|_| self.asked_at.elapsed() < ANSWER) else { return };
-        self.model.theme = ScreenTheme::on_background(colour);
-        self.model.stream.forget_rows();
-        self.changed = true;
     }
 
     async fn take(&mut self, msg: ScreenEvent) -> io::Result<()> {
@@ -443,10 +381,10 @@ impl Tui {
             ScreenRequest::LeaveRunning => self.stay = ExitCondition::NoLonger(ScreenExit::LeavesItRunning),
             ScreenRequest::LeaveAtOnce => self.stay = ExitCondition::NoLonger(ScreenExit::AtOnce),
             ScreenRequest::LeaveAtTheEnd => self.stay = ExitCondition::UntilTheEnd,
-            ScreenRequest::Copy(text) => self.screen.copy(&text)?,
+            ScreenRequest::Copy(text) => self.terminal.screen.copy(&text)?,
             ScreenRequest::EditOutside(purpose, text) => return self.edit_outside(purpose, text).await,
             ScreenRequest::Suspend => self.suspend()?,
-            ScreenRequest::Redraw => self.screen.redraw(),
+            ScreenRequest::Redraw => self.terminal.screen.redraw(),
             ScreenRequest::Remember => self.remember(),
             ScreenRequest::SetPace(pace) => self.set_pace(pace),
             ScreenRequest::ReadOutput { title, file, otherwise, earlier, live } => {
@@ -487,7 +425,7 @@ impl Tui {
             Err(why) => return Ok(Some(ScreenEvent::Failed(why.to_string()))),
         };
         self.lend();
-        let (ended, signal) = sheet.edited(&mut self.signals, &mut self.stop_signal).await;
+        let (ended, signal) = sheet.edited(&mut self.terminal.signals, &mut self.terminal.stop_signal).await;
         let became = sheet.read(ended);
         if signal.is_some() {
             // Leave the terminal alone: it may be gone.
@@ -499,7 +437,7 @@ impl Tui {
         }
         self.take_back()?;
         self.deaf_until = Some(Instant::now() + ECHO);
-        self.back_until = self.deaf_until;
+        self.terminal.returned();
         Ok(Some(match became {
             Ok(text) => {
                 // creel has the text now: a refused command brings it back on the screen.
@@ -513,32 +451,26 @@ impl Tui {
     /// Hands the terminal to another program.
     fn lend(&mut self) {
         // The event stream's thread would read keys that are meant for the other program.
-        self.events = None;
-        self.screen.lend();
+        self.terminal.events = None;
+        self.terminal.screen.lend();
     }
 
     fn take_back(&mut self) -> io::Result<()> {
-        self.events = Some(event_stream());
-        self.take_screen_back()
+        self.terminal.events = Some(event_stream());
+        self.terminal.screen.take_back()?;
+        self.look_at_size()
     }
 
-    fn take_screen_back(&mut self) -> io::Result<()> {
-        self.screen.take_back()?;
-        // A background program gets no event for a resize.
-        self.model.resized(self.screen.size()?);
+    /// A background program gets no event for a resize.
+    fn look_at_size(&mut self) -> io::Result<()> {
+        self.model.resized(self.terminal.screen.size()?);
         Ok(())
     }
 
-    /// Releases the terminal and stops the process until a shell continues it.
     fn suspend(&mut self) -> io::Result<()> {
-        self.changed = true;
-        // The thread that reads keys stops with the process. If creel ended it here, the thread might notice only after
-        // the process continues, and then swallow the first key.
-        self.screen.lend();
-        let stopped = stop_job();
-        self.take_screen_back()?;
-        self.back_until = Some(Instant::now() + ECHO);
-        if !stopped? {
+        let result = self.terminal.suspend()?;
+        self.look_at_size()?;
+        if result == SuspendResult::NotPossible {
             self.model.say(ThemeRole::Warning, "cannot suspend creel here: no shell could resume it");
         }
         Ok(())
@@ -556,7 +488,7 @@ impl Tui {
         }
         loop {
             let batch = self.feed.read()?;
-            self.changed |= !batch.records.is_empty();
+            self.terminal.changed |= !batch.records.is_empty();
             for (spot, record) in &batch.records {
                 self.model.take(*spot, record);
             }
@@ -573,7 +505,7 @@ impl Tui {
     fn read_history(&mut self) -> io::Result<()> {
         let Some(history) = &mut self.history else { return Ok(()) };
         let batch = self.feed.read()?;
-        self.changed = true;
+        self.terminal.changed = true;
         if !history.take(&batch, &mut self.model) {
             self.history = None;
             self.catch_up();
@@ -608,13 +540,13 @@ impl Tui {
             self.read_records()?;
         }
         self.model.runs.overhear(live.run, live.at, &live.bytes);
-        self.changed = true;
+        self.terminal.changed = true;
         Ok(())
     }
 
     fn on_tick(&mut self) -> io::Result<()> {
         self.model.now = session_time();
-        self.changed = true;
+        self.terminal.changed = true;
         if let ScreenMode::Replay(player) = &self.model.mode {
             let target = player.shown + 1;
             self.seek(target)?;
@@ -644,7 +576,7 @@ impl Tui {
 
     /// Shows a past session up to a record.
     fn seek(&mut self, target: usize) -> io::Result<()> {
-        self.changed = true;
+        self.terminal.changed = true;
         let ScreenMode::Replay(player) = &mut self.model.mode else { return Ok(()) };
         let target = target.min(player.len());
         let back = target < player.shown;
@@ -680,11 +612,6 @@ impl Tui {
     }
 }
 
-async fn next_event(events: &mut Option<EventStream>) -> Option<io::Result<Event>> {
-    let events = events.as_mut()?;
-    std::future::poll_fn(|context| std::pin::Pin::new(&mut *events).poll_next(context)).await
-}
-
 /// Waits until the NATS status changes.
 async fn next_link(link: &mut Option<watch::Receiver<NatsStatus>>) -> Option<NatsStatus> {
     let changed = match link {
@@ -696,11 +623,4 @@ async fn next_link(link: &mut Option<watch::Receiver<NatsStatus>>) -> Option<Nat
         *link = None;
     }
     link.as_mut().map(|link| link.borrow_and_update().clone())
-}
-
-async fn until_frame(at: Option<Instant>) {
-    match at {
-        Some(at) => tokio::time::sleep_until(at.into()).await,
-        None => std::future::pending().await,
-    }
 }

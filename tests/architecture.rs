@@ -15,11 +15,12 @@ use clap::CommandFactory as _;
 use tokens::{MatchArm, Token, item, matches, paths, stands, texts, tokens};
 
 /// Which modules a module may use. Everything points towards the engine.
-const ARROWS: [(&str, &[&str]); 19] = [
+const ARROWS: [(&str, &[&str]); 20] = [
     ("engine", &[]),
     ("process", &[]),
     ("config", &["engine"]),
     ("present", &["engine"]),
+    ("worktrees", &["engine", "process", "journal"]),
     ("hooks", &["engine", "process"]),
     ("agents", &["engine", "process"]),
     ("journal", &["engine"]),
@@ -34,8 +35,20 @@ const ARROWS: [(&str, &[&str]); 19] = [
     (
         "cli",
         &[
-            "engine", "process", "config", "present", "hooks", "agents", "journal", "runtime", "socket", "nats",
-            "queue", "mcp", "sessions",
+            "engine",
+            "process",
+            "config",
+            "present",
+            "hooks",
+            "agents",
+            "journal",
+            "runtime",
+            "socket",
+            "nats",
+            "queue",
+            "mcp",
+            "sessions",
+            "worktrees",
         ],
     ),
     ("tui", &["engine", "process", "config", "journal", "runtime", "present", "socket", "nats", "sessions"]),
@@ -43,8 +56,23 @@ const ARROWS: [(&str, &[&str]); 19] = [
     (
         "app",
         &[
-            "engine", "process", "config", "present", "hooks", "agents", "journal", "runtime", "socket", "nats",
-            "queue", "mcp", "cli", "tui", "logging", "sessions",
+            "engine",
+            "process",
+            "config",
+            "present",
+            "hooks",
+            "agents",
+            "journal",
+            "runtime",
+            "socket",
+            "nats",
+            "queue",
+            "mcp",
+            "cli",
+            "tui",
+            "logging",
+            "sessions",
+            "worktrees",
         ],
     ),
     ("main", &["app"]),

@@ -91,5 +91,6 @@ fn began(plan: SessionPlan) -> SessionStarted {
         plan,
         errand: None,
         order: None,
+        worktree: None,
     }
 }

@@ -4,7 +4,7 @@ use std::{
     fs,
     io::{Read as _, Write as _},
     num::NonZeroU16,
-    path::Path,
+    path::{Path, PathBuf},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
 };
@@ -21,8 +21,8 @@ use ratatui::{
 
 use crate::Result;
 
-/// How long creel has to show its first frame.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// How long creel has to show what is wanted.
+const PATIENCE: Duration = Duration::from_mins(2);
 
 /// What a terminal shows.
 struct Shown {
@@ -33,46 +33,79 @@ struct Shown {
 
 const FRAME_END: &[u8] = b"\x1b[?2026l";
 
-/// The frames of `creel demo`, one per interval.
-pub fn demo(creel: &Path, (width, height): (u16, u16), each: Duration, frames: usize) -> Result<Vec<Buffer>> {
-    let home = std::env::temp_dir().join(format!("creel-pictures-{}", std::process::id()));
-    fs::create_dir_all(&home)?;
-    let (pty, inside) = open()?;
-    pty.resize(Size::new(height, width))?;
-    let command = Command::new(creel)
-        .arg("demo")
-        .current_dir(&home)
-        .env("HOME", &home)
-        .env("XDG_STATE_HOME", home.join("state"))
-        .env("XDG_CONFIG_HOME", home.join("config"))
-        .env("TERM", "xterm-256color")
-        .env("COLORFGBG", "15;0")
-        .env("LC_ALL", "C.UTF-8")
-        .env("TZ", "UTC")
-        .env_remove("NO_COLOR");
-    let mut child = command.spawn(inside)?;
-    let cells = |n| NonZeroU16::new(n).ok_or("a terminal has a size");
-    let parser = vt100::Parser::new(cells(height)?, cells(width)?, 0);
-    let shown = Arc::new(Mutex::new(Shown { parser, is_whole: false }));
-    let (pty, reader) = (Arc::new(pty), shown.clone());
-    let input = pty.clone();
-    std::thread::spawn(move || read(&input, &reader));
-    let recorded = record(&shown, each, frames);
-    // Ctrl-C twice ends it at once.
-    (&*pty).write_all(b"\x03\x03")?;
-    child.wait()?;
-    fs::remove_dir_all(&home)?;
-    recorded
+/// A session in a terminal and a folder of its own.
+pub struct SessionTerminal {
+    pty: Arc<Pty>,
+    child: std::process::Child,
+    shown: Arc<Mutex<Shown>>,
+    home: PathBuf,
+}
+
+impl SessionTerminal {
+    /// Runs creel in a folder with these files.
+    pub fn start(creel: &Path, args: &[&str], (width, height): (u16, u16), files: &[(&str, &str)]) -> Result<Self> {
+        let home = std::env::temp_dir().join(format!("creel-pictures-{}", std::process::id()));
+        fs::create_dir_all(&home)?;
+        for (name, text) in files {
+            fs::write(home.join(name), text)?;
+        }
+        let (pty, inside) = open()?;
+        pty.resize(Size::new(height, width))?;
+        let command = Command::new(creel)
+            .args(args)
+            .current_dir(&home)
+            .env("HOME", &home)
+            .env("XDG_STATE_HOME", home.join("state"))
+            .env("XDG_CONFIG_HOME", home.join("config"))
+            .env("TERM", "xterm-256color")
+            .env("COLORFGBG", "15;0")
+            .env("LC_ALL", "C.UTF-8")
+            .env("TZ", "UTC")
+            .env_remove("NO_COLOR");
+        let child = command.spawn(inside)?;
+        let cells = |n| NonZeroU16::new(n).ok_or("a terminal has a size");
+        let parser = vt100::Parser::new(cells(height)?, cells(width)?, 0);
+        let shown = Arc::new(Mutex::new(Shown { parser, is_whole: false }));
+        let (pty, reader) = (Arc::new(pty), shown.clone());
+        let input = pty.clone();
+        std::thread::spawn(move || read(&input, &reader));
+        let session = Self { pty, child, shown, home };
+        session.wait_for(&[])?;
+        Ok(session)
+    }
+
+    /// The first whole frame that has all of these texts.
+    pub fn wait_for(&self, texts: &[&str]) -> Result<Buffer> {
+        let begin = Instant::now();
+        while begin.elapsed() < PATIENCE {
+            let shown = look(&self.shown);
+            let screen = shown.parser.screen();
+            let text = screen.contents();
+            if shown.is_whole && screen.alternate_screen() && texts.iter().all(|wanted| text.contains(wanted)) {
+                return Ok(buffer(screen));
+            }
+            drop(shown);
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        Err(format!("creel does not show {texts:?}: {}", look(&self.shown).parser.screen().contents()).into())
+    }
+
+    /// One frame per interval.
+    pub fn record(&self, each: Duration, frames: usize) -> Result<Vec<Buffer>> {
+        record(&self.shown, each, frames)
+    }
+
+    /// Ends the session at once.
+    pub fn end(mut self) -> Result<()> {
+        // Ctrl-C twice.
+        (&*self.pty).write_all(b"\x03\x03")?;
+        self.child.wait()?;
+        fs::remove_dir_all(&self.home)?;
+        Ok(())
+    }
 }
 
 fn record(shown: &Mutex<Shown>, each: Duration, frames: usize) -> Result<Vec<Buffer>> {
-    let begin = Instant::now();
-    while !(look(shown).is_whole && look(shown).parser.screen().alternate_screen()) {
-        if begin.elapsed() > PATIENCE {
-            return Err("creel shows no screen".into());
-        }
-        std::thread::sleep(Duration::from_millis(5));
-    }
     let begin = Instant::now();
     let mut recorded: Vec<Buffer> = Vec::new();
     for n in 0..frames {
@@ -109,7 +142,8 @@ fn buffer(screen: &vt100::Screen) -> Buffer {
             let cell = &mut buffer[(column, row)];
             cell.set_symbol(if seen.has_contents() { seen.contents() } else { " " });
             cell.set_fg(colour(seen.fgcolor())).set_bg(colour(seen.bgcolor()));
-            let looks = [(seen.bold(), Modifier::BOLD), (seen.inverse(), Modifier::REVERSED)];
+            let looks =
+                [(seen.bold(), Modifier::BOLD), (seen.inverse(), Modifier::REVERSED), (seen.dim(), Modifier::DIM)];
             cell.modifier = looks.into_iter().filter(|(is, _)| *is).map(|(_, look)| look).collect();
         }
     }

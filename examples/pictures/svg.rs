@@ -121,8 +121,8 @@ fn vertical(symbol: &str) -> Option<u16> {
 /// Draws a vertical line over the whole height of its cell: as text, it would have gaps between two rows.
 fn draw_vertical(out: &mut String, cell: &Cell, (column, row): (u16, u16), width: u16) -> Result {
     let (x, y) = (8 + column * CELL.0 + (CELL.0 - width) / 2, 8 + row * CELL.1);
-    let ink = colour(cell.fg, TEXT);
-    writeln!(out, r#"<rect x="{x}" y="{y}" width="{width}" height="{}" fill="{ink}"/>"#, CELL.1)
+    let (ink, dim) = (colour(cell.fg, TEXT), dim(cell));
+    writeln!(out, r#"<rect x="{x}" y="{y}" width="{width}" height="{}" fill="{ink}"{dim}/>"#, CELL.1)
 }
 
 fn same_look(one: &Cell, other: &Cell) -> bool {
@@ -147,15 +147,21 @@ fn draw_run(out: &mut String, cell: &Cell, text: &str, (column, row, cells): (u1
     let after = u16::try_from(text.chars().rev().take_while(|c| *c == ' ').count()).unwrap_or(0);
     let x = x + before * CELL.0;
     let weight = if cell.modifier.contains(Modifier::BOLD) { r#" font-weight="bold""# } else { "" };
+    let dim = dim(cell);
     let fill = if ink == TEXT { String::new() } else { format!(r#" fill="{ink}""#) };
     // Viewers shorten several spaces to one, but not these.
     let text = inner.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace(' ', "\u{a0}");
     let length = (cells - before - after) * CELL.0;
     writeln!(
         out,
-        r#"<text x="{x}" y="{}"{fill}{weight} textLength="{length}" lengthAdjust="spacingAndGlyphs">{text}</text>"#,
+        r#"<text x="{x}" y="{}"{fill}{weight}{dim} textLength="{length}" lengthAdjust="spacingAndGlyphs">{text}</text>"#,
         y + 13
     )
+}
+
+/// A gate dims everything else.
+fn dim(cell: &Cell) -> &'static str {
+    if cell.modifier.contains(Modifier::DIM) { r#" opacity="0.5""# } else { "" }
 }
 
 fn colour(colour: Color, otherwise: &str) -> String {

@@ -17,7 +17,8 @@ impl Agent for SelfDrivenAgent {
         _updates: &'a mut dyn AgentObserver,
         _cancel: &'a CancellationToken,
     ) -> BoxFuture<'a, Result<TurnEnd, TurnFailure>> {
-        let why = "the agent of this session drives itself: creel sends it no prompts, only answers of its tools";
+        let why =
+            "the agent of this session drives itself: creel sends it no prompts, only the results of its tool calls";
         Box::pin(async move { Err(TurnFailure::new(why)) })
     }
 

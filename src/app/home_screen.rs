@@ -24,11 +24,13 @@ use crate::{
             remote_sessions::{NatsServerConnection, RecordedSession},
         },
         tokio_runtime,
+        worker::screened_worker::ScreenedWorker,
     },
     config::{UiSettings, paths},
     sessions::{SessionKey, project_list::ProjectList, session_store::ProjectScope},
     socket::session_client::RemoteSession,
     tui::{
+        self,
         home::{self, HomeExit, HomeOptions, HomeSource, SessionStart, model::HomeMemory},
         model::{CloseBehavior, Toast},
         theme::ThemeRole,
@@ -39,12 +41,16 @@ use crate::{
 const USAGE: i32 = 2;
 
 pub(super) fn show(args: HomeRequestArgs) -> CliResult {
-    let HomeRequestArgs { nats, root, has_config, ui } = args;
-    let server = NatsServerConnection::named(&nats, &ConfigArgs::default())?;
+    let HomeRequestArgs { nats, root, has_config, ui, mut worker } = args;
+    let server = match worker {
+        Some(_) => None,
+        None => NatsServerConnection::named(&nats, &ConfigArgs::default())?,
+    };
     let (tokio, source) = if let Some(NatsServerConnection { tokio, nats, client, .. }) = server {
         (tokio, HomeSource::Fleet { client, prefix: nats.prefix })
     } else {
-        let list = Some(ProjectList::of(&project::state_dir()?));
+        // A worker has its sessions in one project.
+        let list = if worker.is_some() { None } else { Some(ProjectList::of(&project::state_dir()?)) };
         (tokio_runtime::start()?, HomeSource::Machine(ProjectScope { projects: vec![root.clone()], list }))
     };
     let mut options = HomeOptions { screen: screens::screen_options(ui), source, root, has_config };
@@ -52,16 +58,44 @@ pub(super) fn show(args: HomeRequestArgs) -> CliResult {
     loop {
         let left = tokio.block_on(home::run(&options, &mut memory));
         let left = left.map_err(|error| CliError::failed(format!("the screen failed: {error}")))?;
+        if left == HomeExit::Quit && !leaves(worker.as_mut()) {
+            continue;
+        }
         if left == HomeExit::Quit {
             // A task that still reads must not delay the exit.
             tokio.shutdown_background();
-            return Ok(0);
+            return Ok(worker.map_or(0, |mut worker| farewell(&mut worker)));
         }
         if let Err(failure) = visit(left, &options, &nats, ui) {
             memory.toast = Some(Toast { role: ThemeRole::Bad, text: failure.to_string() });
         }
         options.has_config = paths::find(&options.root).is_some();
     }
+}
+
+/// Whether the user really leaves: a worker that still runs would stop.
+fn leaves(worker: Option<&mut ScreenedWorker>) -> bool {
+    let Some(worker) = worker else { return true };
+    if worker.ended().is_some() {
+        return true;
+    }
+    let question = "The worker is still running. Stop it? Its tasks go back to the queue. [y/N] ";
+    let _ = io::stderr().write_all(question.as_bytes());
+    // The home screen may have read ahead, and only crossterm has what it read. Without a terminal, the user is gone.
+    let stops = tui::read_key().is_none_or(|key| matches!(key, 'y' | 'Y'));
+    let _ = io::stderr().write_all(b"\n");
+    if stops {
+        say("creel: stopping the worker");
+        worker.stop();
+    }
+    stops
+}
+
+/// Says what the worker said last. Returns its exit code.
+fn farewell(worker: &mut ScreenedWorker) -> u8 {
+    let code = worker.stop();
+    say(&worker.last_lines());
+    code
 }
 
 /// Does what the user chose, until the home screen shows again.

@@ -13,6 +13,7 @@ use crate::{
             detach,
             session_end::{self, ExitCodeSource, NextCommands},
             surface::SessionSurface,
+            worktree,
         },
         output::say,
         target::project,
@@ -42,7 +43,7 @@ use crate::{
 
 pub(super) struct SessionHost<'a> {
     pub(super) folder: &'a SessionDir,
-    /// The project's folder.
+    /// Where the session works: the project's folder, or a worktree.
     pub(super) root: PathBuf,
     pub(super) surface: SessionSurface,
     /// Whether the session can be viewed and resumed afterwards.
@@ -64,7 +65,7 @@ pub(super) fn supervise(
     if matches!(surface, SessionSurface::Nowhere) {
         detach::leave_the_terminal();
     }
-    let elsewhere = session_end::elsewhere(&root);
+    let elsewhere = session_end::elsewhere(folder.project());
     let scene = RuntimeDirs { cwd: root, rescue: project::state_dir()?.join("rescued") };
     children::adopt_orphans();
     let tokio = tokio_runtime::start()?;
@@ -110,7 +111,10 @@ pub(super) fn supervise(
         session_end::print_card(folder, &left.state, next);
     }
     match afterwards {
-        FolderRetention::Stays => of.farewell(folder, &left, &elsewhere),
+        FolderRetention::Stays => {
+            worktree::let_go(folder, &left.state);
+            of.farewell(folder, &left, &elsewhere);
+        }
         FolderRetention::GoesAway => session_end::farewell_without_folder(&left),
     }
     Ok(of.exit_code(&left))

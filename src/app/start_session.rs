@@ -34,19 +34,35 @@ pub(super) fn began(root: &Path, plan: SessionPlan, prompt: String, presence: Us
         plan,
         errand: None,
         order: None,
+        worktree: None,
     }
 }
 
 pub(super) fn begin(start: NewSession, leash: Option<&ParentProcess>) -> CliResult {
-    let NewSession { root, folder, turn, plan, prompt, tasks, errand, order, nats, surface, afterwards, sweep } = start;
+    let NewSession {
+        root,
+        folder,
+        turn,
+        plan,
+        prompt,
+        tasks,
+        errand,
+        order,
+        worktree,
+        nats,
+        surface,
+        afterwards,
+        sweep,
+    } = start;
     let leftovers = match sweep {
         SweepScope::Project => DeadSessions::of(&SessionsDir::of(&root)),
         SweepScope::Session => DeadSessions::default(),
     };
-    let began = SessionStarted { errand, order, ..began(&root, plan, prompt, surface.presence()) };
+    let (cwd, worktree) = worktree.map_or((root, None), |prepared| (prepared.cwd, Some(prepared.worktree)));
+    let began = SessionStarted { errand, order, worktree, ..began(&cwd, plan, prompt, surface.presence()) };
     let of = errand.map_or(ExitCodeSource::Session, ExitCodeSource::Pipeline);
     let leash = leash.cloned();
-    let stage = SessionHost { folder: &folder, root, surface, afterwards, leftovers, of, nats, leash };
+    let stage = SessionHost { folder: &folder, root: cwd, surface, afterwards, leftovers, of, nats, leash };
     supervise(stage, |scene| {
         let mut runtime = SessionRuntime::begin(began, &folder, scene)?;
         drop(turn);

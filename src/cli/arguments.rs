@@ -70,9 +70,16 @@ pub(super) fn session_name(text: &str) -> Result<String, ArgumentError> {
     Ok(text.to_owned())
 }
 
+/// The name of a worktree, for a folder and a branch.
+pub(super) fn worktree_name(text: &str) -> Result<String, ArgumentError> {
+    session_name(text).map_err(|_| ArgumentError::BadWorktreeName)
+}
+
 /// Why a value on the command line is not valid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(super) enum ArgumentError {
+    #[error("a name has only letters, digits, `-` and `_`")]
+    BadWorktreeName,
     #[error("an item is a number; list the items with `creel pending list`")]
     NotAnItem,
     #[error("a gate is a number; list the open gates with `creel gate list`")]
@@ -83,7 +90,7 @@ pub(super) enum ArgumentError {
     NoSuchPoint,
     #[error("unknown state; use one of: {}", TaskState::ALL.map(TaskState::name).join(", "))]
     NoSuchState,
-    #[error("the number of iterations is a whole number, at least 1")]
+    #[error("the number of iterations must be a whole number, at least 1")]
     NotAnIterationCount,
     #[error("a session name has 1 to 64 letters, digits, `-` or `_`")]
     BadSessionName,

@@ -217,7 +217,7 @@ fn allowance(settings: &Settings) -> String {
     let Budget { tokens, cost, time } = settings.draft.budget;
     let limits = [
         tokens.map(|tokens| format!("{tokens} tokens")),
-        cost.map(|cost| format!("{cost} of cost")),
+        cost.map(|cost| format!("a cost of {cost}")),
         time.map(|time| format!("{time} of agent time")),
     ];
     let limits: Vec<String> = limits.into_iter().flatten().collect();

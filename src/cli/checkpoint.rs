@@ -66,7 +66,7 @@ pub(super) fn checkpoint(command: CheckpointCommand) -> CliResult {
             let found = all.iter().find(|kept| kept.checkpoint.checkpoint == number);
             let missing = || {
                 CliError::usage(format!(
-                    "session `{}` has no checkpoint {number}; list them with `creel checkpoint list`",
+                    "session `{0}` has no checkpoint {number}; list them with `creel checkpoint list -s {0}`",
                     folder.name
                 ))
             };

@@ -115,6 +115,7 @@ pub(super) fn demo(args: &DemoArgs) -> CliResult<VerbOutcome> {
         tasks: TaskGraph::default(),
         errand: None,
         order: None,
+        worktree: None,
         nats: None,
         surface,
         afterwards,

@@ -79,8 +79,12 @@ fn way_out(code: &str) -> Option<&'static str> {
 
 impl From<ConfigErrors> for CliError {
     fn from(errors: ConfigErrors) -> Self {
-        let mistakes = counted(errors.diagnostics.len(), "mistake");
-        Self::usage(format!("the config has {mistakes}; nothing has run\n\n{errors}"))
+        // A file that creel cannot read has no mistake at any place.
+        let what = match errors.diagnostics.as_slice() {
+            [only] if only.place.is_none() => "cannot use the config".to_owned(),
+            all => format!("the config has {}", counted(all.len(), "mistake")),
+        };
+        Self::usage(format!("{what}; nothing has run\n\n{errors}"))
     }
 }
 
@@ -99,7 +103,11 @@ impl From<JournalError> for CliError {
             JournalError::Exists(_) => "choose another name with --session",
             JournalError::Missing(_) => "list the sessions with `creel sessions`",
             JournalError::Record { cause: RecordError::Newer { .. }, .. } => "creel did not change it",
-            JournalError::Record { .. } | JournalError::NotASession(_) => {
+            JournalError::Record { line: 1, .. } | JournalError::NotASession(_) => {
+                "the file has no record that creel could start from: restore it from a backup, or remove the session's \
+                 folder"
+            }
+            JournalError::Record { .. } => {
                 "if the file is damaged, cut it before that line; creel resumes from the records before it"
             }
             JournalError::Disorder(_) => {
@@ -123,7 +131,8 @@ impl From<SessionRequestError> for CliError {
             SessionRequestError::Refused(why) => Self { refusal: why.code.clone(), ..Self::failed(&why.text) },
             SessionRequestError::NotSent(_) => Self::failed(error.to_string()),
             SessionRequestError::NotRunning(name) => Self::usage(format!(
-                "{error}\n  see what happened with `creel show {name}`, or continue it with `creel resume {name}`"
+                "{error}\n  see what happened with `creel show {name}`; if it has not ended, continue it with `creel resume \
+                 {name}`"
             )),
             SessionRequestError::Unreachable { .. } | SessionRequestError::Ended(_) => Self::usage(error.to_string()),
         }

@@ -29,7 +29,7 @@ const GROUPS: [(&str, &[&str]); 6] = [
     ("Run", &["run", "resume", "demo"]),
     ("Watch", &["sessions", "attach", "status", "show", "replay"]),
     ("Steer", &["pause", "unpause", "stop", "message", "pending", "gate", "hooks", "checkpoint"]),
-    ("Tasks", &["task", "worker"]),
+    ("Tasks", &["plan", "task", "worker", "worktree"]),
     ("Share", &["submit", "merge"]),
     (
         "Set up",

@@ -10,6 +10,7 @@ use crate::{
         output::print,
         target::project::{self, Project},
         verb_outcome::VerbOutcome,
+        worker::screened_worker::ScreenedWorker,
     },
     config::{Settings, UiSettings, paths},
 };
@@ -22,6 +23,8 @@ pub(crate) struct HomeRequestArgs {
     pub(crate) root: std::path::PathBuf,
     pub(crate) has_config: bool,
     pub(crate) ui: UiSettings,
+    /// A worker whose sessions are shown, and nothing else.
+    pub(crate) worker: Option<ScreenedWorker>,
 }
 
 pub(super) fn home(nats: Option<String>) -> CliResult<VerbOutcome> {
@@ -36,5 +39,11 @@ pub(super) fn home(nats: Option<String>) -> CliResult<VerbOutcome> {
     let has_config = paths::find(&project::here()?).is_some();
     // A config with mistakes must not hide the sessions.
     let ui = Project::load(&ConfigArgs::default()).map_or(Settings::default().ui, |project| project.settings.ui);
-    Ok(VerbOutcome::Home(Box::new(HomeRequestArgs { nats: NatsArgs { url: nats }, root, has_config, ui })))
+    Ok(VerbOutcome::Home(Box::new(HomeRequestArgs {
+        nats: NatsArgs { url: nats },
+        root,
+        has_config,
+        ui,
+        worker: None,
+    })))
 }

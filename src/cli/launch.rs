@@ -8,3 +8,4 @@ pub mod session_name_lock;
 pub mod session_names;
 pub mod surface;
 pub mod trust_prompt;
+pub mod worktree;

@@ -1,7 +1,12 @@
-//! `creel merge`: merges the work, when every check before that has passed.
+//! `creel merge`: merges the work when every check before that has passed.
+
+mod merge_queue;
+
+use clap::Args;
 
 use crate::{
     cli::{
+        arguments::NatsArgs,
         error::CliResult,
         launch::pipeline::{PipelineArgs, pipeline},
         verb_outcome::VerbOutcome,
@@ -9,6 +14,25 @@ use crate::{
     engine::submit::kind::PipelineKind,
 };
 
-pub(super) fn merge(args: &PipelineArgs) -> CliResult<VerbOutcome> {
-    pipeline(PipelineKind::Merge, args)
+/// What to merge.
+#[derive(Debug, Args)]
+pub struct MergeArgs {
+    /// Merge all finished tasks of the queue that have a branch, one after another: each with what was merged before
+    /// it, and only if its checks pass. What does not fit goes back to the queue.
+    #[arg(long, conflicts_with_all = ["session", "task_type", "agent"])]
+    pub queue: bool,
+    /// With --queue: the server with the queue. Default: `nats:` of the config, else the project's own queue.
+    #[command(flatten)]
+    pub nats: NatsArgs,
+    /// What to merge otherwise.
+    #[command(flatten)]
+    pub pipeline: PipelineArgs,
+}
+
+pub(super) fn merge(args: &MergeArgs) -> CliResult<VerbOutcome> {
+    let PipelineArgs { config, trust, .. } = &args.pipeline;
+    if args.queue {
+        return merge_queue::merge_queue(config, &args.nats, *trust).map(VerbOutcome::Done);
+    }
+    pipeline(PipelineKind::Merge, &args.pipeline)
 }

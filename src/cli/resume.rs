@@ -1,7 +1,5 @@
 //! `creel resume`: prepares a session that stopped or was killed for going on.
 
-use std::path::PathBuf;
-
 use clap::Args;
 
 use crate::{
@@ -13,6 +11,7 @@ use crate::{
             session_end::ExitCodeSource,
             surface::SessionSurface,
             trust_prompt::{self, TrustFlag},
+            worktree,
         },
         target::{
             choose_session,
@@ -73,8 +72,7 @@ pub(super) fn resume(args: &ResumeArgs) -> CliResult<VerbOutcome> {
         let named: &[&str] = if args.session.is_some() { &[] } else { &[&folder.name] };
         return detach::start(&folder, named, "").map(VerbOutcome::Done);
     }
-    let cwd = PathBuf::from(&began.cwd);
-    let root = if cwd.is_dir() { cwd } else { root };
+    let root = worktree::folder_of(&folder, began)?;
     let project = Project::load(&args.config).ok();
     let ui = project.as_ref().map_or_else(|| Settings::default().ui, |project| project.settings.ui);
     let nats = on_command_line(args.nats.as_deref(), project.and_then(Project::trusted_nats))?;
@@ -107,5 +105,12 @@ fn latest_unfinished(sessions: &SessionsDir, max_iterations: Option<u32>) -> Cli
         }
         waits = waits.or(Some(folder));
     }
-    waits.ok_or_else(|| CliError::usage("no session to resume; list all sessions with `creel sessions`"))
+    waits.ok_or_else(|| {
+        let has_sessions = sessions.list().is_ok_and(|all| !all.is_empty());
+        CliError::usage(if has_sessions {
+            "no session to resume: each one here is complete, running or at its limit; list them with `creel sessions`"
+        } else {
+            "no sessions in this project; start one with `creel run`"
+        })
+    })
 }

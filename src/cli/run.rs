@@ -6,7 +6,7 @@ use clap::Args;
 
 use crate::{
     cli::{
-        arguments::{ConfigArgs, DetachArgs, OutputArgs, iteration_count, session_name},
+        arguments::{ConfigArgs, DetachArgs, OutputArgs, iteration_count, session_name, worktree_name},
         error::{CliError, CliResult},
         launch::{
             detach, readiness,
@@ -14,7 +14,9 @@ use crate::{
             session_names::{dated_name, first_free},
             surface::SessionSurface,
             trust_prompt::{self, TrustFlag},
+            worktree,
         },
+        plan::proposal_session::only_propose,
         target::{choose_session, project::Project, remote_sessions::on_command_line},
         task,
         verb_outcome::{FolderRetention, NewSession, SweepScope, VerbOutcome},
@@ -25,7 +27,7 @@ use crate::{
 };
 
 /// How to run a session.
-#[derive(Debug, Default, Args)]
+#[derive(Debug, Default, Clone, Args)]
 pub struct RunArgs {
     /// The prompt: what the agent should do.
     pub prompt: Option<String>,
@@ -50,12 +52,22 @@ pub struct RunArgs {
     /// Take over the open tasks of another session of this project.
     #[arg(long, value_name = "SESSION", value_parser = session_name)]
     pub tasks_from: Option<String>,
+    /// Work in a git worktree of its own, on a new branch. NAME: the name of the worktree, which may exist. Default: the
+    /// session's name.
+    #[arg(long, value_name = "NAME", num_args = 0..=1)]
+    pub worktree: Option<Option<String>>,
     /// Publish records to this NATS server, and receive commands from it. Default: `nats:` of the config.
     #[arg(long = "nats", value_name = "URL")]
     pub nats: Option<String>,
     /// Internal: the task of the queue that the session works on.
     #[arg(long, hide = true)]
     pub order: Option<String>,
+    /// Internal: the agent only proposes tasks.
+    #[arg(long, hide = true)]
+    pub proposal: bool,
+    /// Internal: the branches that the worktree starts from, beside its base.
+    #[arg(long, hide = true, value_name = "BRANCH")]
+    pub join: Vec<String>,
     /// How to show it.
     #[command(flatten)]
     pub output: OutputArgs,
@@ -68,8 +80,17 @@ pub struct RunArgs {
 }
 
 pub(super) fn run(args: &RunArgs) -> CliResult<VerbOutcome> {
+    let args = &prompt_after_worktree(args.clone())?;
     let project = Project::load(&args.config)?;
-    let plan = plan(&project, args)?;
+    let mut plan = plan(&project, args)?;
+    if args.proposal {
+        only_propose(&mut plan)?;
+    }
+    worktree::ask_for(&mut plan, args.worktree.is_some());
+    if args.order.is_some() && plan.worktree.is_some() {
+        // The worker submits the work when it has committed what the agent left.
+        plan.submit.on_complete = false;
+    }
     readiness::require_agent(&project.root, &plan, readiness::ANOTHER_AGENT)?;
     let prompt = prompt(&project, args)?;
     let would_run = trust_prompt::of_project(&project, &plan);
@@ -77,12 +98,23 @@ pub(super) fn run(args: &RunArgs) -> CliResult<VerbOutcome> {
     trust_prompt::require(&place, &project.settings.documents, &would_run, asked)?;
     let sessions = SessionsDir::of(&project.root);
     let tasks = args.tasks_from.as_deref().map(|name| tasks_of(&sessions, name)).transpose()?;
-    let (folder, turn) = choose_folder(&sessions, &project, args.session.as_deref())?;
-    trust_prompt::remember_plan(&project.root, &plan)?;
-    if args.detach.detach && !args.detach.background {
+    // A worker tries such a task again. It stops only if no session could start.
+    let of_task = |error: CliError| match &args.order {
+        Some(_) => CliError::failed(error.into_message()),
+        None => error,
+    };
+    let name = args.worktree.as_ref().and_then(Option::as_deref);
+    let detaches = args.detach.detach && !args.detach.background;
+    let base = if detaches { None } else { worktree::find_base(&project, &plan, name).map_err(of_task)? };
+    let (folder, turn) = choose_folder(&sessions, &project, args.session.as_deref(), name)?;
+    if detaches {
         let named: &[&str] = if args.session.is_some() { &[] } else { &["--session", &folder.name] };
         return detach::start(&folder, named, args.prompt_file.as_ref().map_or("", |_| &prompt)).map(VerbOutcome::Done);
     }
+    let prepared = worktree::prepare(base, &mut plan, name, &folder).map_err(of_task)?;
+    let remote = plan.submit.remote.as_deref();
+    let first = worktree::join(&project.root, prepared.as_ref(), &args.join, remote).map_err(of_task)?;
+    trust_prompt::remember_plan(&project.root, &plan)?;
     let surface = SessionSurface::chosen(args.output, args.detach, project.settings.ui);
     let Project { root, settings } = project;
     Ok(VerbOutcome::BeginSession(Box::new(NewSession {
@@ -90,15 +122,30 @@ pub(super) fn run(args: &RunArgs) -> CliResult<VerbOutcome> {
         folder,
         turn,
         plan,
-        prompt,
+        prompt: first + &prompt,
         tasks: tasks.unwrap_or_default(),
         errand: None,
         order: args.order.clone(),
+        worktree: prepared,
         nats: on_command_line(args.nats.as_deref(), settings.nats)?,
         surface,
         afterwards: FolderRetention::Stays,
         sweep: SweepScope::Project,
     })))
+}
+
+/// `--worktree "Write the parser."`: what cannot be a name is the prompt, if there is no other.
+fn prompt_after_worktree(mut args: RunArgs) -> CliResult<RunArgs> {
+    let Some(Some(given)) = &args.worktree else { return Ok(args) };
+    match worktree_name(given) {
+        Ok(_) => {}
+        Err(_) if args.prompt.is_none() && args.prompt_file.is_none() => {
+            args.prompt = Some(given.clone());
+            args.worktree = Some(None);
+        }
+        Err(error) => return Err(CliError::usage(format!("`{given}` cannot be the name of a worktree: {error}"))),
+    }
+    Ok(args)
 }
 
 /// The tasks of another session, running or not.
@@ -138,12 +185,13 @@ fn prompt(project: &Project, args: &RunArgs) -> CliResult<String> {
     })
 }
 
-/// A new name, or the requested one if it is free. A name in the config is for all sessions of the project: later ones
+/// A new name, that of the worktree, or the requested one if it is free. A name in the config is for all sessions of the project: later ones
 /// get a number.
 fn choose_folder(
     sessions: &SessionsDir,
     project: &Project,
     asked: Option<&str>,
+    worktree: Option<&str>,
 ) -> CliResult<(SessionDir, Option<SessionNameLock>)> {
     if let Some(name) = asked {
         let folder = sessions.folder(name);
@@ -151,7 +199,8 @@ fn choose_folder(
     }
     let turn = SessionNameLock::wait();
     let Some(name) = &project.settings.session else {
-        return Ok((first_free(sessions, &dated_name(&project.root)), turn));
+        let name = worktree.map_or_else(|| dated_name(&project.root), str::to_owned);
+        return Ok((first_free(sessions, &name), turn));
     };
     let folder = sessions.folder(name);
     let over = || journal::fold(&folder.journal()).is_ok_and(|state| state.phase.outcome().is_some());
@@ -163,11 +212,12 @@ fn choose_folder(
 
 fn taken(folder: &SessionDir) -> CliError {
     let name = &folder.name;
-    match journal::running(folder) {
-        Some(holder) => JournalError::Held { name: name.clone(), pid: holder.pid }.into(),
-        None => CliError::usage(format!(
-            "session `{name}` already exists\n  continue it with `creel resume {name}`, or choose another name with \
-             --session"
-        )),
+    if let Some(holder) = journal::running(folder) {
+        return JournalError::Held { name: name.clone(), pid: holder.pid }.into();
     }
+    let is_over = journal::fold(&folder.journal()).is_ok_and(|state| state.refuse_resume(None).is_some());
+    let first = if is_over { "see it with `creel show" } else { "continue it with `creel resume" };
+    CliError::usage(format!(
+        "session `{name}` already exists\n  {first} {name}`, or choose another name with --session"
+    ))
 }

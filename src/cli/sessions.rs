@@ -115,7 +115,7 @@ fn elsewhere(server: &NatsServerConnection, args: &SessionListArgs) -> CliResult
     if wanted.is_empty() {
         say(match (has_any, args.filter.is_empty()) {
             (false, _) => "creel: this server has no sessions",
-            (true, true) => "creel: no session runs there; list the ended ones with --ended",
+            (true, true) => "creel: no session is running there; list the ended ones with --ended",
             (true, false) => "creel: no sessions on this server match",
         });
         return Ok(0);
@@ -156,6 +156,7 @@ fn as_json(listed: &ListedSession, folder: &SessionDir) -> serde_json::Value {
             "iteration": state.iterations.current,
             "max_iterations": state.max_iterations(),
             "agent": state.agent_choice().agent(),
+            "branch": state.began.worktree.as_ref().map(|worktree| &worktree.branch),
             "started": rfc3339(state.started),
             "outcome": state.phase.outcome(),
             "gate": state.gates.open.as_ref().map(crate::engine::gate::Gate::kind),

@@ -8,6 +8,7 @@ use crate::{
     cli::{
         arguments::{ConfigArgs, NatsArgs, session_name},
         error::CliResult,
+        launch::session_end::{NextCommands, print_card},
         output::{print, warn_of},
         record_formatter::{HookOutputMode, RecordFormatter},
         target::remote_sessions::RecordedSession,
@@ -52,7 +53,11 @@ pub(super) fn show(args: &ShowArgs) -> CliResult {
         return print_each(folder, |record| prompt(record, paint));
     }
     let mut narrator = RecordFormatter::new(paint, HookOutputMode::Told);
-    print_each(folder, |record| narrator.tell(record))
+    print_each(folder, |record| narrator.tell(record))?;
+    if let Ok(state) = journal::fold(&folder.journal()) {
+        print_card(folder, &state, NextCommands::AfterShow);
+    }
+    Ok(0)
 }
 
 /// Prints while reading, since a journal can be larger than memory.

@@ -1,6 +1,6 @@
 //! `creel task`: the task graph of a session, looked at and changed from another terminal or by the agent itself.
 
-mod queue;
+pub(in crate::cli) mod queue;
 
 use clap::{ArgGroup, Args, Subcommand};
 
@@ -70,8 +70,8 @@ pub enum TaskCliCommand {
 /// Whose task it is.
 #[derive(Debug, Default, Clone, Copy, Args)]
 pub struct QueueArgs {
-    /// Use the queue of the workers (`creel worker`): of the server of --nats or of the config, else of the project. A
-    /// task that a session has put there is named SESSION/ID.
+    /// Use the queue of `creel worker`: on the NATS server (--nats, or `nats:` in the config), or else of this project.
+    /// The tasks of a session are named SESSION/ID there.
     #[arg(long)]
     pub queue: bool,
 }
@@ -102,7 +102,7 @@ pub struct TaskAddArgs {
     /// A task that must be completed first; can be repeated.
     #[arg(long = "depends-on", value_name = "ID")]
     pub dependencies: Vec<String>,
-    /// Add it to the queue of the workers (`creel worker`): of the server of --nats or of the config, else of the
+    /// Add it to the queue of `creel worker`: on the NATS server (--nats, or `nats:` in the config), or else of this
     /// project. With --session, or inside a session, it stays a task of that session, and enters the queue when it is
     /// ready.
     #[arg(long)]
@@ -351,12 +351,13 @@ fn list_tasks(args: &TaskListArgs) -> CliResult {
         TaskLookup::Told(_) => return Err(other_answer()),
         TaskLookup::OnRecord(graph) => task_view::all(&graph),
     };
+    let has_tasks = !tasks.is_empty();
     tasks.retain(|task| is_wanted(args, task));
     if args.json {
         return json(&tasks);
     }
     if tasks.is_empty() {
-        say("creel: no such tasks");
+        say(if has_tasks { "creel: no tasks match" } else { "creel: no tasks; add one with `creel task add`" });
         return Ok(0);
     }
     print(&task_table::table(&tasks))

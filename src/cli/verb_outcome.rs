@@ -15,6 +15,7 @@ use crate::{
     config::NatsConfig,
     engine::{input::Input, policy::SessionPlan, submit::kind::PipelineKind, tasks::graph::TaskGraph},
     journal::{OpenedJournal, SessionDir},
+    worktrees::PreparedWorktree,
 };
 
 pub(crate) enum VerbOutcome {
@@ -46,6 +47,8 @@ pub(crate) struct NewSession {
     pub(crate) errand: Option<PipelineKind>,
     /// The task of a queue that it works on.
     pub(crate) order: Option<String>,
+    /// Where it works, if not in the project's folder.
+    pub(crate) worktree: Option<PreparedWorktree>,
     pub(crate) nats: Option<NatsConfig>,
     pub(crate) surface: SessionSurface,
     pub(crate) afterwards: FolderRetention,
@@ -54,7 +57,7 @@ pub(crate) struct NewSession {
 
 /// A session to resume. The user has trusted its plan.
 pub(crate) struct ResumedSession {
-    /// The project's folder.
+    /// Where it works.
     pub(crate) root: PathBuf,
     /// The session's folder.
     pub(crate) folder: SessionDir,

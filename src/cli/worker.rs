@@ -1,4 +1,4 @@
-//! `creel worker`: takes tasks from a queue, one after another, and runs a session for each.
+//! `creel worker`: takes tasks from a queue and runs a session for each, one after another or several at once.
 //!
 //! # Invariants
 //! - A task is acknowledged only after its result is in the queue's bucket. If the worker dies before, another worker
@@ -8,7 +8,11 @@
 //!   is back.
 
 mod child_session;
+mod crew;
 mod eligibility;
+mod gate_watch;
+mod job_slots;
+pub mod screened_worker;
 mod worker_loop;
 
 use clap::Args;
@@ -17,25 +21,29 @@ use crate::{
     cli::{
         arguments::{ConfigArgs, NatsArgs},
         error::{CliError, CliResult},
+        home::HomeRequestArgs,
         launch::trust_prompt::{self, TrustFlag},
         output::say,
         target::{
             project::{Project, here},
-            remote_sessions::{cannot_connect, on_command_line},
+            remote_sessions::on_command_line,
         },
         tokio_runtime,
+        verb_outcome::VerbOutcome,
         worker::{
+            crew::WorkerCrew,
             eligibility::Eligibility,
-            worker_loop::{WorkerIdentity, WorkerLoop},
+            job_slots::JobSlots,
+            screened_worker::{ScreenedWorker, end_with_screen, wants_screen},
+            worker_loop::{WorkerIdentity, WorkerSite},
         },
     },
     config::{BadDuration, NatsConfig, duration_of},
     engine::{queue::worker_rules::WorkerFilter, time::TimeSpan},
-    nats::connection::{ReconnectPolicy, connect},
     process::children,
-    queue::place::QueuePlace,
     runtime::now,
     socket::caller::host,
+    worktrees::ProjectRepository,
 };
 
 /// What a worker does.
@@ -59,6 +67,13 @@ pub struct WorkerArgs {
     /// task that needs you as blocked.
     #[arg(long)]
     pub attended: bool,
+    /// How many sessions to run at once, each in a git worktree of its own. Default: one after another, in this folder
+    /// unless the config has `worktree`.
+    #[arg(short, long, value_name = "N", default_value_t = 1, value_parser = job_count)]
+    pub jobs: usize,
+    /// Start no further session while the load average of this machine is higher. One can always run.
+    #[arg(long, value_name = "LOAD", value_parser = load_limit)]
+    pub max_load: Option<f64>,
     /// Exit when the queue has no task left, instead of waiting for more.
     #[arg(long)]
     pub drain: bool,
@@ -69,12 +84,18 @@ pub struct WorkerArgs {
     /// Print each change of a task as JSON, one per line, instead of the events of the sessions.
     #[arg(long)]
     pub json: bool,
+    /// Print lines. Default: with several jobs in a terminal, the home screen shows the sessions.
+    #[arg(long)]
+    pub headless: bool,
+    /// Internal: the home screen shows the sessions.
+    #[arg(long, hide = true)]
+    pub behind_screen: bool,
     /// Trust this config's hooks and agents, and remember this.
     #[arg(long)]
     pub trust: bool,
 }
 
-pub(super) fn worker(args: &WorkerArgs) -> CliResult {
+pub(super) fn worker(args: &WorkerArgs) -> CliResult<VerbOutcome> {
     let project = Project::load(&args.config)?;
     let nats = on_command_line(args.nats.url.as_deref(), project.settings.nats.clone())?;
     let callings =
@@ -88,6 +109,24 @@ pub(super) fn worker(args: &WorkerArgs) -> CliResult {
     if args.config.config.is_none() && !here()?.starts_with(&root) {
         return Err(CliError::usage(format!("run the worker in {}", root.display())));
     }
+    let uses_worktrees = args.jobs > 1 || project.settings.draft.worktree.is_some();
+    // Better now than in every session.
+    let repository = uses_worktrees.then(|| ProjectRepository::of(&root)).transpose()?;
+    let configured = project.settings.draft.submit.remote.as_deref();
+    let remote = repository.as_ref().map(|repository| repository.remote(configured)).transpose()?.flatten();
+    if args.max_load.is_some() && job_slots::load().is_none() {
+        return Err(CliError::usage("creel cannot read the load of this machine; leave out --max-load"));
+    }
+    let submits = uses_worktrees && project.settings.draft.submit.on_complete;
+    if wants_screen(args) {
+        let worker = Some(ScreenedWorker::start(&root)?);
+        let (nats, ui) = (NatsArgs::default(), project.settings.ui);
+        return Ok(VerbOutcome::Home(Box::new(HomeRequestArgs { nats, root, has_config: true, ui, worker })));
+    }
+    if args.behind_screen {
+        end_with_screen();
+    }
+    let site = WorkerSite { root: root.clone(), repository, remote, submits };
     let me = WorkerIdentity { worker: format!("{}-{:x}-{:x}", host(), std::process::id(), now().0), host: host() };
     children::adopt_orphans();
     let tokio = tokio_runtime::start()?;
@@ -97,20 +136,15 @@ pub(super) fn worker(args: &WorkerArgs) -> CliResult {
         let agents = agents.into_iter().collect::<Vec<_>>().join(", ");
         let types = if args.types.is_empty() { "every type".to_owned() } else { args.types.join(", ") };
         let whose = nats.as_ref().map_or_else(|| "this project's queue".to_owned(), NatsConfig::shown);
-        let place = match nats {
-            Some(nats) => {
-                let connected = connect(&nats, ReconnectPolicy::ByItself).await;
-                let (client, told) = connected.map_err(|problem| cannot_connect(&nats, &problem))?;
-                QueuePlace::server(nats, client, told).await?
-            }
-            None => QueuePlace::Project(root.clone()),
-        };
-        say(&format!("creel: waiting for tasks ({types}) from {whose} for {agents}; stop with Ctrl-C"));
-        let shift = WorkerLoop::new(args, &root, me, callings, place).await?;
-        Box::pin(shift.work()).await
+        let at_once = if args.jobs > 1 { format!(", up to {} at once", args.jobs) } else { String::new() };
+        let slots = JobSlots::new(args.jobs, args.max_load);
+        let crew = WorkerCrew { args, settings: &project.settings, site, nats, me, slots };
+        // The server is reachable, or this is where the worker says that it is not.
+        say(&format!("creel: waiting for tasks ({types}) from {whose} for {agents}{at_once}; stop with Ctrl-C"));
+        Box::pin(crew.work()).await
     });
     tokio.shutdown_background();
-    code
+    code.map(VerbOutcome::Done)
 }
 
 fn lease(text: &str) -> Result<TimeSpan, LeaseError> {
@@ -118,10 +152,31 @@ fn lease(text: &str) -> Result<TimeSpan, LeaseError> {
     if span < TimeSpan::secs(1) { Err(LeaseError::TooShort) } else { Ok(span) }
 }
 
+/// The most sessions at once.
+const MOST_JOBS: usize = 64;
+
+fn job_count(text: &str) -> Result<usize, WorkerArgumentError> {
+    let count = text.parse().ok().filter(|count| (1..=MOST_JOBS).contains(count));
+    count.ok_or(WorkerArgumentError::BadJobCount)
+}
+
+fn load_limit(text: &str) -> Result<f64, WorkerArgumentError> {
+    let load = text.parse::<f64>().ok().filter(|load| load.is_finite() && *load > 0.0);
+    load.ok_or(WorkerArgumentError::BadLoad)
+}
+
+#[derive(Debug, thiserror::Error)]
+enum WorkerArgumentError {
+    #[error("the number of jobs is a whole number from 1 to {MOST_JOBS}")]
+    BadJobCount,
+    #[error("a load is a number above 0, such as `4` or `1.5`")]
+    BadLoad,
+}
+
 #[derive(Debug, thiserror::Error)]
 enum LeaseError {
     #[error(transparent)]
     BadDuration(#[from] BadDuration),
-    #[error("a lease must be at least a second")]
+    #[error("a lease must be at least a second, such as `30s`")]
     TooShort,
 }

@@ -25,7 +25,7 @@ use super::{
     rules,
     settings::{AgentOverrides, ConfigDocument, DESCRIBE, PlanDraft, Settings, UiSettings, agent_names},
     shape::{AGENT, GATES, RETRY, ROOT, STOP, SUBMIT, UI},
-    stop, validate, workflows,
+    stop, validate, workflows, worktree,
 };
 use crate::{
     config::permissions,
@@ -313,6 +313,7 @@ impl ConfigLoader {
             protect: permissions::protect(&mut self.report, root.given("protect")),
             budget: permissions::budget(root),
             submit: submit(&mut self.report, root),
+            worktree: worktree::worktree(&mut self.report, root),
         };
         (draft, lines)
     }

@@ -311,7 +311,7 @@ fn check_login(report: &mut DiagnosticReport, nats: &ConfigFields<'_>) {
     let ways = ["user", "token", "nkey", "credentials"].into_iter().filter_map(|key| Some((key, nats.given(key)?)));
     let ways: Vec<(&str, &ConfigNode)> = in_url.map(|url| ("url", url)).into_iter().chain(ways).collect();
     if let [(first, _), (second, node), ..] = ways.as_slice() {
-        let message = format!("both `{first}` and `{second}` give a login");
+        let message = format!("`{first}` and `{second}` both set a login");
         report.error_hint(node.at, message, "keep one of them".to_owned());
     }
     match (nats.given("user"), nats.given("password")) {

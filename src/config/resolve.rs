@@ -145,6 +145,7 @@ impl Settings {
             task_type: wanted.task_type.map(str::to_owned),
             task_types: self.restricted(),
             submit,
+            worktree: draft.worktree,
         }
     }
 

@@ -152,7 +152,7 @@ fn coverage(report: &mut DiagnosticReport, fields: &ConfigFields<'_>, at: Source
     let file = inside(report, node)?;
     let format = fields.maybe_one_of("format").or_else(|| guess(&file));
     if format.is_none() && fields.given("format").is_none() {
-        let message = format!("creel cannot see the format of the report from the name {}", quoted(&file));
+        let message = format!("creel cannot derive the format of the report from the name {}", quoted(&file));
         report.error_hint(node.at, message, format!("set its `format`: {}", names(&["lcov", "cobertura", "json"])));
     }
     Some(RuleCheck::Coverage { file, format: format?, minimum: fields.maybe_number("minimum")? })

@@ -22,7 +22,7 @@ use crate::engine::{
     policy::{
         AgentSpec, AutomationHook, BackoffPolicy, Budget, CompletionInstructions, ContextPolicy, GatePolicies,
         HookSpec, LimitsPlan, PermissionRule, RetryLimitPolicy, RuleSpec, SettledPolicy, StopHook, StopPlan,
-        SubmitPlan, TypeNotAllowed, Workflow,
+        SubmitPlan, TypeNotAllowed, Workflow, WorktreePlan,
     },
     time::TimeSpan,
 };
@@ -78,6 +78,7 @@ pub struct PlanDraft {
     /// The names of the agents that take over at a usage limit.
     pub fallback: Vec<String>,
     pub submit: SubmitPlan,
+    pub worktree: Option<WorktreePlan>,
 }
 
 /// The settings in an agent's entry besides its launch method.

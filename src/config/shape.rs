@@ -16,6 +16,7 @@ mod rules;
 mod stop;
 mod submit;
 mod workflow;
+mod worktree;
 
 pub use crate::config::shape::permissions::{BUDGET, LIMITS, PERMISSION};
 pub use agents::{AGENT, KNOWN_AGENT, WAY};
@@ -27,6 +28,7 @@ pub use rules::{COMMAND_RULE, COVERAGE_RULE, FILES_RULE, PATTERN_RULE};
 pub use stop::{STOP_ACTION, STOP_ALL, STOP_ANY, STOP_COMMAND, STOP_PRESET, STOP_WHEN};
 pub use submit::{SUBMIT, TASK_TYPE, TYPE_STOP};
 pub use workflow::{PART, STEP};
+pub use worktree::WORKTREE;
 
 use super::{
     diagnostic::names,

@@ -134,6 +134,8 @@ pub fn commands(plan: &SessionPlan, agent_is_described: bool) -> Vec<String> {
             commands.push(format!("{point}: {}", hook.action.describe()));
         }
     }
+    let setup = plan.worktree.iter().flat_map(|worktree| &worktree.setup);
+    commands.extend(setup.map(|command| format!("worktree setup: {command}")));
     commands.extend(of_submit(plan));
     for hook in &plan.automation {
         if !matches!(hook.spec.action, HookAction::Builtin(_)) {

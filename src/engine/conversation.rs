@@ -210,6 +210,9 @@ pub struct WorktreeChanges {
     /// The commit that is checked out. None outside a repository.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub commit: Option<String>,
+    /// What was checked out before the turn, if it was another commit or there is none now.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub before: Option<String>,
     /// Files with uncommitted changes.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub dirty: Vec<String>,
@@ -219,6 +222,23 @@ pub struct WorktreeChanges {
     /// The contents of the listed files, except files that are too large or that creel could not read.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub contents: BTreeMap<String, FileContent>,
+}
+
+/// The lines that a session added and removed.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ChangedLines {
+    pub added: usize,
+    pub removed: usize,
+    /// How many files differ from before.
+    pub files: usize,
+}
+
+impl ChangedLines {
+    /// The counts together with those of another file.
+    #[must_use]
+    pub const fn and(self, added: usize, removed: usize) -> Self {
+        Self { added: self.added + added, removed: self.removed + removed, files: self.files + 1 }
+    }
 }
 
 /// The content of a file after a turn that changed it.

@@ -20,7 +20,7 @@ pub use crate::engine::{
     retry::event::RetryEvent,
     session::event::{
         AfterResume, FinalDeliveryMode, IterationOutcome, ResumeDecision, SessionEvent, SessionOutcome, SessionStarted,
-        UserPresence,
+        SessionWorktree, UserPresence,
     },
     steering::event::{SteeringEvent, StopTiming},
     stop::event::{StopDecided, StopEvent},

@@ -8,6 +8,7 @@ mod rules;
 mod stop;
 mod submit;
 mod workflow;
+mod worktree;
 
 use std::collections::BTreeMap;
 
@@ -22,6 +23,7 @@ pub use rules::{CoverageFormat, FileRequirement, PatternTarget, RuleCheck, RuleS
 pub use stop::{SettledPolicy, StopHook, StopHookCondition, StopHookKind, StopPlan, StopPreset};
 pub use submit::{BuiltinCall, BuiltinOptions, Gatekeeper, MERGE, SubmitPlan, TypeNotAllowed};
 pub use workflow::{StepAction, StepCondition, StepTransition, Workflow, WorkflowStep};
+pub use worktree::{WORKTREE_BRANCH, WorktreePlan, WorktreeRetention};
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct SessionPlan {
@@ -81,6 +83,9 @@ pub struct SessionPlan {
     /// The reviewing agents, by the names that hooks use.
     #[serde(default)]
     pub gatekeepers: BTreeMap<String, Gatekeeper>,
+    /// Set if the session works in a git worktree of its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub worktree: Option<WorktreePlan>,
 }
 
 /// Instructions at the end of iteration prompts: how the agent reports completion.

@@ -11,6 +11,7 @@
 //! - A task that keeps crashing its worker is not started for ever.
 
 pub mod handover;
+pub mod task_proposal;
 pub mod task_spec;
 pub mod worker_rules;
 
@@ -38,6 +39,15 @@ pub struct QueuedTask {
     pub run: u32,
     /// How many times workers started it in this run.
     pub attempt: u32,
+    /// The branch with its work so far, if its sessions have worktrees.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub branch: Option<String>,
+    /// The commit with which its work was merged.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub merged: Option<String>,
+    /// Why the merge queue sent it back.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub feedback: Option<String>,
     #[serde(flatten)]
     pub standing: QueuedTaskState,
 }
@@ -107,6 +117,8 @@ pub enum QueueRequest {
     Complete(Option<String>),
     Block(String),
     Remove,
+    /// Its work cannot be merged, for this reason.
+    SendBack(String),
 }
 
 /// Why the queue refuses a request about a task.
@@ -122,6 +134,8 @@ pub enum QueueRequestError {
     NoReason(String),
     #[error("{0} depends on a task that is not completed")]
     Waits(String),
+    #[error("{0} is not completed, so there is nothing to send back")]
+    Unfinished(String),
     #[error("{0} is already in the queue")]
     Ready(String),
     #[error("{id} is already active on {host}")]
@@ -153,7 +167,16 @@ impl QueuedTaskState {
 
 impl QueuedTask {
     pub fn new(order: TaskSpec, at: UnixTime) -> Self {
-        Self { order, created_at: at.rfc3339(), run: 1, attempt: 0, standing: QueuedTaskState::Created }
+        Self {
+            order,
+            created_at: at.rfc3339(),
+            run: 1,
+            attempt: 0,
+            branch: None,
+            merged: None,
+            feedback: None,
+            standing: QueuedTaskState::Created,
+        }
     }
 
     /// An id for this run of the task that is unique across all queues. It identifies the session that works on the
@@ -240,6 +263,35 @@ impl QueuedTask {
         }))
     }
 
+    /// Notes the branch with its work. One that was noted before stays if there is no new one.
+    #[must_use]
+    pub fn on_branch(self, branch: Option<String>) -> Self {
+        Self { branch: branch.or(self.branch), ..self }
+    }
+
+    /// Notes that its work was merged. None if it is not completed, or was merged before.
+    pub fn merged_as(&self, commit: &str) -> Option<Self> {
+        let is_due = matches!(self.standing, QueuedTaskState::Completed { .. }) && self.merged.is_none();
+        is_due.then(|| Self { merged: Some(commit.to_owned()), feedback: None, ..self.clone() })
+    }
+
+    /// The branches that its work starts from, beside the base: those of its dependencies that are not merged yet, in
+    /// the given order, and that of its own earlier work.
+    pub fn joined_branches(&self, before: &[Self]) -> Vec<String> {
+        let open = before.iter().filter(|task| task.merged.is_none()).filter_map(|task| task.branch.clone());
+        open.chain(self.branch.clone()).collect()
+    }
+
+    /// The agent's prompt, with the results of the tasks that it depended on.
+    pub fn prompt(&self, before: &[Self]) -> String {
+        let Some(reason) = &self.feedback else { return self.order.prompt(before) };
+        let goal = format!(
+            "{}\n\nYou have worked on this before, and your work is here. It was sent back:\n{reason}",
+            self.order.goal.trim()
+        );
+        TaskSpec { goal, ..self.order.clone() }.prompt(before)
+    }
+
     /// Returns the task of a worker that shuts down; the attempt does not count.
     pub fn given_back(&self, worker: &str) -> Option<Self> {
         let ready = self.with(QueuedTaskState::Ready);
@@ -269,8 +321,20 @@ impl QueuedTask {
             }
             // Its dependencies were completed once, but may have been reopened since.
             (QueuedTaskState::Blocked { .. } | QueuedTaskState::Completed { .. }, QueueRequest::Again) => {
-                Ok(Self { run: self.run + 1, attempt: 0, ..self.with(QueuedTaskState::Created) })
+                let again = self.with(QueuedTaskState::Created);
+                Ok(Self { run: self.run + 1, attempt: 0, merged: None, feedback: None, ..again })
             }
+            (QueuedTaskState::Completed { .. }, QueueRequest::SendBack(reason)) => {
+                let (again, feedback) = (self.with(QueuedTaskState::Created), Some(start_of(&reason)));
+                Ok(Self { run: self.run + 1, attempt: 0, merged: None, feedback, ..again })
+            }
+            (
+                QueuedTaskState::Created
+                | QueuedTaskState::Ready
+                | QueuedTaskState::Active { .. }
+                | QueuedTaskState::Blocked { .. },
+                QueueRequest::SendBack(_),
+            ) => Err(QueueRequestError::Unfinished(id())),
         }
     }
 

@@ -254,7 +254,7 @@ impl<'a> PipelineRules<'a> {
         };
         // The pipeline's own record ends the session; this one is for its observers.
         let iterations = self.iterations.current;
-        step.and(Event::Session(SessionEvent::Ended { outcome: ended, iterations, reason }))
+        step.and(Event::Session(SessionEvent::Ended { outcome: ended, iterations, reason, lines: None }))
             .then(Effect::Leave(ExitReason::Ended))
     }
 

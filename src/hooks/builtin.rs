@@ -42,6 +42,7 @@ mod run_tests;
 mod undo_rebase;
 
 pub use crate::hooks::builtin::branch_status::{SubmittableWork, work_to_submit};
+pub use crate::hooks::builtin::merge::forge_of;
 pub use crate::hooks::builtin::undo_rebase::recover;
 
 /// The name of the hook that prints the change for gatekeepers. A config cannot use it.

@@ -44,10 +44,17 @@ struct RecordEnvelope<'a> {
 pub enum RecordError {
     #[error("a newer creel wrote it (format {found}, this creel reads up to {VERSION}); update creel to read it")]
     Newer { found: u32 },
-    #[error("it is not a record: {0}")]
+    #[error("it is not a record: {}", without_place(.0))]
     Malformed(#[from] serde_json::Error),
     #[error("its time is not valid: {0}")]
     Time(#[from] jiff::Error),
+}
+
+/// The position is inside one line, and would look like a line of the journal.
+fn without_place(error: &serde_json::Error) -> String {
+    let text = error.to_string();
+    let place = format!(" at line {} column {}", error.line(), error.column());
+    text.strip_suffix(&place).unwrap_or(&text).to_owned()
 }
 
 impl Record {

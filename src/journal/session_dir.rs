@@ -194,13 +194,7 @@ impl SessionDir {
     pub(super) fn create(&self) -> io::Result<()> {
         let root = self.path.parent().unwrap_or(&self.path);
         SessionsDir::around(self).refuse_links()?;
-        fs::DirBuilder::new().recursive(true).mode(PRIVATE_DIR).create(root)?;
-        let ignore = fs::OpenOptions::new().write(true).create_new(true).open(root.join(".gitignore"));
-        match ignore {
-            Ok(mut ignore) => ignore.write_all(b"*\n")?,
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-            Err(error) => return Err(error),
-        }
+        create_ignored(root)?;
         for folder in [&self.path, &self.path.join("outputs")] {
             fs::DirBuilder::new().recursive(true).mode(PRIVATE_DIR).create(folder)?;
             open::is_folder(folder)?;
@@ -247,5 +241,15 @@ impl SessionDir {
 
     pub(super) fn read_pid(&self) -> Option<u32> {
         open::line(&self.pid_file()).ok()?.trim().parse().ok()
+    }
+}
+/// Creates a folder of creel's own that git ignores, because what is in it is private or can be made again.
+pub fn create_ignored(folder: &Path) -> io::Result<()> {
+    fs::DirBuilder::new().recursive(true).mode(PRIVATE_DIR).create(folder)?;
+    let ignore = fs::OpenOptions::new().write(true).create_new(true).open(folder.join(".gitignore"));
+    match ignore {
+        Ok(mut ignore) => ignore.write_all(b"*\n"),
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+        Err(error) => Err(error),
     }
 }

@@ -74,7 +74,7 @@ impl BacklogSender<'_> {
             match sent {
                 Ok(()) => folder.mark_sent(),
                 Err(why) => {
-                    tracing::info!("nats: creel does not send the rest of session {}: {why}", folder.name);
+                    tracing::info!("nats: cannot send the rest of session {}: {why}", folder.name);
                     if self.client.connection_state() != State::Connected {
                         return Ok(());
                     }
@@ -82,7 +82,9 @@ impl BacklogSender<'_> {
             }
         }
         if let Err(error) = sessions.note_sent_to(&self.store.made) {
-            tracing::info!("nats: the next session looks at all sessions again: {error}");
+            tracing::info!(
+                "nats: cannot save what the server has, so the next session checks all sessions again: {error}"
+            );
         }
         Ok(())
     }
@@ -98,7 +100,7 @@ impl BacklogSender<'_> {
         let Some(first) = outbox.letters(0)?.read()?.filter(|_| has_more) else { return Ok(SessionBacklog::Nothing) };
         let FirstRecordHeader { session, id } = serde_json::from_slice(&first.line)?;
         if session != folder.name || !is_plain(&session) || !is_plain(&id) {
-            return Err(io::Error::other("its first record is not one of creel's"));
+            return Err(io::Error::other("its first record is not from creel"));
         }
         Ok(SessionBacklog::Unsent(Box::new(outbox), id))
     }

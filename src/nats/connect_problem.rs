@@ -44,7 +44,7 @@ impl From<&ConnectError> for ConnectProblem {
             }
             (Kind::TimedOut, None) => ("the server does not answer".to_owned(), PLACE),
             (Kind::Tls, None) => (
-                format!("no encrypted connection{cause}"),
+                format!("the encrypted connection failed{cause}"),
                 "check the files under `nats: { tls: … }`: `ca`, `cert` and `key`",
             ),
             (Kind::Dns, None) => (format!("creel cannot find the server{cause}"), "check the host in its URL"),
@@ -71,11 +71,11 @@ impl ConnectProblem {
                 | AlertDescription::UnknownCA
                 | AlertDescription::CertificateUnknown,
             ) => (
-                "the server wants a certificate of yours, or does not accept the one that it got".to_owned(),
+                "the server requires a client certificate, or does not accept the one that creel sent".to_owned(),
                 "set `nats: { tls: { cert: FILE, key: FILE } }` to a certificate that the server knows",
             ),
             other => (
-                format!("no encrypted connection: {other}"),
+                format!("the encrypted connection failed: {other}"),
                 "check the server's TLS settings and those under `nats: { tls: … }`",
             ),
         };
@@ -157,7 +157,7 @@ mod tests {
         assert_eq!(said(Tls::InvalidCertificate(CertificateError::Expired)), "the server's certificate has expired");
         assert_eq!(
             said(Tls::AlertReceived(AlertDescription::BadCertificate)),
-            "the server wants a certificate of yours, or does not accept the one that it got"
+            "the server requires a client certificate, or does not accept the one that creel sent"
         );
     }
 

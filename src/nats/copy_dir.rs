@@ -94,7 +94,7 @@ fn remove_abandoned(parent: &Path) {
             Err(TryLockError::WouldBlock | TryLockError::Error(_)) => true,
         };
         if !is_alive && let Err(error) = fs::remove_dir_all(&root) {
-            tracing::warn!("cannot remove {}, which a killed viewer left: {error}", root.display());
+            tracing::warn!("cannot remove {}, which a killed `creel attach` left: {error}", root.display());
         }
     }
 }

@@ -86,7 +86,7 @@ impl<'a> HeartbeatSender<'a> {
     /// only the records matter. It can store them later, when a cluster has a leader again.
     pub(super) async fn keep(&self, id: &str, desk: &QueryHandle, warn: &mut impl FnMut(String)) {
         while let Err(NatsError(why)) = self.open(warn).await {
-            tracing::warn!("nats: no list of sessions: {why}");
+            tracing::warn!("nats: cannot add this session to the server's list of sessions: {why}");
             tokio::time::sleep(EVERY).await;
         }
         let mut news = desk.news.clone();
@@ -113,7 +113,7 @@ impl<'a> HeartbeatSender<'a> {
     /// Sends the last heartbeat. A session can end before it has sent any.
     pub(super) async fn give_last(&self, id: &str, status: StatusView) {
         if let Err(NatsError(why)) = self.open(&mut drop).await {
-            tracing::warn!("nats: no list of sessions: {why}");
+            tracing::warn!("nats: cannot add this session to the server's list of sessions: {why}");
         }
         self.give(id, status).await;
         let _ = self.client.flush().await;

@@ -62,7 +62,7 @@ impl LiveOutputReceiver {
     pub(super) fn is_refused(&mut self, why: &str) -> bool {
         let refused = self.subjects.live_is_meant(why);
         if refused {
-            tracing::info!("nats: creel does not show the output of running hooks: {why}");
+            tracing::info!("nats: cannot receive the live output of hooks: {why}");
             self.pieces = None;
         }
         refused

@@ -214,7 +214,7 @@ impl RecordSender<'_> {
 
 fn in_words(refusal: PublishRefusal) -> NatsError {
     NatsError(match refusal {
-        PublishRefusal::NoStream => "the stream is gone".to_owned(),
+        PublishRefusal::NoStream => "the stream does not exist any more".to_owned(),
         PublishRefusal::NotTheFirst => TAKEN.to_owned(),
         PublishRefusal::Other(why) => format!("the server does not accept records: {why}"),
     })

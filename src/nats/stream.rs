@@ -86,7 +86,9 @@ impl NatsStream {
         if own.iter().any(|subject| covers(subject, subjects)) {
             return Ok(());
         }
-        Err(NatsError(format!("the stream {name} does not include the subjects {subjects}")))
+        Err(NatsError(format!(
+            "the stream {name} does not include the subjects {subjects}. Add them to the stream, or set another `stream` under `nats:`"
+        )))
     }
 
     /// Finds out which records of a session the stream has, starting at the saved position.
@@ -152,7 +154,7 @@ impl NatsStream {
         let limit = usize::try_from(*max_message_size).ok().filter(|limit| *limit > 0).unwrap_or(max_payload);
         if limit < SMALLEST {
             return Err(NatsError(format!(
-                "the stream {name} allows messages of {limit} B, but records need {SMALLEST} B"
+                "the stream {name} allows messages of {limit} B, but creel needs at least {SMALLEST} B. Raise the stream's `max_msg_size`, or set another `stream` under `nats:`"
             )));
         }
         Ok(max_payload.min(limit))

@@ -173,7 +173,7 @@ fn session(event: &SessionEvent, context: &EventContext) -> Option<Described> {
             };
             Described::new(sign, tone, format!("Iteration {iteration} {ended}{}", context.iteration.suffix()))
         }
-        SessionEvent::Ended { outcome, iterations, reason } => {
+        SessionEvent::Ended { outcome, iterations, reason, .. } => {
             let tone = if *outcome == SessionOutcome::Complete { EventTone::Passed } else { EventTone::Warning };
             let (end, count, used) =
                 (session_end(*outcome), counted(*iterations, "iteration"), context.session.suffix());

@@ -12,6 +12,7 @@ use super::{
 };
 use crate::engine::{
     SessionState,
+    conversation::ChangedLines,
     event::{Event, RetryEvent, SessionEvent, SessionOutcome, TurnEvent},
     time::UnixTime,
 };
@@ -28,6 +29,10 @@ pub struct EndTally {
     files: BTreeSet<String>,
     /// Changed files that the records count but do not name.
     more_files: usize,
+    /// The lines in those files, as the session counted them at its end.
+    lines: Option<ChangedLines>,
+    /// Whether a turn worked on a commit.
+    has_repository: bool,
     end: Option<(UnixTime, String)>,
     /// The hook that still blocked when its retries were used up.
     blocked_by: Option<String>,
@@ -45,9 +50,11 @@ impl EndTally {
             self.blocked_by = Some(plain_line(hook, NAME));
         } else if let Event::Turn(TurnEvent::Ended { work: Some(work), .. }) = event {
             self.files.extend(work.files_modified.iter().cloned());
+            self.has_repository |= work.commit.is_some();
             self.more_files = self.more_files.max(work.more_modified);
-        } else if let Event::Session(SessionEvent::Ended { reason, .. }) = event {
+        } else if let Event::Session(SessionEvent::Ended { reason, lines, .. }) = event {
             self.end = Some((at, reason.clone()));
+            self.lines = lines.or(self.lines);
         }
     }
 
@@ -69,11 +76,22 @@ impl EndTally {
         let files = self.files.len() + self.more_files;
         let lists = [
             ("never passed", (!never.is_empty()).then(|| some_names(&never, NAMED))),
-            ("changed", (files > 0).then(|| counted(files, "file"))),
+            ("changed", self.changed(files)),
             ("not sent", (!undelivered.is_empty()).then(|| some_names(&undelivered, NAMED))),
         ];
         facts.extend(lists.into_iter().filter_map(|(name, fact)| Some((name, fact?))));
-        Some(EndCard { head, facts, next: next(state, outcome, files > 0) })
+        Some(EndCard { head, facts, next: next(state, outcome, files > 0 && self.has_repository) })
+    }
+
+    /// The files that turns changed, or if the session counted lines, what differs from before.
+    fn changed(&self, files: usize) -> Option<String> {
+        match self.lines {
+            Some(lines) if lines.files == 0 => Some("nothing in the end".to_owned()).filter(|_| files > 0),
+            Some(ChangedLines { added, removed, files }) => {
+                Some(format!("+{added} −{removed} in {}", counted(files, "file")))
+            }
+            None => (files > 0).then(|| counted(files, "file")),
+        }
     }
 
     fn head(&self, outcome: SessionOutcome, reason: &str) -> String {
@@ -135,14 +153,14 @@ const fn ended_as(outcome: SessionOutcome) -> &'static str {
     }
 }
 
-fn next(state: &SessionState, outcome: SessionOutcome, changed: bool) -> Vec<String> {
+fn next(state: &SessionState, outcome: SessionOutcome, can_submit: bool) -> Vec<String> {
     let name = &state.name;
     let again = if outcome == SessionOutcome::Limit {
         Some(format!("creel resume {name} --max-iterations N"))
     } else {
         state.refuse_resume(None).is_none().then(|| format!("creel resume {name}"))
     };
-    let submits = outcome == SessionOutcome::Complete && changed && state.pipelines.last.is_none();
+    let submits = outcome == SessionOutcome::Complete && can_submit && state.pipelines.last.is_none();
     let submit = submits.then(|| format!("creel submit {name}"));
     [Some(format!("creel show {name}")), again, submit].into_iter().flatten().collect()
 }

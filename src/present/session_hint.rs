@@ -78,7 +78,9 @@ fn session(event: &SessionEvent, state: &SessionState) -> Option<String> {
             "Accepted although a check failed: creel shows this iteration as forced.".into()
         }
         SessionEvent::Ended { outcome: SessionOutcome::Complete, .. } => {
-            "Complete: the checks passed, and the agent has everything that hooks piped.".into()
+            let is_checked = state.plan().hooks.get(&HookPoint::Stop).is_some_and(|hooks| !hooks.is_empty());
+            let why = if is_checked { "the checks passed" } else { "the agent says that the work is done" };
+            format!("Complete: {why}, so the session ends.")
         }
         SessionEvent::Ended { .. } => "The session has ended. The card says why, and what you can do next.".into(),
         SessionEvent::LoopEnded { .. } | SessionEvent::Warning { .. } | SessionEvent::ProcessStarted { .. } => {
@@ -170,7 +172,7 @@ fn prompt_sent(prompt: &PromptSent) -> Option<String> {
             "The agent gets the output of the hooks for failed turns, and tries again.".into()
         }
         (PromptReason::FinalDelivery, _) => "One last prompt: the agent gets what was still pending.".into(),
-        (PromptReason::Message, _) => "The agent gets the message, and works on.".into(),
+        (PromptReason::Message, _) => "The agent gets the message and continues.".into(),
         (PromptReason::Remediation, _) => "The agent repairs what the check has found.".into(),
         (PromptReason::Gatekeeper, _) => "Another agent reviews the change.".into(),
     })
@@ -210,12 +212,12 @@ fn gate(event: &GateEvent, state: &SessionState) -> Option<String> {
             let otherwise = if timeout.is_zero() {
                 "creel waits for you.".to_owned()
             } else {
-                format!("creel decides alone in {timeout}.")
+                format!("creel decides in {timeout}.")
             };
             Some(format!("{} {otherwise}", gate_opened(*about)))
         }
         GateEvent::Answered { by, .. } if by.by == ActorKind::Timeout => {
-            Some("No answer came in time, so creel decided as its config says.".into())
+            Some("You did not answer in time, so creel decided as the config says.".into())
         }
         GateEvent::Answered { .. } => None,
     }
@@ -246,7 +248,7 @@ fn stop(event: &StopEvent) -> Option<String> {
                 "The work is complete: the checks passed, and the agent says that it is done.".into()
             }
             StopAction::Continue => "The work is not complete yet, so another iteration follows.".into(),
-            StopAction::Escalate => "creel cannot decide alone whether to continue.".into(),
+            StopAction::Escalate => "creel cannot decide without you whether to continue.".into(),
         }),
         StopEvent::Decided(_)
         | StopEvent::RulesDue { .. }
@@ -277,7 +279,7 @@ fn pipeline(event: &PipelineEvent) -> Option<String> {
 
 fn steering(event: &SteeringEvent) -> String {
     match event {
-        SteeringEvent::Paused { .. } => "Paused: creel sends no prompt until you resume the session.".into(),
+        SteeringEvent::Paused { .. } => "Paused: creel sends no prompt until you unpause the session.".into(),
         SteeringEvent::Unpaused { .. } => "The session continues.".into(),
         SteeringEvent::MessageQueued { .. } => "creel sends the message when the agent's turn ends.".into(),
         SteeringEvent::StopRequested { how: StopTiming::AfterIteration, .. } => {
@@ -311,7 +313,7 @@ mod tests {
             GateKind::Merge,
         ];
         for kind in kinds {
-            let text = format!("{} creel decides alone in 7 s.", gate_opened(kind));
+            let text = format!("{} creel decides in 7 s.", gate_opened(kind));
             assert!(text.len() <= ROOM, "{text}");
         }
     }

@@ -83,6 +83,8 @@ pub struct ListedSession {
     pub host: String,
     /// The name of its user. Empty if unknown.
     pub user: String,
+    /// The branch of its worktree. Empty without one.
+    pub branch: String,
     pub agent: String,
     pub iteration: u32,
     pub max_iterations: u32,
@@ -111,6 +113,7 @@ impl ListedSession {
             project: project.to_owned(),
             host: String::new(),
             user: String::new(),
+            branch: String::new(),
             agent: String::new(),
             iteration: 0,
             max_iterations: 0,
@@ -139,6 +142,7 @@ impl ListedSession {
             }
         };
         Self {
+            branch: state.began.worktree.as_ref().map(|worktree| plain(&worktree.branch)).unwrap_or_default(),
             agent: plain(state.agent_choice().agent()),
             iteration: state.iterations.current,
             max_iterations: state.max_iterations(),
@@ -253,6 +257,17 @@ impl ListedSession {
             SessionGroup::NeedsYou | SessionGroup::Running => String::new(),
             SessionGroup::Ended => moment(self.changed, now, zone),
         }
+    }
+
+    /// What it cost, if it changed today. A session that began earlier counts as a whole.
+    pub fn cost_today(&self, now: UnixTime, zone: &TimeZone) -> f64 {
+        let date =
+            |at: UnixTime| jiff::Timestamp::from_millisecond(at.0).ok().map(|at| at.to_zoned(zone.clone()).date());
+        let changed = match self.group() {
+            SessionGroup::NeedsYou | SessionGroup::Running => now,
+            SessionGroup::Ended => self.changed,
+        };
+        if date(changed) == date(now) { self.cost } else { 0.0 }
     }
 
     /// Whether a text occurs in the session's name, project, host or user. An empty text matches everything.

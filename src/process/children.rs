@@ -16,6 +16,7 @@
 use std::{
     collections::BTreeMap,
     io,
+    process::Stdio,
     sync::{
         Mutex, MutexGuard, PoisonError, RwLock,
         atomic::{AtomicBool, Ordering},
@@ -51,8 +52,8 @@ pub struct ChildEntry {
 }
 
 impl ChildEntry {
-    fn add(child: &Child, mark: &str) -> io::Result<Self> {
-        let pid = child.id().and_then(|id| i32::try_from(id).ok());
+    fn add(id: Option<u32>, mark: &str) -> io::Result<Self> {
+        let pid = id.and_then(|id| i32::try_from(id).ok());
         let pid = pid.ok_or_else(|| io::Error::other("the process has no pid"))?;
         let start = ProcessTable::of_system().stat(pid).map(|stat| stat.start);
         started().insert((pid, start), mark.to_owned());
@@ -90,8 +91,19 @@ pub(crate) fn start_with<T>(
         return Err(io::Error::other("creel is ending this session"));
     }
     let (child, more) = spawn()?;
-    let entry = ChildEntry::add(&child, mark)?;
+    let entry = ChildEntry::add(child.id(), mark)?;
     Ok((child, entry, more))
+}
+
+/// Runs a program of creel's own to its end, on a thread that may block. Belongs to no session.
+pub fn output_of(command: &mut std::process::Command) -> io::Result<std::process::Output> {
+    let (child, _entry) = {
+        let _no_reaping = CLOSED.read().unwrap_or_else(PoisonError::into_inner);
+        let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
+        let entry = ChildEntry::add(Some(child.id()), "")?;
+        (child, entry)
+    };
+    child.wait_with_output()
 }
 
 /// From now on nothing can start under this mark. Waits for starts in progress.
@@ -119,7 +131,7 @@ pub(crate) fn mark_of(stat: &ProcessStat) -> Option<String> {
 pub fn adopt_orphans() {
     #[cfg(target_os = "linux")]
     if let Err(error) = rustix::process::set_child_subreaper(Some(getpid())) {
-        tracing::warn!("processes that leave their group and clear their environment cannot be found: {error}");
+        tracing::warn!("creel cannot find processes that leave their group and clear their environment: {error}");
         return;
     }
     let table = ProcessTable::of_system();

@@ -45,6 +45,10 @@ impl EditorFile {
         Ok(sheet)
     }
 
+    pub fn path(&self) -> &std::path::Path {
+        &self.path
+    }
+
     /// The command that opens the file. The terminal must be free.
     pub fn command(&self) -> Command {
         // A shell parses the editor's command line, which can have options. The file is a separate argument, never part
@@ -146,7 +150,7 @@ pub enum EditorError {
     Failed { editor: String, status: ExitStatus },
     #[error("cannot start the editor `{editor}`: {error}; set EDITOR")]
     NotStarted { editor: String, error: io::Error },
-    #[error("{0}; you changed nothing")]
+    #[error("{0}; the text is unchanged")]
     Unchanged(Box<Self>),
     #[error("{why}; your text is in {}", file.display())]
     Kept { why: Box<Self>, file: PathBuf },

@@ -20,7 +20,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     engine::{queue::QueuedTask, tasks::command::is_name},
-    journal::{open, session_dir::PRIVATE_DIR},
+    journal::{
+        open,
+        session_dir::{PRIVATE_DIR, create_ignored},
+    },
     queue::backend::{ChangeFeed, QueueFuture, QueueTaskKey, TaskRevision, TaskStore},
 };
 
@@ -94,7 +97,8 @@ impl LocalQueueDir {
     /// The folder in a project. Creates it if there is none.
     pub(super) fn open(project: &Path) -> Result<Self, LocalQueueError> {
         let path = project.join(open::OURS).join("queue");
-        let made = DirBuilder::new().recursive(true).mode(PRIVATE_DIR).create(path.join("leases"));
+        let leases = || DirBuilder::new().recursive(true).mode(PRIVATE_DIR).create(path.join("leases"));
+        let made = create_ignored(&path).and_then(|()| leases());
         let this = Self { path };
         let ours = project.join(open::OURS);
         made.and_then(|()| [&ours, &this.path].into_iter().try_for_each(|path| open::no_link(path)))

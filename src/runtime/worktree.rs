@@ -10,6 +10,7 @@
 
 mod contents;
 mod git;
+mod line_counts;
 mod nested;
 mod stat_cache;
 mod walk;
@@ -23,6 +24,7 @@ use std::{
 };
 
 pub use contents::DigestMemory;
+pub use line_counts::count_lines;
 use nested::NestedFiles;
 use stat_cache::{GitAnswer, StatCache};
 
@@ -183,7 +185,7 @@ impl WorktreeSnapshot {
 
     /// The changes since an earlier survey of the same folder. None if unknown. [`DigestMemory`] adds the contents.
     pub async fn changes_since(&self, earlier: &Self) -> Option<WorktreeChanges> {
-        let (files_modified, commit, dirty) = match (&self.seen, &earlier.seen) {
+        let (files_modified, commit, dirty, before) = match (&self.seen, &earlier.seen) {
             (
                 SnapshotContent::Repository { repository, head, dirty, nested },
                 SnapshotContent::Repository { head: old, dirty: before, nested: nested_before, .. },
@@ -197,18 +199,21 @@ impl WorktreeSnapshot {
                 };
                 let mut changed = self.changed(before, dirty, committed).await?;
                 changed.extend(nested.changed_since(nested_before));
-                (told(&changed), head.clone(), told(dirty.keys()))
+                let before = if moved || head.is_none() { Some(old.as_deref().unwrap_or(git::NOTHING)) } else { None };
+                (told(&changed), head.clone(), told(dirty.keys()), before.map(str::to_owned))
             }
             (SnapshotContent::Files(now), SnapshotContent::Files(before)) => {
                 let names = now.keys().chain(before.keys()).filter(|name| now.get(*name) != before.get(*name));
-                (told(names.collect::<BTreeSet<_>>()), None, Vec::new())
+                (told(names.collect::<BTreeSet<_>>()), None, Vec::new(), None)
             }
             (SnapshotContent::Repository { .. } | SnapshotContent::Files(_) | SnapshotContent::Unknown, _) => {
                 return None;
             }
         };
         let ((files_modified, more_modified), (dirty, more_dirty)) = (cut(files_modified), cut(dirty));
-        Some(WorktreeChanges { files_modified, more_modified, commit, dirty, more_dirty, ..WorktreeChanges::default() })
+        let changes =
+            WorktreeChanges { files_modified, more_modified, commit, before, dirty, more_dirty, ..Default::default() };
+        Some(changes)
     }
 
     /// A file has changed if it was clean and is now dirty or in a new commit, or if it was dirty and its stamp

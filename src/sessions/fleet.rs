@@ -22,6 +22,8 @@ const LINE: usize = 300;
 pub fn listed(sign: &SessionHeartbeat, at: UnixTime) -> ListedSession {
     let status = &sign.status;
     let moment = |text: &str| text.parse::<jiff::Timestamp>().ok().map(|at| UnixTime(at.as_millisecond()));
+    // A worktree is in its project.
+    let project = status.cwd.split("/.creel/worktrees/").next().unwrap_or(&status.cwd);
     let state = match (&status.outcome, &status.gate) {
         (Some(outcome), _) => ListedState::Ended { outcome: *outcome, reason: String::new() },
         (None, _) if sign.is_overdue(at) => ListedState::Lost,
@@ -39,12 +41,14 @@ pub fn listed(sign: &SessionHeartbeat, at: UnixTime) -> ListedSession {
     ListedSession {
         host: plain(&sign.host),
         user: plain(sign.user.as_deref().unwrap_or_default()),
+        branch: plain(status.branch.as_deref().unwrap_or_default()),
+        cost: status.cost,
         agent: plain(&status.agent),
         iteration: status.iteration,
         max_iterations: status.max_iterations,
         started: moment(&status.started),
         state,
-        ..ListedSession::unread(&plain(&status.session), &plain(&status.cwd), sign.seen_at())
+        ..ListedSession::unread(&plain(&status.session), &plain(project), sign.seen_at())
     }
 }
 

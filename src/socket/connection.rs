@@ -18,7 +18,10 @@ use tokio::{
     },
     sync::{
         OwnedSemaphorePermit, Semaphore,
-        broadcast::{self, error::RecvError},
+        broadcast::{
+            self,
+            error::{RecvError, TryRecvError},
+        },
         watch,
     },
     time::timeout,
@@ -181,6 +184,12 @@ impl ClientConnection {
         loop {
             // Mark first, read the file afterwards: a record that is written in between counts as a change.
             news.mark_unchanged();
+            // What a hook has printed goes out before the end of the session. What it prints meanwhile must not delay
+            // the records.
+            for _ in 0..asides.waiting() {
+                let Some(aside) = asides.next_waiting() else { break };
+                self.write(aside.into_line().as_bytes()).await?;
+            }
             while let Some(lines) = tail.read()? {
                 self.write(&lines).await?;
                 // Other clients must not wait until a long journal has been sent.
@@ -235,6 +244,23 @@ impl LiveMessageSource {
         tokio::select! {
             piece = overheard(&mut self.live) => piece.into(),
             link = changed(&mut self.nats) => LiveMessage::Nats(link),
+        }
+    }
+
+    /// How many chunks of hook output have already arrived.
+    fn waiting(&self) -> usize {
+        self.live.as_ref().map_or(0, broadcast::Receiver::len)
+    }
+
+    /// The next chunk of hook output that has already arrived.
+    fn next_waiting(&mut self) -> Option<LiveMessage> {
+        let mut missed = false;
+        loop {
+            match self.live.as_mut()?.try_recv() {
+                Ok(piece) => return Some(HookOutputChunk { gap: missed, ..piece }.into()),
+                Err(TryRecvError::Lagged(_)) => missed = true,
+                Err(TryRecvError::Empty | TryRecvError::Closed) => return None,
+            }
         }
     }
 }

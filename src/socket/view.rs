@@ -67,6 +67,12 @@ pub struct StatusView {
     pub outcome: Option<SessionOutcome>,
     /// The number of its last record.
     pub seq: u64,
+    /// The branch of its worktree, if it has one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub branch: Option<String>,
+    /// In dollars, as far as the agents report it.
+    #[serde(default)]
+    pub cost: f64,
     /// The usage limit that the session waits for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub usage_limit: Option<LimitView>,
@@ -179,6 +185,8 @@ impl StatusView {
             pid: std::process::id(),
             outcome: state.phase.outcome(),
             seq,
+            branch: state.began.worktree.as_ref().map(|worktree| worktree.branch.clone()),
+            cost: state.account.cost,
             usage_limit: state.limits.hold.as_ref().map(|hold| LimitView {
                 agent: hold.agent.clone(),
                 resets_at: hold.resets_at,

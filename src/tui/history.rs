@@ -43,6 +43,7 @@ impl UnreadHistory {
 
     fn begin(state: SessionState, length: u64, model: &mut ScreenModel) -> Self {
         model.session = Some(state);
+        model.order_hooks();
         let history = Self { past: None, length, toast: model.toast.take() };
         history.say_progress(0, model);
         history
@@ -57,9 +58,11 @@ impl UnreadHistory {
         if !batch.more {
             // All records are read, so this is the state now.
             model.toast = self.toast.take();
+            model.order_hooks();
             return false;
         }
         std::mem::swap(&mut model.session, &mut self.past);
+        model.order_hooks();
         if let Some((RecordSpan { offset, length }, _)) = batch.records.last() {
             self.say_progress(offset + length, model);
         }

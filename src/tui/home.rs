@@ -16,24 +16,16 @@ pub mod view;
 use std::{
     io,
     path::{Path, PathBuf},
-    time::Instant,
 };
 
 use async_nats::Client;
-use crossterm::event::{Event, EventStream, KeyEvent};
+use crossterm::event::{Event, KeyEvent};
 use tokio::sync::mpsc;
 
 use super::{
-    ANSWER, BackgroundSource, ECHO, ScreenOptions, event_stream,
-    frame_pacer::FramePacer,
-    keymap::Keymap,
-    next_event,
-    terminal::TerminalScreen,
-    theme::{
-        self, ScreenTheme, ThemeRole,
-        background::{BackgroundReply, FilteredKeys},
-    },
-    until_frame,
+    ScreenOptions,
+    screen_terminal::{ScreenTerminal, SuspendResult, TerminalKeys, next_event, until_frame},
+    theme::{ScreenTheme, ThemeRole},
 };
 use crate::{
     config::{self, paths},
@@ -41,7 +33,6 @@ use crate::{
     journal::SessionDir,
     nats::session_client::NatsSessionClient,
     present::local_time::local_zone,
-    process::signals::{ShutdownSignals, SuspendSignal, stop_job},
     runtime::clock::{session_time, sleep_until},
     sessions::{
         SessionKey,
@@ -118,8 +109,8 @@ pub enum HomeExit {
 pub async fn run(options: &HomeOptions, memory: &mut HomeMemory) -> io::Result<HomeExit> {
     let mut home = HomeScreen::open(options, memory)?;
     let left = home.follow().await;
-    let HomeScreen { model, screen, .. } = home;
-    drop(screen);
+    let HomeScreen { model, terminal, .. } = home;
+    drop(terminal);
     *memory = model.remember();
     left
 }
@@ -127,74 +118,48 @@ pub async fn run(options: &HomeOptions, memory: &mut HomeMemory) -> io::Result<H
 struct HomeScreen<'a> {
     options: &'a HomeOptions,
     model: HomeModel,
-    screen: TerminalScreen,
-    events: Option<EventStream>,
+    terminal: ScreenTerminal,
     feed: SessionFeed,
     /// Whether the first report of the feed is still to come.
     is_first: bool,
     /// The sessions that the feed has been asked to read.
     asked: Vec<SessionKey>,
     said: (mpsc::UnboundedSender<HomeEvent>, mpsc::UnboundedReceiver<HomeEvent>),
-    pacer: FramePacer,
-    changed: bool,
-    reply: BackgroundReply,
-    opened: Instant,
-    signals: ShutdownSignals,
-    stop_signal: SuspendSignal,
-    /// Until then, a stop signal belongs to the suspension that creel has just returned from.
-    back_until: Option<Instant>,
     exit: Option<HomeExit>,
 }
 
 impl<'a> HomeScreen<'a> {
     fn open(options: &'a HomeOptions, memory: &mut HomeMemory) -> io::Result<Self> {
         let shown = &options.screen;
-        let standard = || (Keymap::standard(), Vec::new());
-        let (keymap, mistakes) = shown.keymap.as_deref().map_or_else(standard, Keymap::load);
-        let theme = match shown.background {
-            BackgroundSource::Known(colour) => ScreenTheme::on_background(colour),
-            BackgroundSource::Ask | BackgroundSource::Unneeded => ScreenTheme::chosen(shown.theme, shown.no_color),
-        };
+        let (keymap, wrong) = shown.keys();
         let (scope, feed) = match &options.source {
             HomeSource::Machine(scope) => (HomeScope::Machine, SessionFeed::start(SessionStore::new(scope.clone()))),
             HomeSource::Fleet { client, prefix } => {
                 (HomeScope::Fleet, SessionFeed::of_fleet(client.clone(), prefix.clone()))
             }
         };
-        let mut model = HomeModel::new(keymap, theme, scope);
+        let mut model = HomeModel::new(keymap, shown.first_theme(), scope);
         (model.motion, model.signs, model.zone) = (shown.motion, shown.signs, local_zone());
         model.has_config = options.has_config;
         // Another machine's home folder is not this one's.
         model.home_dir = std::env::var("HOME").ok().filter(|_| scope == HomeScope::Machine);
         model.now = session_time();
         model.restore(memory);
-        if let Some(first) = mistakes.first() {
-            model.say(ThemeRole::Warning, format!("keymap.yaml: {first}; the default keys apply"));
+        if let Some(wrong) = wrong {
+            model.say(ThemeRole::Warning, wrong);
         }
-        let (signals, stop_signal) = (ShutdownSignals::listen()?, SuspendSignal::listen()?);
-        let mut screen = TerminalScreen::open(shown.mouse, shown.log.clone())?;
-        if shown.background == BackgroundSource::Ask {
-            screen.ask(theme::background::QUESTION)?;
-        }
-        screen.set_title("creel".to_owned())?;
-        model.size = screen.size()?;
+        let mut terminal = ScreenTerminal::open(shown)?;
+        terminal.screen.set_title("creel".to_owned())?;
+        model.size = terminal.screen.size()?;
         model.move_by(0);
         Ok(Self {
             options,
             model,
-            screen,
-            events: Some(event_stream()),
+            terminal,
             feed,
             is_first: true,
             asked: Vec::new(),
             said: mpsc::unbounded_channel(),
-            pacer: FramePacer::default(),
-            changed: true,
-            reply: BackgroundReply::default(),
-            opened: Instant::now(),
-            signals,
-            stop_signal,
-            back_until: None,
             exit: None,
         })
     }
@@ -207,9 +172,9 @@ impl<'a> HomeScreen<'a> {
             self.model.now = session_time();
             self.draw_if_due()?;
             let tick = self.model.next_tick();
-            let frame = self.pacer.next().filter(|_| self.changed);
+            let frame = self.terminal.next_frame();
             tokio::select! {
-                event = next_event(&mut self.events) => match event {
+                event = next_event(&mut self.terminal.events) => match event {
                     Some(Ok(event)) => self.on_event(event)?,
                     // The terminal is gone.
                     Some(Err(_)) | None => return Ok(HomeExit::Quit),
@@ -219,11 +184,11 @@ impl<'a> HomeScreen<'a> {
                     self.take(if is_first { HomeEvent::AllSessions(changes) } else { HomeEvent::Sessions(changes) })?;
                 }
                 Some(event) = self.said.1.recv() => self.take(event)?,
-                () = sleep_until(tick) => self.changed = true,
+                () = sleep_until(tick) => self.terminal.changed = true,
                 () = until_frame(frame) => {}
-                _ = self.signals.next() => return Ok(HomeExit::Quit),
-                () = self.stop_signal.next() => {
-                    if self.back_until.is_none_or(|until| Instant::now() >= until) {
+                _ = self.terminal.signals.next() => return Ok(HomeExit::Quit),
+                () = self.terminal.stop_signal.next() => {
+                    if self.terminal.stops() {
                         self.suspend()?;
                     }
                 }
@@ -232,16 +197,14 @@ impl<'a> HomeScreen<'a> {
     }
 
     fn draw_if_due(&mut self) -> io::Result<()> {
-        if !self.changed || !self.pacer.may_draw(Instant::now()) {
+        if !self.terminal.is_frame_due() {
             return Ok(());
         }
-        let Self { model, screen, .. } = self;
-        screen.draw(|frame| {
+        let Self { model, terminal, .. } = self;
+        terminal.draw(|frame| {
             view::prepare(model, frame.area());
             view::draw(model, frame.area(), frame.buffer_mut());
         })?;
-        self.pacer.drawn(Instant::now());
-        self.changed = false;
         // Each is asked for once: one that cannot be read says so.
         let unread = self.model.unread_in_sight();
         let unread: Vec<SessionKey> = unread.into_iter().filter(|key| !self.asked.contains(key)).collect();
@@ -254,8 +217,7 @@ impl<'a> HomeScreen<'a> {
 
     fn on_event(&mut self, event: Event) -> io::Result<()> {
         match event {
-            Event::Key(key) if self.options.screen.background == BackgroundSource::Ask => self.on_filtered(key),
-            Event::Key(key) => self.take(HomeEvent::Key(key)),
+            Event::Key(key) => self.on_keys(key),
             Event::Mouse(mouse) => self.take(HomeEvent::Mouse(mouse)),
             Event::Paste(text) => self.take(HomeEvent::Paste(text)),
             Event::Resize(width, height) => self.take(HomeEvent::Resize(width, height)),
@@ -264,22 +226,19 @@ impl<'a> HomeScreen<'a> {
     }
 
     /// A key that may be part of the terminal's answer about its background.
-    fn on_filtered(&mut self, key: KeyEvent) -> io::Result<()> {
-        match self.reply.filter(key) {
-            FilteredKeys::Keys(keys) => keys.into_iter().try_for_each(|key| self.take(HomeEvent::Key(key))),
-            FilteredKeys::Withheld => Ok(()),
-            FilteredKeys::Answer(colour) => {
-                if let Some(colour) = colour.filter(|_| self.opened.elapsed() < ANSWER) {
-                    self.model.theme = ScreenTheme::on_background(colour);
-                    self.changed = true;
-                }
+    fn on_keys(&mut self, key: KeyEvent) -> io::Result<()> {
+        match self.terminal.filter(key) {
+            TerminalKeys::Keys(keys) => keys.into_iter().try_for_each(|key| self.take(HomeEvent::Key(key))),
+            TerminalKeys::Background(colour) => {
+                self.model.theme = ScreenTheme::on_background(colour);
+                self.terminal.changed = true;
                 Ok(())
             }
         }
     }
 
     fn take(&mut self, event: HomeEvent) -> io::Result<()> {
-        self.changed = true;
+        self.terminal.changed = true;
         for request in update(&mut self.model, event) {
             self.perform(request)?;
         }
@@ -295,7 +254,7 @@ impl<'a> HomeScreen<'a> {
             HomeRequest::Demo => self.exit = Some(HomeExit::Demo),
             HomeRequest::Init => self.exit = Some(HomeExit::Init),
             HomeRequest::Quit => self.exit = Some(HomeExit::Quit),
-            HomeRequest::Redraw => self.screen.redraw(),
+            HomeRequest::Redraw => self.terminal.screen.redraw(),
             HomeRequest::Suspend => self.suspend()?,
             HomeRequest::Stop(key, how) => self.stop(&key, how),
             HomeRequest::PrepareRemoval(key) => {
@@ -367,21 +326,16 @@ impl<'a> HomeScreen<'a> {
             let places = roots.iter().map(|root| place(root)).collect();
             match NewSessionForm::new(places, agent.as_deref(), home_dir) {
                 Some(form) => HomeEvent::NewSession(Box::new(form)),
-                None => HomeEvent::Said(ThemeRole::Bad, "there is no folder in which a session could start".into()),
+                None => HomeEvent::Said(ThemeRole::Bad, "creel knows no folder for a new session".into()),
             }
         });
     }
 
-    /// Releases the terminal and stops the process until a shell continues it.
     fn suspend(&mut self) -> io::Result<()> {
-        self.changed = true;
-        self.screen.lend();
-        let stopped = stop_job();
-        self.screen.take_back()?;
-        self.model.size = self.screen.size()?;
+        let result = self.terminal.suspend()?;
+        self.model.size = self.terminal.screen.size()?;
         self.model.move_by(0);
-        self.back_until = Some(Instant::now() + ECHO);
-        if !stopped? {
+        if result == SuspendResult::NotPossible {
             self.model.say(ThemeRole::Warning, "cannot suspend creel here: no shell could resume it");
         }
         Ok(())

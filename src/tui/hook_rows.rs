@@ -90,70 +90,114 @@ impl<'a> HookRow<'a> {
     }
 }
 
-#[derive(Debug)]
+/// The order of the rows, by the places of what they stand for in the plan and among the runs.
+#[derive(Debug, Default)]
+pub struct HookOrder {
+    slots: Vec<RowSlot>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct RowSlot {
+    point: HookPoint,
+    place: SlotPlace,
+    /// Where its runs are in the list of runs.
+    runs: Option<usize>,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum SlotPlace {
+    Hook(usize),
+    Decides(usize),
+    Rule(usize),
+    Unplanned,
+}
+
+impl HookOrder {
+    /// The order for this plan and these runs. A list of it costs little; to make it, every hook is looked for among the
+    /// runs.
+    pub fn new(runs: &RunList, state: Option<&SessionState>) -> Self {
+        let mut slots = state.map(|state| planned(state, runs)).unwrap_or_default();
+        let known: Vec<usize> = slots.iter().filter_map(|slot| slot.runs).collect();
+        let unplanned = runs.hooks().enumerate().filter(|(at, _)| !known.contains(at));
+        slots.extend(unplanned.map(|(at, unplanned)| RowSlot {
+            point: unplanned.point,
+            place: SlotPlace::Unplanned,
+            runs: Some(at),
+        }));
+        slots.sort_by_key(|slot| HookPoint::ALL.iter().position(|point| *point == slot.point));
+        Self { slots }
+    }
+}
+
+/// The rows in their order.
+#[derive(Debug, Clone, Copy)]
 pub struct HookRows<'a> {
-    rows: Vec<HookRow<'a>>,
+    order: &'a HookOrder,
+    runs: &'a RunList,
+    state: Option<&'a SessionState>,
 }
 
 impl<'a> HookRows<'a> {
-    pub fn new(runs: &'a RunList, state: Option<&'a SessionState>) -> Self {
-        let mut rows: Vec<HookRow<'a>> = state.into_iter().flat_map(|state| planned(state, runs)).collect();
-        for unplanned in runs.hooks() {
-            let is_known = |row: &HookRow<'_>| {
-                row.point == unplanned.point
-                    && row.subject() == unplanned.kind
-                    && row.runs.is_some_and(|known| known.hook == unplanned.hook)
-            };
-            if !rows.iter().any(is_known) {
-                let kind = HookRowKind::Unplanned(unplanned);
-                rows.push(HookRow { point: unplanned.point, kind, runs: Some(unplanned) });
-            }
-        }
-        rows.sort_by_key(|row| HookPoint::ALL.iter().position(|point| *point == row.point));
-        Self { rows }
+    pub const fn new(order: &'a HookOrder, runs: &'a RunList, state: Option<&'a SessionState>) -> Self {
+        Self { order, runs, state }
     }
 
-    pub fn iter(&self) -> impl Iterator<Item = &HookRow<'a>> {
-        self.rows.iter()
+    pub fn iter(self) -> impl Iterator<Item = HookRow<'a>> {
+        self.order.slots.iter().filter_map(move |slot| self.row(*slot))
     }
 
-    pub fn len(&self) -> usize {
-        self.rows.len()
+    pub fn len(self) -> usize {
+        self.order.slots.len()
     }
 
-    pub fn is_empty(&self) -> bool {
-        self.rows.is_empty()
+    pub fn is_empty(self) -> bool {
+        self.order.slots.is_empty()
     }
 
-    pub fn nth(&self, nth: usize) -> Option<HookRow<'a>> {
-        self.rows.get(nth).copied()
+    pub fn nth(self, nth: usize) -> Option<HookRow<'a>> {
+        self.row(*self.order.slots.get(nth)?)
     }
 
     /// The current position of a row.
-    pub fn find(&self, id: &HookRowId) -> Option<usize> {
-        self.rows.iter().position(|row| row.id() == *id)
+    pub fn find(self, id: &HookRowId) -> Option<usize> {
+        self.iter().position(|row| row.id() == *id)
+    }
+
+    fn row(self, RowSlot { point, place, runs }: RowSlot) -> Option<HookRow<'a>> {
+        let runs = runs.and_then(|at| self.runs.nth(at));
+        let kind = match place {
+            SlotPlace::Hook(at) => HookRowKind::Hook(self.state?.plan().hooks_at(point).get(at)?),
+            SlotPlace::Rule(at) => HookRowKind::Rule(self.state?.plan().stop.rules.get(at)?),
+            SlotPlace::Decides(at) => HookRowKind::Decides(deciding(self.state?).nth(at)?),
+            SlotPlace::Unplanned => HookRowKind::Unplanned(runs?),
+        };
+        Some(HookRow { point, kind, runs })
     }
 }
 
+/// The stop decision hooks of the plan, then those that were registered.
+fn deciding(state: &SessionState) -> impl Iterator<Item = &StopHook> {
+    state.plan().stop.said().iter().chain(state.stop.registered.iter().map(|known| &known.hook))
+}
+
 /// The hooks and rules of the plan.
-fn planned<'a>(state: &'a SessionState, runs: &'a RunList) -> impl Iterator<Item = HookRow<'a>> {
-    let at = move |point: HookPoint| {
-        state.plan().hooks_at(point).iter().map(move |spec| HookRow {
+fn planned(state: &SessionState, runs: &RunList) -> Vec<RowSlot> {
+    let at = |point: HookPoint| {
+        state.plan().hooks_at(point).iter().enumerate().map(move |(at, spec)| RowSlot {
             point,
-            kind: HookRowKind::Hook(spec),
-            runs: runs.of(point, RunSubject::Hook, &spec.name),
+            place: SlotPlace::Hook(at),
+            runs: runs.place_of(point, RunSubject::Hook, &spec.name),
         })
     };
-    let rules = state.plan().stop.rules.iter().map(move |rule| HookRow {
+    let rules = state.plan().stop.rules.iter().enumerate().map(|(at, rule)| RowSlot {
         point: HookPoint::StopDecision,
-        kind: HookRowKind::Rule(rule),
-        runs: runs.of(HookPoint::StopDecision, RunSubject::Rule, &rule.name),
+        place: SlotPlace::Rule(at),
+        runs: runs.place_of(HookPoint::StopDecision, RunSubject::Rule, &rule.name),
     });
-    let registered = state.stop.registered.iter().map(|known| &known.hook);
-    let deciding = state.plan().stop.said().iter().chain(registered).map(move |hook| HookRow {
+    let deciding = deciding(state).enumerate().map(|(at, hook)| RowSlot {
         point: HookPoint::StopDecision,
-        kind: HookRowKind::Decides(hook),
-        runs: runs.of(HookPoint::StopDecision, RunSubject::Hook, &hook.name),
+        place: SlotPlace::Decides(at),
+        runs: runs.place_of(HookPoint::StopDecision, RunSubject::Hook, &hook.name),
     });
-    HookPoint::ALL.into_iter().flat_map(at).chain(rules).chain(deciding)
+    HookPoint::ALL.into_iter().flat_map(at).chain(rules).chain(deciding).collect()
 }

@@ -324,6 +324,13 @@ pub fn name(action: KeyAction) -> &'static str {
     ACTIONS.iter().find(|(_, known, ..)| *known == action).map_or("", |(_, _, name, _)| name)
 }
 
+/// The key with a name as hints show it.
+pub fn key_named(name: &str) -> Option<KeyEvent> {
+    let name = if name == "PgDn" { "page-down" } else { name };
+    let KeyChord { code, modifiers } = KeyChord::parse(name).ok()?;
+    Some(KeyEvent::new(code, modifiers))
+}
+
 /// Why a text in the keymap is no key.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 enum KeyError {

@@ -9,7 +9,7 @@ use ratatui::text::Line;
 
 use super::{
     hints::HintModel,
-    hook_rows::{HookRowId, HookRows},
+    hook_rows::{HookOrder, HookRowId, HookRows},
     keymap::Keymap,
     memory::ScreenMemory,
     modals::{
@@ -174,6 +174,8 @@ pub struct ScreenModel {
     pub session: Option<SessionState>,
     pub stream: SessionStream,
     pub runs: RunList,
+    /// The order of the hooks pane, made when a record changes it.
+    hook_order: HookOrder,
     pub tallies: HookTallies,
     pub end: EndTally,
     /// Whether the user has closed the card at the end of the session.
@@ -249,6 +251,7 @@ impl ScreenModel {
             session: None,
             stream: SessionStream::default(),
             runs: RunList::default(),
+            hook_order: HookOrder::default(),
             tallies: HookTallies::default(),
             end: EndTally::default(),
             card_closed: false,
@@ -297,7 +300,7 @@ impl ScreenModel {
         self.board.forget();
         self.stream = SessionStream::in_zone(self.zone.clone());
         self.times = SessionTimes::default();
-        self.runs = RunList::default();
+        (self.runs, self.hook_order) = (RunList::default(), HookOrder::default());
         (self.tallies, self.end) = (HookTallies::default(), EndTally::default());
         self.attempts.clear();
         self.item_spots.clear();
@@ -326,6 +329,9 @@ impl ScreenModel {
             matches!(record.event, Event::Hook(HookEvent::Started { .. }) | Event::Stop(StopEvent::RuleStarted { .. }));
         let chosen = starts.then(|| self.chosen_row()).flatten();
         self.runs.take(record);
+        if starts || matches!(record.event, Event::Session(SessionEvent::Started(_)) | Event::Stop(_)) {
+            self.order_hooks();
+        }
         self.tallies.take(&record.event);
         self.end.take(record.at, &record.event);
         match &record.event {
@@ -358,8 +364,13 @@ impl ScreenModel {
         }
     }
 
-    pub fn hook_rows(&self) -> HookRows<'_> {
-        HookRows::new(&self.runs, self.session.as_ref())
+    pub const fn hook_rows(&self) -> HookRows<'_> {
+        HookRows::new(&self.hook_order, &self.runs, self.session.as_ref())
+    }
+
+    /// Makes the order of the hooks pane, for the session and the runs as they are now.
+    pub(super) fn order_hooks(&mut self) {
+        self.hook_order = HookOrder::new(&self.runs, self.session.as_ref());
     }
 
     pub fn graph(&self) -> Option<&TaskGraph> {
@@ -437,7 +448,7 @@ impl ScreenModel {
         let had_room = view::has_room(std::mem::replace(&mut self.size, size));
         for modal in self.modals.iter_mut().filter(|_| !had_room) {
             if let Modal::Gate(gate) = modal {
-                gate.shown_again(self.now);
+                gate.shown_again(self.now, false);
             }
         }
     }
@@ -492,10 +503,9 @@ impl ScreenModel {
         (!waits_for_a_person && state.next_wake().is_some()).then(|| self.next_beat(period))
     }
 
-    /// The card at the end of a live session, until the user closes it.
+    /// The card at the end of the session, until the user closes it.
     pub fn end_card(&self) -> Option<EndCard> {
-        let shown = matches!(self.mode, ScreenMode::Live) && !self.card_closed;
-        self.end.card(self.session.as_ref().filter(|_| shown)?, &self.tallies)
+        self.end.card(self.session.as_ref().filter(|_| !self.card_closed)?, &self.tallies)
     }
 
     /// Whether an agent or a hook works at this moment.

@@ -93,7 +93,15 @@ impl RunList {
     }
 
     pub fn of(&self, point: HookPoint, kind: RunSubject, hook: &str) -> Option<&HookRuns> {
-        self.hooks.iter().find(|runs| runs.point == point && runs.kind == kind && runs.hook == hook)
+        self.nth(self.place_of(point, kind, hook)?)
+    }
+
+    pub fn nth(&self, nth: usize) -> Option<&HookRuns> {
+        self.hooks.get(nth)
+    }
+
+    pub fn place_of(&self, point: HookPoint, kind: RunSubject, hook: &str) -> Option<usize> {
+        self.hooks.iter().position(|runs| runs.point == point && runs.kind == kind && runs.hook == hook)
     }
 
     fn all(&self) -> impl Iterator<Item = &RunEntry> {
@@ -146,11 +154,7 @@ impl RunList {
     }
 
     fn begin(&mut self, run: RunEntry) {
-        let known = self
-            .hooks
-            .iter()
-            .position(|runs| runs.point == run.point && runs.kind == run.kind && runs.hook == run.hook);
-        let at = known.unwrap_or_else(|| {
+        let at = self.place_of(run.point, run.kind, &run.hook).unwrap_or_else(|| {
             if self.hooks.len() >= HOOKS {
                 self.hooks.pop_front();
             }

@@ -21,7 +21,7 @@ use jiff::tz::TimeZone;
 use super::theme::{ScreenTheme, ThemeRole};
 use crate::{
     engine::{
-        event::{Event, HookEvent, StopEvent, TurnEvent},
+        event::{Event, HookEvent, PendingEvent, StopEvent, TurnEvent},
         ids::{RunId, TurnId},
         time::UnixTime,
     },
@@ -147,6 +147,12 @@ pub struct SessionStream {
     live_end: LiveAnswerTail,
 }
 
+/// Whether other rows say what an event says: the hook's row that its output is piped, the prompt's row that it carries
+/// items, and the pending pane both.
+const fn is_seen_elsewhere(event: &Event) -> bool {
+    matches!(event, Event::Pending(PendingEvent::Added { .. } | PendingEvent::Delivered { .. }))
+}
+
 impl Default for SessionStream {
     fn default() -> Self {
         Self {
@@ -195,7 +201,7 @@ impl SessionStream {
             self.speak(BlockKind::Said, at, *turn, text, spot);
         } else if let Event::Turn(TurnEvent::AgentThought { turn, text, .. }) = event {
             self.speak(BlockKind::Thought, at, *turn, text, spot);
-        } else if let Some(described) = describe(event, &self.context) {
+        } else if let Some(described) = describe(event, &self.context).filter(|_| !is_seen_elsewhere(event)) {
             let new = event_block(at, event, &described);
             self.place(new, described.detail, event, spot);
         }

@@ -17,7 +17,7 @@ use std::{
 
 use crossterm::{
     clipboard::CopyToClipboard,
-    cursor, event, execute,
+    cursor, event, execute, queue,
     style::{Attribute, Print, SetAttribute},
     terminal::{self, Clear, ClearType, EnterAlternateScreen, LeaveAlternateScreen},
 };
@@ -185,7 +185,11 @@ pub fn give_back() {
 /// Undoes what the screen changed by escape sequences, but not raw mode. Errors are ignored: they mean that the
 /// terminal is gone.
 pub fn switch_off() {
-    TAKEN.store(false, Ordering::SeqCst);
+    // Where there is no alternate screen, the panes would stay around what the shell prints next. Only while the screen is
+    // open: later, it would erase the shell's own text.
+    if TAKEN.swap(false, Ordering::SeqCst) {
+        let _ = queue!(io::stdout(), SetAttribute(Attribute::Reset), Clear(ClearType::All), cursor::MoveTo(0, 0));
+    }
     let _ = execute!(
         io::stdout(),
         event::DisableMouseCapture,

@@ -129,7 +129,7 @@ pub enum ThemeError {
     UnknownRole(String),
     #[error("the role `{0}` is missing")]
     MissingRole(&'static str),
-    #[error("`{0}` is not a colour")]
+    #[error("`{0}` is not a color")]
     NotAColour(String),
 }
 
@@ -170,11 +170,11 @@ mod tests {
     #[test]
     fn a_wrong_theme_is_told() {
         assert_eq!(ScreenTheme::parse("texd: red").expect_err("wrong").to_string(), "unknown role `texd`");
-        assert_eq!(ScreenTheme::parse("text: rad").expect_err("wrong").to_string(), "`rad` is not a colour");
+        assert_eq!(ScreenTheme::parse("text: rad").expect_err("wrong").to_string(), "`rad` is not a color");
     }
 
     #[test]
-    fn every_content_colour_of_the_fixed_themes_is_readable() {
+    fn every_content_color_of_the_fixed_themes_is_readable() {
         for choice in [Choice::Dark, Choice::Light, Choice::HighContrast] {
             let theme = ScreenTheme::chosen(choice, false);
             let base = theme.style(ThemeRole::Text).bg.and_then(Rgb::of).expect("a fixed background");

@@ -303,21 +303,20 @@ fn contexts(model: &ScreenModel) -> Vec<KeyContext> {
 /// Performs an action, from a key or from the palette.
 pub fn perform(model: &mut ScreenModel, action: KeyAction, reload: RecordLoader<'_>) -> Vec<ScreenRequest> {
     model.memory.count(action);
+    let goes_on = matches!(action, KeyAction::NextIteration | KeyAction::NextError | KeyAction::NextPane);
     match action {
         KeyAction::Quit => quit(model),
         KeyAction::Leave => leave(model),
         KeyAction::Help => lay_over(model, Modal::Help(HelpModal::new(contexts(model)))),
         KeyAction::Palette => lay_over(model, Modal::Palette(PaletteModal::new(model))),
-        KeyAction::NextPane => focus_by(model, 1),
-        KeyAction::PreviousPane => focus_by(model, Pane::ALL.len() - 1),
+        KeyAction::NextPane | KeyAction::PreviousPane => focus_by(model, if goes_on { 1 } else { Pane::ALL.len() - 1 }),
         KeyAction::FocusStream => focus(model, Pane::Stream),
         KeyAction::FocusHooks => focus(model, Pane::Hooks),
         KeyAction::FocusPending => focus(model, Pane::Pending),
         KeyAction::FocusRetries => focus(model, Pane::Retries),
         KeyAction::FocusTasks => focus(model, Pane::Tasks),
         KeyAction::Zoom => zoom(model),
-        KeyAction::Wider => split(model, 5),
-        KeyAction::Narrower => split(model, -5),
+        KeyAction::Wider | KeyAction::Narrower => split(model, if action == KeyAction::Wider { 5 } else { -5 }),
         KeyAction::ShowGate => show_gate(model),
         KeyAction::Message => write(model, EditorPurpose::Message),
         KeyAction::MessageNow => write(model, EditorPurpose::MessageNow),
@@ -340,10 +339,8 @@ pub fn perform(model: &mut ScreenModel, action: KeyAction, reload: RecordLoader<
         KeyAction::Search => lay_over(model, Modal::Search(SearchModal::default())),
         KeyAction::SearchNext | KeyAction::SearchPrevious => search(model, action == KeyAction::SearchNext, reload),
         KeyAction::Copy => copy(model),
-        KeyAction::NextIteration => jump_to_iteration(model, true, reload),
-        KeyAction::PreviousIteration => jump_to_iteration(model, false, reload),
-        KeyAction::NextError => jump_to_error(model, true, reload),
-        KeyAction::PreviousError => jump_to_error(model, false, reload),
+        KeyAction::NextIteration | KeyAction::PreviousIteration => jump_to_iteration(model, goes_on, reload),
+        KeyAction::NextError | KeyAction::PreviousError => jump_to_error(model, goes_on, reload),
         KeyAction::Fold => fold(model, reload),
         KeyAction::FoldThoughts => fold_thoughts(model),
         KeyAction::Open => open_hook(model),
@@ -372,8 +369,7 @@ pub fn perform(model: &mut ScreenModel, action: KeyAction, reload: RecordLoader<
         KeyAction::Step => seek(model, |player| player.shown + 1),
         // Before the first record there is nothing to show.
         KeyAction::StepBack => seek(model, |player| player.shown.saturating_sub(1).max(1)),
-        KeyAction::Faster => change_speed(model, 1),
-        KeyAction::Slower => change_speed(model, -1),
+        KeyAction::Faster | KeyAction::Slower => change_speed(model, if action == KeyAction::Faster { 1 } else { -1 }),
         KeyAction::StepIteration => seek(model, ReplayPlayer::next_iteration),
         KeyAction::StepError => seek(model, ReplayPlayer::next_error),
         // These apply only inside their dialogs, or on the home screen.
@@ -409,7 +405,7 @@ pub fn perform(model: &mut ScreenModel, action: KeyAction, reload: RecordLoader<
 /// Shows the gate that waits for the user; in a replay, the gate that was open at that moment.
 fn show_gate(model: &mut ScreenModel) -> Vec<ScreenRequest> {
     if let Some(mut gate) = model.aside.take() {
-        gate.shown_again(model.now);
+        gate.shown_again(model.now, true);
         model.modals.push(Modal::Gate(gate));
     }
     model.open_gate();

@@ -6,7 +6,7 @@ pub mod facts;
 mod hint_line;
 pub mod hints;
 mod layout;
-mod lines;
+pub mod lines;
 pub mod pipeline;
 mod status;
 mod tabs;
@@ -14,19 +14,21 @@ mod tabs;
 pub use layout::{ScreenLayout, has_room, has_tabs, is_split_line, places, split_at};
 pub use status::{SPIN, chip, role as chip_role};
 
+use crossterm::event::KeyEvent;
 use ratatui::{
     buffer::Buffer,
     layout::Rect,
     style::Color,
     text::{Line, Span},
-    widgets::{Block, BorderType, Paragraph, Widget as _},
+    widgets::{Block, BorderType, Clear, Paragraph, Widget as _},
 };
 
 use unicode_width::UnicodeWidthStr as _;
 
 use super::{
+    clicked_key::{KeyRow, key_in_row},
     keymap::KeyAction,
-    modals::Modal,
+    modals::{Modal, editor},
     model::{Pane, ScreenModel},
     panes,
     runs::RunEntry,
@@ -46,6 +48,33 @@ pub fn pane_at(model: &ScreenModel, column: u16, row: u16) -> Option<Pane> {
         return tabs::tab_at(model, tabs.width, column - tabs.x);
     }
     places.panes.into_iter().find(|(_, rect)| rect.contains((column, row).into())).map(|(pane, _)| pane)
+}
+
+/// The key whose hint is at a screen position.
+pub fn key_at(model: &ScreenModel, column: u16, row: u16) -> Option<KeyEvent> {
+    let area = screen_area(model);
+    let hints = |wanted: Option<u16>| Some(KeyRow::Hints).filter(|_| wanted == Some(row));
+    let kind = match model.modals.last() {
+        Some(Modal::Viewer(_)) => hints(area.bottom().checked_sub(2)),
+        Some(Modal::Help(_)) => hints(area.bottom().checked_sub(1)),
+        Some(Modal::Editor(_)) => hints(Some(editor::hint_row(area))),
+        Some(Modal::Gate(gate)) if gate.hint_row() == Some(row) => Some(KeyRow::Hints),
+        Some(Modal::Quit(_) | Modal::Remove(_) | Modal::Cancel(_)) => Some(KeyRow::Answer),
+        Some(Modal::Gate(_) | Modal::Palette(_) | Modal::Search(_)) | None => {
+            hints(places(model, area).map(|places| places.hints.y))
+        }
+    }?;
+    let mut buffer = Buffer::empty(area);
+    draw(model, area, &mut buffer);
+    key_in_row(&buffer, kind, column, row)
+}
+
+/// Whether the words that hide the sentence above the footer are at a screen position.
+pub fn hides_hint(model: &ScreenModel, column: u16, row: u16) -> bool {
+    let area = screen_area(model);
+    let line = places(model, area).map(|places| places.hint_line).filter(|line| line.height > 0 && line.y == row);
+    let is_visible = matches!(model.modals.last(), Some(Modal::Gate(_)) | None);
+    line.is_some_and(|line| is_visible && hint_line::hides(model, line, column))
 }
 
 fn screen_area(model: &ScreenModel) -> Rect {
@@ -209,6 +238,8 @@ fn draw_places(model: &ScreenModel, places: &ScreenLayout, area: Rect, buffer: &
     announce_gate(model, theme, area, buffer);
     // A gate dims everything else.
     if let Some(Modal::Gate(_)) = model.modals.last() {
+        Clear.render(places.hint_line, buffer);
+        buffer.set_style(places.hint_line, theme.style(ThemeRole::Text));
         hint_line::draw(model, theme, places.hint_line, buffer);
     }
 }

@@ -8,10 +8,14 @@ use std::{
     fs,
     os::unix::fs::PermissionsExt as _,
     path::{Path, PathBuf},
+    process::Command,
 };
 
 use clap::{Parser as _, error::ErrorKind};
-use creel::cli::Cli;
+use creel::{
+    cli::Cli,
+    tui::keymap::{ACTIONS, KeyContext, Keymap},
+};
 use regex::Regex;
 use serde::Deserialize;
 use serde_json::Value;
@@ -185,6 +189,48 @@ fn words_are_split_as_a_shell_splits_them() {
     assert_eq!(split("creel run > log 2>&1 &"), "creel|run");
 }
 
+// The web site
+
+/// The links of a page to files, without headings.
+fn file_links(page: &str) -> Vec<String> {
+    let fenced = Regex::new(r"(?ms)^```.*?^```").expect("a regular expression");
+    let link = Regex::new(r"\]\(([^)\s#]+)").expect("a regular expression");
+    let text = fenced.replace_all(page, "");
+    let links = link.captures_iter(&text).map(|found| found[1].to_owned());
+    links.filter(|link| !link.contains(':')).collect()
+}
+
+#[test]
+#[expect(clippy::print_stderr, reason = "a test says what it skips")]
+fn the_book_builds_and_its_links_lead_to_pages_of_the_book() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let has_mdbook = Command::new("mdbook").arg("--version").output().is_ok();
+    let options: &[&str] = if has_mdbook { &[] } else { &["--stage"] };
+    let built = Ran::of(&Command::new(root.join("scripts/docs")).args(options).output().expect("scripts/docs starts"));
+    assert_eq!(built.code, 0, "{}", built.err);
+    assert!(!built.err.contains("WARN") && !built.err.contains("ERROR"), "{}", built.err);
+    if !has_mdbook {
+        eprintln!("mdbook is not installed: only the pages are checked");
+    }
+    let staged = root.join("target/book-pages/docs");
+    let summary = fs::read_to_string(staged.join("SUMMARY.md")).expect("the summary");
+    let chapters = file_links(&summary);
+    assert!(chapters.len() > 40, "{chapters:?}");
+    for chapter in &chapters {
+        let path = staged.join(chapter);
+        let page = fs::read_to_string(&path).unwrap_or_else(|error| panic!("{chapter}: {error}"));
+        for link in file_links(&page) {
+            assert!(path.parent().expect("a folder").join(&link).exists(), "{chapter} links to {link}");
+        }
+    }
+    for (path, _) in
+        pages().iter().filter(|(path, _)| path.starts_with(root.join("docs")) && !path.ends_with("SUMMARY.md"))
+    {
+        let name = path.strip_prefix(root.join("docs")).expect("inside").to_str().expect("UTF-8");
+        assert!(chapters.iter().any(|chapter| chapter == name), "SUMMARY.md does not list {name}");
+    }
+}
+
 // The reference
 
 /// The table of an object of the schema.
@@ -232,6 +278,36 @@ fn the_tables_of_keys_are_those_of_the_schema() {
         fs::write(&path, written.as_bytes()).expect("it is ours");
     }
     assert!(written == page, "run the tests with UPDATE_ASSETS=1 to write docs/reference-config.md again");
+}
+
+/// The page of all keys.
+fn key_page() -> String {
+    let keymap = Keymap::standard();
+    let mut page = String::from(
+        "# Keys\n\nThe default keys of the screen, from [`assets/keymap.yaml`](../assets/keymap.yaml). A key of a pane, a gate or the viewer \
+         counts before one that\nis valid everywhere. [The screen](screen.md#your-own-keys-and-colors) says how to choose your own: use the names of the \
+         section\nand of the action.\n",
+    );
+    for context in KeyContext::ALL {
+        page += &format!("\n## {}\n\nThe section `{}`.\n\n", context.title(), context.name());
+        page += "| key | what it does | action |\n| --- | --- | --- |\n";
+        for (_, action, name, about) in ACTIONS.iter().filter(|(at, ..)| *at == context) {
+            let keys: Vec<String> = keymap.keys(*action).split(' ').map(|key| format!("`{key}`")).collect();
+            page += &format!("| {} | {about} | `{name}` |\n", keys.join(", "));
+        }
+    }
+    page
+}
+
+#[test]
+fn the_page_of_keys_is_that_of_the_keymap() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/reference-keys.md");
+    let written = key_page();
+    if std::env::var_os("UPDATE_ASSETS").is_some() {
+        fs::write(&path, &written).expect("it is ours");
+    }
+    let page = fs::read_to_string(&path).expect("the page");
+    assert!(written == page, "run the tests with UPDATE_ASSETS=1 to write docs/reference-keys.md again");
 }
 
 // Recipes
@@ -376,6 +452,8 @@ fn first_hour(config: &str) -> Project {
         let script = blocks(FIRST_HOUR).into_iter().map(|block| block.text).find(|text| text.starts_with(&heading));
         project = project.file(name, &script.unwrap_or_else(|| panic!("the page has no {name}")));
     }
+    // As the page says: a repository with everything committed. What this test installs is not part of it.
+    assert_eq!(run(&project, "sh", &["-ec", "git init -q . && git add -A && git commit -qm Start"]).code, 0);
     install_creel(&project);
     project
 }
@@ -423,7 +501,6 @@ fn the_first_hour_is_as_the_page_shows_it() {
     assert!(second.project.read("README.md").contains("sh slug.sh"));
 
     let night = first_hour(&config_named("first-hour-night").replace("sleep 3; ", ""));
-    assert_eq!(run(&night, "sh", &["-ec", "git init -q . && git add -A && git commit -qm Start"]).code, 0);
     let ran = run(&night, "creel", &["run", "--headless", "--trust", "-s", "s"]);
     assert_eq!(ran.code, 0, "{}{}", ran.out, ran.err);
     assert_eq!(run(&night, "git", &["log", "-1", "--format=%s"]).out, "s: iteration 1\n");

@@ -73,7 +73,7 @@ fn any_key_skips_ahead_in_the_demo_on_a_small_screen() {
 fn a_demo_without_keys_comes_to_its_end() {
     let project = Project::new();
     let mut terminal = Terminal::open(&project, &["demo"], SMALL);
-    for caption in ["Retry 1 of 5.", "Retry 2 of 5.", "creel decides alone in 7 s."] {
+    for caption in ["Retry 1 of 5.", "Retry 2 of 5.", "creel decides in 7 s."] {
         terminal.wait_for_text(caption);
     }
     terminal.wait_for_status("COMPLETE");

@@ -182,7 +182,7 @@ fn judged(args: &[&str], ran: &Ran) -> Vec<String> {
     }
     // A command, an option, a key of the config, or an imperative.
     let way_out = Regex::new(
-        r"(?m)`[^`]+`|--[a-z]|did you mean|\b(close|indent|keep|quote|write|use|name|choose|set|check|list|cut)\b",
+        r"(?m)`[^`]+`|--[a-z]|did you mean|\b(close|indent|keep|quote|write|use|name|choose|set|check|list|cut|restore)\b",
     );
     if !way_out.expect("a regular expression").is_match(&ran.err) {
         wrong.push("it does not say what to do");
@@ -235,7 +235,7 @@ fn a_file_without_permission_is_named() {
     fs::set_permissions(project.root().join("goal.md"), fs::Permissions::from_mode(0o000)).expect("it is ours");
     let ran = provoked(&project, &["run", "--headless", "--trust", "-f", "goal.md"]);
     assert_eq!(ran.code, 2);
-    assert!(ran.err.contains("cannot read the prompt from goal.md: you do not have the permission"), "{}", ran.err);
+    assert!(ran.err.contains("cannot read the prompt from goal.md: you do not have permission"), "{}", ran.err);
 }
 
 #[test]

@@ -265,7 +265,8 @@ fn help_palette_search_and_quit_are_shown() {
     shows(palette, expect_file!["../frames/palette-80.txt"]);
     let mut search = pressed(&world, SMALL, "/");
     search.type_text("lexer");
-    expect!["/lexer▏"].assert_eq(search.frame().lines().last().expect("a search line"));
+    expect!["/lexer▏                                                  enter find  esc cancel"]
+        .assert_eq(search.frame().lines().last().expect("a search line"));
     shows(pressed(&world, SMALL, "q"), expect_file!["../frames/quit-80.txt"]);
     let mut loose = Screen::of(&world, SMALL);
     loose.model.tie = CloseBehavior::Loose;

@@ -37,6 +37,7 @@ use crate::{
         screen::{frame_of, styles_of},
         terminal::{Cells, Terminal},
     },
+    terminal::click_on,
 };
 
 const SIZES: [Cells; 4] = [(60, 16), (80, 24), (120, 40), (200, 50)];
@@ -407,6 +408,49 @@ fn a_session_can_be_started_from_home_and_home_shows_again_when_it_is_left() {
     terminal.press("q");
     assert_eq!(terminal.end(), 0);
     terminal.is_as_it_was();
+}
+
+#[test]
+fn an_empty_home_writes_a_config_and_shows_the_demo() {
+    let project = Project::new();
+    let mut terminal = Terminal::open(&project, &[], (100, 30));
+    // By key, and by a click on the line that offers it.
+    click_on(&terminal, "watch the demo");
+    terminal.wait_for("the demo", |shown| shown.has("any key skip ahead") && shown.status().contains("demo"));
+    terminal.press("ctrl-c ctrl-c");
+    terminal.wait_for_text("write a creel.yaml");
+    terminal.press("d");
+    terminal.wait_for_text("any key skip ahead");
+    terminal.press("ctrl-c ctrl-c");
+    terminal.wait_for_text("write a creel.yaml");
+    terminal.press("i");
+    terminal.wait_for_text("Which agent should do the work?");
+    // The defaults answer all questions; the last key returns to the home screen.
+    terminal.press("enter enter enter enter");
+    until("creel init has run", || project.root().join("creel.yaml").exists());
+    terminal.wait_for("home", |shown| shown.screen().alternate_screen() && shown.has("q quit"));
+    terminal.press("i");
+    terminal.wait_for_text("this folder already has a config");
+    terminal.press("q");
+    assert_eq!(terminal.end(), 0);
+    terminal.is_as_it_was();
+}
+
+#[test]
+fn a_stopped_session_is_resumed_from_home() {
+    let project = Project::with(CONFIG);
+    detached(&project, "", "asks");
+    finish(&project, &["asks"]);
+    let mut terminal = Terminal::open(&project, &[], (100, 30));
+    terminal.wait_for("it has ended", |shown| shown.has("ENDED  1") && shown.has("r resume"));
+    click_on(&terminal, "r resume");
+    terminal.wait_for("its screen", |shown| shown.status().contains("asks") && shown.has("1 Stream"));
+    terminal.press("ctrl-c");
+    terminal.wait_for_text("Leave?");
+    click_on(&terminal, "stop now");
+    terminal.wait_for_text("ENDED  1");
+    click_on(&terminal, "q quit");
+    assert_eq!(terminal.end(), 0);
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! Keys and clicks: the screen before, the input, the screen after, and the requests to the session.
 
 use creel::{
+    config::HintMode,
     engine::{
         conversation::{
             AgentUpdate, FileLocation, PermissionAnswer, PermissionOption, PermissionOptionKind, ToolCall, ToolStatus,
@@ -18,7 +19,7 @@ use creel::{
         submit::kind::PipelineKind,
     },
     tui::{
-        modals::{Modal, viewer::ViewerModal},
+        modals::{Modal, gate::GateModal, viewer::ViewerModal},
         model::{CloseBehavior, Pane, ScreenMode},
         stream::StreamPosition,
         update::{ScreenEvent, ScreenRequest},
@@ -176,7 +177,7 @@ fn keys_jump_between_iterations_and_errors() {
         e: ▸ ✗ cargo build · failed                                              400ms
         e: ▾ ✗ stop: cargo test blocked · exit 2 · 1.2 s
         E: ▸ ✗ cargo build · failed                                              400ms
-        end: ✓ pre_iteration: disk space passed · exit 0 · 1.2 s
+        end: ✗ Iteration 2 failed
         E: ✗ Iteration 2 failed
     "#]]
     .assert_eq(&jumps);
@@ -249,6 +250,7 @@ fn the_search_goes_line_by_line_and_around_the_stream() {
         [after("home n"), after("n"), after("n"), after("N"), after("N"), after("N")],
         ["line 1", "line 10", "line 11", "line 10", "line 1", "line 100"]
     );
+    assert!(hinted(&mut screen).starts_with("n next match  N previous match"), "{}", hinted(&mut screen));
     search(&mut screen, "nowhere");
     assert_eq!(toast(&screen), "not found: nowhere");
 }
@@ -624,6 +626,17 @@ fn a_gate_is_closed_for_later_and_reopened() {
     screen.press("g");
     assert!(at_gate(&screen));
     assert_eq!(screen.press("enter"), [], "it has to be armed again");
+    // The user asked for it, so keys do not extend the wait.
+    let armed_at = gate_of(&screen).armed_at;
+    screen.press("j j");
+    assert_eq!(gate_of(&screen).armed_at, armed_at);
+}
+
+fn gate_of(screen: &Screen) -> &GateModal {
+    match screen.model.modals.last() {
+        Some(Modal::Gate(gate)) => gate,
+        other => panic!("{other:?}"),
+    }
 }
 
 #[test]
@@ -888,7 +901,8 @@ fn the_whole_request_can_be_read_and_scrolling_stops_at_its_end() {
 
 #[test]
 fn a_gate_in_a_replay_is_read_only() {
-    for world in [scenes::retry_limit(), scenes::delivery(), scenes::permission()] {
+    for scene in [scenes::retry_limit, scenes::delivery, scenes::permission] {
+        let world = scene();
         let mut screen = Screen::replay(&world, SMALL, world.events.len());
         screen.press("g");
         assert!(at_gate(&screen));
@@ -966,6 +980,48 @@ fn the_quit_question_waits_for_a_screen_that_is_large_enough() {
 /// The keys in the last line.
 fn hinted(screen: &mut Screen) -> String {
     screen.frame().lines().last().unwrap_or_default().trim().to_owned()
+}
+
+#[test]
+fn a_click_on_a_key_that_the_screen_shows_presses_it() {
+    let mut screen = Screen::of(&scenes::first_turn(), SMALL);
+    screen.click_on("? keys");
+    assert!(matches!(screen.model.modals[..], [Modal::Help(_)]), "{}", screen.frame());
+    screen.click_on("esc close");
+    assert!(screen.model.modals.is_empty());
+    screen.click_on("q leave");
+    assert!(screen.frame().contains("Leave?"));
+    assert_eq!(screen.click_on("The session is still running."), []);
+    screen.click_on("stay");
+    assert!(screen.model.modals.is_empty());
+    screen.click_on("m message");
+    assert!(matches!(screen.model.modals[..], [Modal::Editor(_)]));
+    screen.click_on("esc leave");
+    screen.press(":");
+    assert!(hinted(&mut screen).starts_with("enter run"), "{}", hinted(&mut screen));
+    screen.click_on("go to the hooks");
+    assert_eq!((screen.model.focus, screen.model.modals.len()), (Pane::Hooks, 0));
+    // Words of the agent and of hooks are no keys.
+    screen.press("1");
+    screen.click_on("ITERATION 1");
+    assert!(screen.model.modals.is_empty());
+}
+
+#[test]
+fn the_sentence_above_the_footer_is_hidden_by_its_key_and_by_a_click() {
+    for (label, by_key, scene) in [
+        ("h hide", true, scenes::first_turn as fn() -> World),
+        ("h hide", false, scenes::first_turn),
+        // A gate has another meaning for the key.
+        ("× hide", false, scenes::retry_limit),
+    ] {
+        let mut screen = Screen::of(&scene(), (100, 30)).armed();
+        screen.model.hint.mode = HintMode::Always;
+        assert!(screen.frame().contains(label), "{}", screen.frame());
+        let asks = if by_key { screen.press("h") } else { screen.click_on(label) };
+        assert_eq!(asks, [ScreenRequest::Remember]);
+        assert!(!screen.frame().contains(label), "{}", screen.frame());
+    }
 }
 
 #[test]
@@ -1344,7 +1400,8 @@ fn any_keys_anywhere_leave_a_screen_that_can_be_drawn() {
     let named = "enter esc tab shift-tab space up down left right home end page-up page-down backspace";
     let keys: Vec<String> =
         ('!'..='~').map(String::from).chain(named.split(' ').map(String::from)).chain(["ctrl-d".into()]).collect();
-    for world in [scenes::delivery(), scenes::hook_runs(), scenes::permission()] {
+    for scene in [scenes::delivery, scenes::hook_runs, scenes::permission] {
+        let world = scene();
         for first in &keys {
             let mut screen = Screen::of(&world, (30, 8)).armed();
             screen.press(first);
@@ -1529,7 +1586,8 @@ fn the_card_at_the_end_is_closed_with_esc_and_leaves_all_other_keys() {
     assert!(!screen.frame().contains("esc close"));
     assert_eq!(screen.press("q"), [ScreenRequest::Leave]);
     let replay = scenes::ended();
-    assert!(!Screen::replay(&replay, WIDE, replay.events.len()).frame().contains("esc close"));
+    assert!(Screen::replay(&replay, WIDE, replay.events.len()).frame().contains("esc close"));
+    assert!(!Screen::replay(&replay, WIDE, replay.events.len() - 1).frame().contains("esc close"));
 }
 
 #[test]

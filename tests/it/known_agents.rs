@@ -169,7 +169,7 @@ fn check_reports_the_agents_permissions_and_the_sessions_limits() {
     for part in [
         "agent      a: x (read as the JSON lines of codex)\n",
         "may        allow: edit, delete in src/**\nmay        deny: anything in **/.env\nmay        ask: everything else\n",
-        "budget     1000 tokens, 2.5 of cost, 2 h of agent time; then creel asks you\n",
+        "budget     1000 tokens, a cost of 2.5, 2 h of agent time; then creel asks you\n",
     ] {
         assert!(out.contains(part), "no {part} in\n{out}");
     }

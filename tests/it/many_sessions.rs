@@ -5,7 +5,10 @@ use std::{
     process::{Child, Stdio},
 };
 
-use crate::support::project::{Project, until};
+use crate::support::{
+    project::{Project, until},
+    terminal::Terminal,
+};
 
 /// The agent works until it is killed, unless the file `quick` exists.
 const CONFIG: &str = r#"
@@ -91,4 +94,25 @@ fn no_other_session_is_looked_at() {
     quick(&project, "second");
     assert!(sessions.join("other/pid").exists(), "creel looked at the other session");
     assert!(project.creel(&["sessions"]).out.contains("other"));
+}
+
+#[test]
+fn show_and_replay_use_the_latest_session_without_a_name() {
+    let project = Project::with(CONFIG).file("quick", "");
+    // Neither the first nor the last by name, so that only the time can decide.
+    for (name, goal) in
+        [("m", "The first goal."), ("z", "The second goal."), ("a", "The third goal."), ("k", "The last goal.")]
+    {
+        let ran = project.creel(&["run", "--headless", "--trust", "-s", name, goal]);
+        assert_eq!(ran.code, 0, "{}", ran.err);
+    }
+    let shown = project.creel(&["show"]);
+    assert_eq!(shown.code, 0, "{}", shown.err);
+    assert_eq!(shown.out, project.creel(&["show", "k"]).out);
+    assert!(shown.out.contains("The last goal.") && !shown.out.contains("The third goal."), "{}", shown.out);
+    let mut terminal = Terminal::open(&project, &["replay"], (120, 40));
+    terminal.wait_for("the latest session", |shown| shown.status().contains("replay ") && shown.has("The last goal."));
+    terminal.press("q");
+    assert_eq!(terminal.end(), 0);
+    terminal.is_as_it_was();
 }

@@ -205,7 +205,8 @@ fn a_stream_with_a_tiny_message_limit_is_reported() {
     let mut session = project.start();
     session.wait_for("prompt_sent");
     until("it says why", || {
-        link(&project)["why"] == "the stream CREEL allows messages of 512 B, but records need 1024 B"
+        link(&project)["why"]
+            == "the stream CREEL allows messages of 512 B, but creel needs at least 1024 B. Raise the stream's `max_msg_size`, or set another `stream` under `nats:`"
     });
     project.write("go", "");
     assert_eq!(session.end().code, 0);

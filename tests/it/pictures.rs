@@ -54,6 +54,19 @@ fn pictures_of_gates_have_the_answers_that_creel_offers() {
         }
     }
     has("permission.svg", "The agent asks for permission");
+    for choice in GateKind::Escalation.choices() {
+        has("decision.svg", &choice_words(GateKind::Escalation, choice, GateFigures::default()).label);
+    }
+}
+
+#[test]
+fn each_part_of_the_concepts_has_a_picture() {
+    let page = include_str!("../../docs/concepts.md");
+    for part in ["The lifecycle", "Hook points", "Pending output", "Retries", "Gates", "Decisions"] {
+        let section = page.split(&format!("\n## {part}\n")).nth(1).expect("the section");
+        let section = section.split("\n## ").next().expect("a section");
+        assert!(section.contains(".svg)"), "{part} has no picture");
+    }
 }
 
 #[test]

@@ -190,7 +190,8 @@ fn with_reduced_motion_nothing_spins_and_clocks_change_once_per_second() {
 
 #[test]
 fn a_state_that_needs_the_user_and_an_end_stand_still() {
-    for world in [scenes::retry_limit(), scenes::ended(), scenes::paused()] {
+    for scene in [scenes::retry_limit, scenes::ended, scenes::paused] {
+        let world = scene();
         let mut screen = Screen::of(&world, (120, 40)).armed();
         assert_eq!(screen.model.next_tick(), None);
         let before = screen.frame();

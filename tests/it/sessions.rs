@@ -469,7 +469,7 @@ fn a_configured_name_gets_a_number_and_a_name_on_the_command_line_must_be_free()
     }
     let taken = project.creel(&["run", "--headless", "-s", "mine"]);
     assert_eq!(taken.code, 2);
-    assert!(taken.err.contains("creel resume mine"), "{}", taken.err);
+    assert!(taken.err.contains("creel show mine"), "{}", taken.err);
     assert_eq!(project.creel(&["run", "-s", "../evil"]).code, 2);
 }
 

@@ -1,6 +1,7 @@
 //! What several tests need: waiting for a condition, folders, observers.
 
 pub mod frame_sheet;
+pub mod git_project;
 pub mod http;
 pub mod listener;
 pub mod mcp;

@@ -108,7 +108,7 @@ fn edges_and_tasks_are_added_and_removed() {
 #[test]
 fn a_list_is_filtered_and_reads_as_a_table() {
     let (project, session) = working("");
-    assert_eq!(project.creel(&["task", "list"]).err, "creel: no such tasks\n");
+    assert_eq!(project.creel(&["task", "list"]).err, "creel: no tasks; add one with `creel task add`\n");
     assert_eq!(project.tells(&["task", "list", "--json"]), json!([]));
     project.adds(&["Write the parser\nby hand", "--id", "parser", "-l", "rust", "-l", "core", "--type", "feature"]);
     project.adds(&["Lex", "--id", "lexer", "-l", "rust", "-p", "1"]);

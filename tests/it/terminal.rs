@@ -234,7 +234,7 @@ fn an_interrupt_in_the_users_editor_does_not_end_the_session() {
         terminal.press("E");
         terminal.wait_for_text("what shall it be?");
         terminal.press("ctrl-c");
-        terminal.wait_for_text("you changed nothing");
+        terminal.wait_for_text("the text is unchanged");
         terminal.press("enter");
     });
     assert!(prompt.contains("red"), "{prompt}");

@@ -123,6 +123,7 @@ async fn changes_are_reported_with_their_commit_but_not_files_that_were_only_com
     let expected = WorktreeChanges {
         files_modified: modified(&["c", "sub/b"]),
         commit: Some(head),
+        before: Some(git(dir, &["rev-parse", "HEAD~1"])),
         dirty: modified(&["sub/b"]),
         ..WorktreeChanges::default()
     };
@@ -239,9 +240,15 @@ async fn the_first_commit_of_a_repository_is_detected() {
     })
     .await;
     let head = git(dir, &["rev-parse", "HEAD"]);
+    let nothing = git(dir, &["hash-object", "-t", "tree", "/dev/null"]);
     assert_eq!(
         work,
-        WorktreeChanges { files_modified: modified(&["new"]), commit: Some(head), ..WorktreeChanges::default() }
+        WorktreeChanges {
+            files_modified: modified(&["new"]),
+            commit: Some(head),
+            before: Some(nothing),
+            ..WorktreeChanges::default()
+        }
     );
 }
 
@@ -431,8 +438,8 @@ fn git_is_not_asked_again_while_nothing_changes() {
     assert!(String::from_utf8_lossy(&ran.stdout).contains("Iteration 10"), "{ran:?}");
     let calls = fs::read_to_string(bin.path().join("calls")).expect("git was asked").lines().count();
     // Once before the first turn, once because the file became dirty, and perhaps once more, because everything was too
-    // young to be remembered at first.
-    assert!(calls <= 3, "{calls} calls of git in 10 iterations");
+    // young to be remembered at first. Once more at the end, to count lines.
+    assert!(calls <= 4, "{calls} calls of git in 10 iterations");
 }
 
 #[test]
@@ -472,4 +479,61 @@ fn a_stop_does_not_wait_for_a_look_at_the_work_tree() {
     started.end();
     assert!(asked.elapsed() < Duration::from_secs(4), "it waited for git");
     assert!(!lives(pid), "it was left behind");
+}
+
+/// A session whose agent runs this command, and what the session printed.
+fn session(project: &Project, command: &str) -> String {
+    project.write("scenario.yaml", &format!("turns: [{{ say: '<promise>COMPLETE</promise>', run: \"{command}\" }}]\n"));
+    let ran = project.creel(&["run", "--headless", "--trust", "-s", "s"]);
+    assert_eq!(ran.code, 0, "{}{}", ran.out, ran.err);
+    ran.out
+}
+
+const DEMO: &str = "prompt: GOAL\nagents: { demo: { script: scenario.yaml } }\n";
+
+#[test]
+fn the_end_of_a_session_says_how_many_lines_it_changed() {
+    let project = Project::with(DEMO).file(".gitignore", "creel.yaml\nscenario.yaml\n.creel\n*.log\n");
+    let root = project.root();
+    repository(&root);
+    write(&root, "mine", "one\ntwo\nthree\n");
+    let work = "printf 'b\\\\nc\\\\n' >> a; git -c user.name=A -c user.email=a@b.c commit -qam second; rm sub/b; \
+                printf '1\\\\n2' > new; printf '\\\\0' > picture; echo 1 > a.log";
+    let printed = session(&project, work);
+    let [end] = &project.kind("session_ended")[..] else { panic!("it ended once") };
+    // The last line of `a` had no line break, so it counts as changed. The user's own file and ignored files do not count.
+    assert_eq!(end["lines"], json!({ "added": 4, "removed": 2, "files": 4 }), "{end}");
+    let fact = "  changed       +4 −2 in 4 files\n";
+    assert!(printed.contains(fact) && printed.contains("creel show s · creel submit s"), "{printed}");
+    // The record has them, so they stay the same whatever happens to the files.
+    write(&root, "new", "gone");
+    let shown = project.creel(&["show", "s"]).out;
+    assert!(shown.contains(fact) && shown.contains("  next          creel submit s"), "{shown}");
+}
+
+#[test]
+fn a_session_that_changed_nothing_in_the_end_says_so() {
+    let project = Project::with(DEMO).file(".gitignore", "creel.yaml\nscenario.yaml\n.creel\n");
+    repository(&project.root());
+    project.write("scenario.yaml", "turns:\n  - { say: Not yet., run: 'echo x > a' }\n  - { say: '<promise>COMPLETE</promise>', run: 'printf a > a' }\n");
+    let ran = project.creel(&["run", "--headless", "--trust", "-s", "s"]);
+    assert!(ran.out.contains("  changed       nothing in the end\n"), "{}", ran.out);
+}
+
+#[test]
+fn without_a_repository_there_are_no_line_counts_and_nothing_to_submit() {
+    let project = Project::with(DEMO);
+    let printed = session(&project, "echo x > a");
+    assert!(project.kind("session_ended")[0].get("lines").is_none());
+    assert!(printed.contains("  changed       1 file\n") && !printed.contains("creel submit"), "{printed}");
+}
+
+#[test]
+fn before_the_first_commit_everything_that_a_session_writes_is_new() {
+    let project = Project::with(DEMO).file(".gitignore", "creel.yaml\nscenario.yaml\n.creel\n");
+    git(&project.root(), &["init", "-q"]);
+    let work =
+        "printf '1\\\\n2\\\\n' > a; git add a; git -c user.name=A -c user.email=a@b.c commit -qm first; echo 1 > b";
+    let printed = session(&project, work);
+    assert!(printed.contains("  changed       +3 −0 in 2 files\n"), "{printed}");
 }

@@ -56,7 +56,7 @@ impl AcpConversation {
         match s::SessionUpdate::deserialize(update) {
             Ok(typed) => self.typed(typed, kind, update),
             Err(error) => {
-                tracing::debug!("creel does not understand an update of the agent: {error}");
+                tracing::debug!("creel does not understand an update from the agent: {error}");
                 self.note(kind, &update.to_string())
             }
         }

@@ -12,6 +12,7 @@ const EXAMPLES: &[CommandExamples] = &[
         &[
             ("creel run \"Make the tests pass.\"", "Run a session on the screen"),
             ("creel run -f goal.md --headless -n 20", "Without a screen, at most 20 iterations"),
+            ("creel run --worktree parser \"Write the parser.\"", "On a branch and in a folder of its own"),
             ("creel run --detach -s nightly", "In the background; `creel attach nightly` shows it"),
         ],
     ),
@@ -56,7 +57,7 @@ const EXAMPLES: &[CommandExamples] = &[
     (
         "gate answer",
         &[
-            ("creel gate answer 1 continue", "Take the answer `continue` at gate 1"),
+            ("creel gate answer 1 continue", "Answer gate 1 with `continue`"),
             ("creel gate answer 1 send \"Look at line 12.\"", "Send the agent a message"),
             ("creel gate answer 2 approve --items 1,3", "Approve only two of the items"),
         ],
@@ -86,9 +87,33 @@ const EXAMPLES: &[CommandExamples] = &[
     ("task update", &[("creel task update parser --priority 0", "Raise the priority of the task `parser`")]),
     ("task depend", &[("creel task depend tests parser", "`tests` waits for `parser`")]),
     ("task remove", &[("creel task remove parser", "Remove the task `parser`")]),
-    ("worker", &[("creel worker --drain", "Work on queued tasks until none is left")]),
+    (
+        "worker",
+        &[
+            ("creel worker --drain", "Work on queued tasks until none is left"),
+            ("creel worker --jobs 3", "Three at once, each in a git worktree of its own"),
+        ],
+    ),
+    (
+        "plan",
+        &[
+            ("creel plan \"Add an export to CSV.\"", "The agent proposes tasks; you edit and approve them"),
+            ("creel plan --session plan-20261116-101500 --yes", "Queue what was proposed there"),
+        ],
+    ),
+    ("worktree", &[("creel worktree list", "List the worktrees of this project's sessions")]),
+    ("worktree list", &[("creel worktree list --json", "As JSON, for a script")]),
+    ("worktree open", &[("creel worktree open parser", "Open a shell in the worktree `parser`")]),
+    ("worktree remove", &[("creel worktree remove parser", "Remove the worktree `parser`, unless it has changes")]),
+    ("worktree prune", &[("creel worktree prune --dry-run", "List what ended sessions left behind")]),
     ("submit", &[("creel submit nightly", "Run the checks, then open a pull request")]),
-    ("merge", &[("creel merge nightly", "Run the checks, then merge")]),
+    (
+        "merge",
+        &[
+            ("creel merge nightly", "Run the checks, then merge"),
+            ("creel merge --queue", "Merge all finished tasks, one after another"),
+        ],
+    ),
     (
         "init",
         &[

@@ -1,7 +1,5 @@
 //! What `creel submit` and `creel merge` share: they work for a session, or for the work tree as it is.
 
-use std::path::PathBuf;
-
 use clap::Args;
 
 use crate::{
@@ -14,6 +12,7 @@ use crate::{
             session_names::{dated, first_free},
             surface::SessionSurface,
             trust_prompt::{self, TrustFlag},
+            worktree,
         },
         target::{
             choose_session,
@@ -77,8 +76,7 @@ pub(in crate::cli) fn pipeline(pipeline: PipelineKind, args: &PipelineArgs) -> C
 fn of_session(pipeline: PipelineKind, args: &PipelineArgs, folder: SessionDir) -> CliResult<VerbOutcome> {
     let opened = Journal::open(&folder)?;
     trust_prompt::require_session(folder.project(), &opened.state.began.plan, TrustFlag::given(args.trust))?;
-    let cwd = PathBuf::from(&opened.state.began.cwd);
-    let root = if cwd.is_dir() { cwd } else { folder.project().to_owned() };
+    let root = worktree::folder_of(&folder, &opened.state.began)?;
     let project = Project::load(&args.config).ok();
     let ui = project.as_ref().map_or_else(|| Settings::default().ui, |project| project.settings.ui);
     let nats = project.and_then(Project::trusted_nats);
@@ -111,6 +109,7 @@ fn of_work_tree(pipeline: PipelineKind, args: &PipelineArgs) -> CliResult<VerbOu
         tasks: TaskGraph::default(),
         errand: Some(pipeline),
         order: None,
+        worktree: None,
         nats: settings.nats,
         surface: SessionSurface::chosen(args.output, DetachArgs::default(), settings.ui),
         afterwards: FolderRetention::Stays,

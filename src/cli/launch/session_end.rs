@@ -85,6 +85,8 @@ pub(crate) enum NextCommands {
     /// Those that do something with the session. The message after the card names those that continue it.
     OfSession,
     AfterDemo,
+    /// All but `creel show`, which has just printed the session.
+    AfterShow,
 }
 
 /// Prints what the session took, what did not pass, what was not sent, and the next command. The line before it says how
@@ -103,6 +105,10 @@ pub(crate) fn print_card(folder: &SessionDir, state: &SessionState, next: NextCo
         let next = match next {
             NextCommands::AfterDemo => Some(AFTER_DEMO.to_owned()),
             NextCommands::OfSession => (!is_continued(state)).then(|| card.next.join(" · ")),
+            NextCommands::AfterShow => {
+                let others: Vec<&str> = card.next.iter().skip(1).map(String::as_str).collect();
+                (!others.is_empty()).then(|| others.join(" · "))
+            }
         };
         let next = next.map(|next| EndCard::line("next", &next));
         let _ = put(&card.lines().into_iter().chain(next).map(|line| format!("  {line}\n")).collect::<String>());

@@ -20,6 +20,7 @@ use crate::{
     engine::policy::{AgentSpec, PermissionPolicy, SessionPlan},
     present::text::plain,
     process::sweep,
+    worktrees,
 };
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,7 +38,20 @@ impl TrustFlag {
 
 /// Whether the user has allowed these commands.
 pub(crate) fn is_allowed(place: &Path, documents: &[ConfigDocument], commands: &[String]) -> CliResult<bool> {
-    Ok(commands.is_empty() || project::trust_store()?.trusts(place, documents))
+    if commands.is_empty() {
+        return Ok(true);
+    }
+    let store = project::trust_store()?;
+    Ok(store.trusts(place, documents) || origin_place(place).is_some_and(|origin| store.trusts(&origin, documents)))
+}
+
+/// For a config in a worktree of a session: the place of the same config in the project. Trust in a project covers its
+/// worktrees as long as the config is the same.
+fn origin_place(place: &Path) -> Option<PathBuf> {
+    let folder = place.parent()?;
+    let project = worktrees::origin::project_of(folder)?;
+    let root = crate::config::paths::project_root(place);
+    Some(project.join(place.strip_prefix(root).ok()?))
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

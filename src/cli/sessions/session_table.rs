@@ -60,18 +60,28 @@ pub(super) fn fleet_table(signs: &[&(ListedSession, SessionHeartbeat)]) -> Strin
     let name = width(|one| &one.name).max(4);
     let (user, host) = (width(|one| &one.user).max(4), width(|one| &one.host).max(4));
     let project = width(|one| &one.project).max("PROJECT".len());
+    let branch = width(|one| &one.branch);
+    // Only if a session has one.
+    let in_branch = |text: &str| if branch == 0 { String::new() } else { format!("{text:0$}  ", branch.max(6)) };
     let head = format!(
-        "{:name$}  {:user$}  {:host$}  {:project$}  {:9}  {:>9}  WHAT",
-        "NAME", "USER", "HOST", "PROJECT", "SEEN", "ITERATION"
+        "{:name$}  {:user$}  {:host$}  {:project$}  {}{:9}  {:>9}  WHAT",
+        "NAME",
+        "USER",
+        "HOST",
+        "PROJECT",
+        in_branch("BRANCH"),
+        "SEEN",
+        "ITERATION"
     );
     let lines = signs.iter().map(|(one, sign)| {
         let (seen, iteration) = (coarse_age(now().since(sign.seen_at())), iteration(one));
         let line = format!(
-            "{:name$}  {:user$}  {:host$}  {:project$}  {seen:9}  {iteration:>9}  {}",
+            "{:name$}  {:user$}  {:host$}  {:project$}  {}{seen:9}  {iteration:>9}  {}",
             one.name,
             one.user,
             one.host,
             one.project,
+            in_branch(&one.branch),
             fleet_what(one, sign)
         );
         plain(&line).replace('\n', " ") + "\n"

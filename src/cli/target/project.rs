@@ -10,6 +10,7 @@ use crate::{
     },
     config::{self, Settings, nats::NatsConfig, paths, trust::TrustStore},
     journal::SessionsDir,
+    worktrees,
 };
 
 pub(crate) fn here() -> CliResult<PathBuf> {
@@ -101,6 +102,8 @@ pub(crate) fn sessions_of(args: &ConfigArgs) -> CliResult<(PathBuf, SessionsDir)
     let config = args.config.as_ref().map(|path| here.join(path)).or_else(|| paths::find(&here));
     let root = config.map_or_else(|| nearest_with_sessions(&here), |config| paths::project_root(&config));
     let root = root.canonicalize().unwrap_or(root);
+    // In the worktree of a session, the user means the project's sessions.
+    let root = worktrees::origin::project_of(&root).unwrap_or(root);
     Ok((root.clone(), refuse_links(&root)?))
 }
 

@@ -47,15 +47,15 @@ impl From<QueueError> for CliError {
 }
 
 /// The queue that is meant: of the server, else the project's own.
-struct QueueConnection {
-    tokio: tokio::runtime::Runtime,
+pub(in crate::cli) struct QueueConnection {
+    pub(in crate::cli) tokio: tokio::runtime::Runtime,
     queue: TaskQueue,
     /// Keeps the connection to the server open.
     _client: Option<Client>,
 }
 
 impl QueueConnection {
-    fn open(args: &SessionArgs) -> CliResult<Self> {
+    pub(in crate::cli) fn open(args: &SessionArgs) -> CliResult<Self> {
         let Some(server) = NatsServerConnection::meant(&args.nats, &args.config)? else {
             let (root, _) = sessions_of(&args.config)?;
             return Ok(Self {
@@ -74,7 +74,26 @@ impl QueueConnection {
         Ok(Self { tokio: server.tokio, queue, _client: Some(server.client) })
     }
 
-    fn all(&self) -> CliResult<Vec<QueuedTask>> {
+    /// Adds a task, and returns its name.
+    pub(in crate::cli) fn add(&mut self, order: TaskSpec) -> CliResult<String> {
+        Ok(self.tokio.block_on(self.queue.add(order, now()))?.task.order.id)
+    }
+
+    pub(in crate::cli) fn ask(&mut self, key: &QueueTaskKey, request: &QueueRequest) -> CliResult<()> {
+        self.tokio.block_on(self.queue.ask(key, request, now()))?;
+        Ok(())
+    }
+
+    pub(in crate::cli) fn change(
+        &self,
+        key: &QueueTaskKey,
+        change: impl Fn(&QueuedTask) -> Option<QueuedTask> + Send,
+    ) -> CliResult<()> {
+        self.tokio.block_on(self.queue.board.change(key, change))?;
+        Ok(())
+    }
+
+    pub(in crate::cli) fn all(&self) -> CliResult<Vec<QueuedTask>> {
         let mut all = self.tokio.block_on(self.queue.board.all())?;
         all.retain(|task| task.standing.state().is_some());
         all.sort_by(|one, other| one.created_at.cmp(&other.created_at));

@@ -37,6 +37,8 @@ use crate::{
 
 /// The exit code of a session that waits for the user while unattended.
 const NOBODY_THERE: i32 = 4;
+/// The exit code of a session whose worktree could not be prepared.
+const FAILED: i32 = 1;
 /// The exit code of a session that could not start: its config is wrong, or no longer trusted.
 const USAGE: i32 = 2;
 
@@ -59,11 +61,14 @@ pub(super) struct ChildSessionSpec<'a> {
     pub(super) mark: String,
     pub(super) kind: Option<&'a str>,
     pub(super) agent: &'a str,
+    /// If the session gets a worktree: the branches that it starts from, beside its base.
+    pub(super) joins: Option<&'a [String]>,
 }
 
 /// A running session.
 pub(super) struct ChildSession {
     pub(super) folder: SessionDir,
+    has_worktree: bool,
     child: Child,
     _entry: ChildEntry,
     /// The session ends when this is closed.
@@ -120,6 +125,9 @@ impl ChildSession {
         if let Some(kind) = job.kind {
             command.args(["--task-type", kind]);
         }
+        if let Some(joins) = job.joins {
+            command.arg("--worktree").args(joins.iter().map(|branch| format!("--join={branch}")));
+        }
         Self::start(folder, command, job, readable(job.prompt)?)
     }
 
@@ -130,7 +138,7 @@ impl ChildSession {
     }
 
     fn start(folder: SessionDir, mut command: Command, job: &ChildSessionSpec<'_>, input: File) -> io::Result<Self> {
-        let WorkerArgs { config, nats, attended, json, .. } = job.args;
+        let WorkerArgs { config, nats, attended, json, jobs, .. } = job.args;
         command.arg("--headless");
         if *attended {
             command.arg("--attended");
@@ -141,7 +149,8 @@ impl ChildSession {
         if let Some(url) = &nats.url {
             command.args(["--nats", url]);
         }
-        if *json {
+        // The events of several sessions would be mixed.
+        if *json || *jobs > 1 {
             command.stdout(Stdio::null());
         }
         let (ours, theirs) = UnixStream::pair()?;
@@ -149,7 +158,7 @@ impl ChildSession {
         // In its own process group: signals of the terminal go to the worker, which forwards them.
         command.stdin(Stdio::from(OwnedFd::from(theirs))).env_remove("CREEL_SESSION").env_remove("CREEL_PROJECT");
         let (child, entry) = children::start("", || command.process_group(0).spawn())?;
-        Ok(Self { folder, child, _entry: entry, _leash: ours })
+        Ok(Self { folder, has_worktree: job.joins.is_some(), child, _entry: entry, _leash: ours })
     }
 
     pub(super) async fn ended(&mut self) -> ChildSessionEnd {
@@ -162,8 +171,10 @@ impl ChildSession {
             return ChildSessionEnd::NeverBegan;
         }
         let Some(state) = self.state() else {
-            // A session that a signal ended this early says nothing about this machine.
-            return if status.signal().is_some() { ChildSessionEnd::Died } else { ChildSessionEnd::NeverBegan };
+            // A session that a signal ended this early says nothing about this machine, and neither does a worktree that
+            // could not be prepared: another attempt may succeed.
+            let may_succeed = status.signal().is_some() || (self.has_worktree && status.code() == Some(FAILED));
+            return if may_succeed { ChildSessionEnd::Died } else { ChildSessionEnd::NeverBegan };
         };
         match state.phase.outcome() {
             None if status.code() != Some(NOBODY_THERE) => ChildSessionEnd::Died,
@@ -182,6 +193,26 @@ impl ChildSession {
             // It may have just ended.
             let _ = kill_process(pid, Signal::TERM);
         }
+    }
+}
+
+/// Submits the work of a session that has ended. Says why that failed.
+pub(super) async fn submit(folder: &SessionDir, args: &WorkerArgs) -> Result<(), String> {
+    let name = &folder.name;
+    let started = || -> io::Result<(Child, ChildEntry)> {
+        let mut command = Command::new(std::env::current_exe()?);
+        command.args(["submit", name, "--headless"]).stdin(Stdio::null()).stdout(Stdio::null()).kill_on_drop(true);
+        if let Some(config) = &args.config.config {
+            command.arg("--config").arg(config);
+        }
+        command.env_remove("CREEL_SESSION").env_remove("CREEL_PROJECT");
+        children::start("", || command.process_group(0).spawn())
+    };
+    let (mut child, _entry) = started().map_err(|error| format!("creel could not submit its work: {error}"))?;
+    match child.wait().await {
+        Ok(status) if status.success() => Ok(()),
+        Ok(status) => Err(format!("creel could not submit its work ({status}); `creel show {name}` says why")),
+        Err(error) => Err(format!("creel could not submit its work: {error}")),
     }
 }
 

@@ -1,8 +1,9 @@
 //! The loop of a worker, from its first task to its last.
 
+mod task_branch;
 mod task_end;
 
-use std::{path::Path, time::Duration};
+use std::{path::PathBuf, time::Duration};
 
 use tokio::time::{Instant, MissedTickBehavior};
 
@@ -14,10 +15,12 @@ use crate::{
             WorkerArgs,
             child_session::{ChildSession, ChildSessionEnd, ChildSessionSpec, PriorSession},
             eligibility::Eligibility,
-            worker_loop::task_end::WorkerTaskEnd,
+            gate_watch::GateWatch,
+            job_slots::{JobSlot, JobSlots},
+            worker_loop::{task_branch::TaskStart, task_end::WorkerTaskEnd},
         },
     },
-    engine::queue::{ClaimOutcome, QueuedTask, QueuedTaskState, TaskAssignee, worker_rules::FailureStreak},
+    engine::queue::{ClaimOutcome, QueuedTask, QueuedTaskState, TaskAssignee, TaskOutcome},
     journal::SessionsDir,
     present::text::plain_line,
     process::signals::ShutdownSignals,
@@ -28,10 +31,13 @@ use crate::{
         place::QueuePlace,
     },
     runtime::now,
+    worktrees::ProjectRepository,
 };
 
 /// How often an idle worker checks whether it missed a task.
 const LOOK: Duration = Duration::from_secs(2);
+/// How often a worker checks whether a session waits for the user.
+const GATE_LOOK: Duration = Duration::from_millis(500);
 /// How long to wait before asking a failing server again.
 const AGAIN: Duration = Duration::from_secs(1);
 /// The longest goal or reason in a line, in characters.
@@ -45,8 +51,29 @@ pub(super) struct WorkerIdentity {
     pub(super) host: String,
 }
 
+impl WorkerIdentity {
+    /// One of several loops of the same worker.
+    pub(super) fn numbered(&self, number: usize) -> Self {
+        Self { worker: format!("{}-{number}", self.worker), host: self.host.clone() }
+    }
+}
+
+/// Where a worker works.
+pub(super) struct WorkerSite {
+    /// The project's folder.
+    pub(super) root: PathBuf,
+    /// Set if each session has a worktree.
+    pub(super) repository: Option<ProjectRepository>,
+    /// The remote of the repository.
+    pub(super) remote: Option<String>,
+    /// Whether the work of a completed task is submitted.
+    pub(super) submits: bool,
+}
+
 pub(super) struct WorkerLoop<'a> {
     args: &'a WorkerArgs,
+    site: &'a WorkerSite,
+    slots: &'a JobSlots,
     sessions: SessionsDir,
     me: WorkerIdentity,
     callings: Eligibility<'a>,
@@ -55,14 +82,12 @@ pub(super) struct WorkerLoop<'a> {
     signals: ShutdownSignals,
     /// When the worker last checked for missed tasks.
     looked: Instant,
-    /// The sessions that failed in a row.
-    failures: FailureStreak,
     /// The last error of the server. The same error is reported once.
     trouble: Option<QueueTrouble>,
 }
 
-enum NextWorkerAction {
-    Take(Box<dyn TaskLease>),
+enum NextWorkerAction<'a> {
+    Take(Box<dyn TaskLease>, JobSlot<'a>),
     Wait,
     Leave(u8),
 }
@@ -70,17 +95,20 @@ enum NextWorkerAction {
 impl<'a> WorkerLoop<'a> {
     pub(super) async fn new(
         args: &'a WorkerArgs,
-        root: &Path,
+        site: &'a WorkerSite,
         me: WorkerIdentity,
         callings: Eligibility<'a>,
         place: QueuePlace,
+        slots: &'a JobSlots,
     ) -> CliResult<Self> {
         let signals = ShutdownSignals::listen()
             .map_err(|error| CliError::failed(format!("cannot listen for signals: {error}")))?;
         let queue = watch(&place, args).await?;
-        let sessions = SessionsDir::of(root);
+        let sessions = SessionsDir::of(&site.root);
         Ok(Self {
             args,
+            site,
+            slots,
             sessions,
             me,
             callings,
@@ -88,7 +116,6 @@ impl<'a> WorkerLoop<'a> {
             queue,
             signals,
             looked: Instant::now(),
-            failures: FailureStreak::default(),
             trouble: None,
         })
     }
@@ -99,7 +126,7 @@ impl<'a> WorkerLoop<'a> {
             let did = match self.next().await {
                 Ok(NextWorkerAction::Leave(code)) => return Ok(code),
                 Ok(NextWorkerAction::Wait) => Ok(None),
-                Ok(NextWorkerAction::Take(lot)) => self.take(lot).await,
+                Ok(NextWorkerAction::Take(lot, slot)) => self.take(lot, slot).await,
                 Err(trouble) => Err(WorkerError::Trouble(trouble)),
             };
             match did {
@@ -140,12 +167,24 @@ impl<'a> WorkerLoop<'a> {
         }
     }
 
-    async fn next(&mut self) -> std::result::Result<NextWorkerAction, QueueTrouble> {
+    async fn next(&mut self) -> std::result::Result<NextWorkerAction<'a>, QueueTrouble> {
+        if self.slots.is_closed() {
+            return Ok(NextWorkerAction::Leave(0));
+        }
         tokio::select! {
             biased;
             _ = self.signals.next() => return Ok(NextWorkerAction::Leave(INTERRUPTED)),
             readied = self.queue.ready_all() => readied?,
         }
+        let Some(slot) = self.slots.take() else {
+            tokio::select! {
+                _ = self.signals.next() => return Ok(NextWorkerAction::Leave(INTERRUPTED)),
+                () = self.slots.changed() => {}
+                () = self.queue.follow() => {}
+                () = tokio::time::sleep(LOOK) => {}
+            }
+            return Ok(NextWorkerAction::Wait);
+        };
         let Self { queue, callings, signals, .. } = self;
         let mut wanted = |row: &DispatchGroup| callings.agent_for(row).is_some();
         // If this is cancelled, a task that was just received is handed out again when its lease expires.
@@ -155,14 +194,16 @@ impl<'a> WorkerLoop<'a> {
             taken = queue.queue.line.take(&mut wanted) => taken?,
         };
         if let Some(lot) = taken {
-            return Ok(NextWorkerAction::Take(lot));
+            return Ok(NextWorkerAction::Take(lot, slot));
         }
+        drop(slot);
         if self.args.drain && !self.has_more() {
             return Ok(NextWorkerAction::Leave(0));
         }
         tokio::select! {
             _ = self.signals.next() => return Ok(NextWorkerAction::Leave(INTERRUPTED)),
             changed = self.queue.changed() => changed?,
+            () = self.slots.closed() => {}
             news = self.place.news() => self.heard(news?.as_deref()),
             () = tokio::time::sleep_until(self.looked + LOOK) => {
                 self.looked = Instant::now();
@@ -190,7 +231,11 @@ impl<'a> WorkerLoop<'a> {
     }
 
     /// Has a task done. Returns an exit code if the worker is to exit.
-    async fn take(&mut self, lot: Box<dyn TaskLease>) -> std::result::Result<Option<u8>, WorkerError> {
+    async fn take(
+        &mut self,
+        lot: Box<dyn TaskLease>,
+        slot: JobSlot<'_>,
+    ) -> std::result::Result<Option<u8>, WorkerError> {
         let (board, key) = (self.queue.queue.board.clone(), QueueTaskKey::of(lot.order()));
         let ready = || QueuedTask { standing: QueuedTaskState::Ready, ..QueuedTask::new(lot.order().clone(), now()) };
         // Another program may have put the task into the stream without the bucket.
@@ -202,13 +247,15 @@ impl<'a> WorkerLoop<'a> {
             lot.done().await?;
             return Ok(None);
         };
-        let prompt = task.order.prompt(&self.before(&task).await?);
+        let dependencies = self.before(&task).await?;
+        let prompt = task.prompt(&dependencies);
         let before = PriorSession::of(&self.sessions, &task);
         let Some(folder) = before.folder() else {
             // Its worker is dead or disconnected, and the session is about to end.
             lot.back(AGAIN).await?;
             return Ok(None);
         };
+        let folder = folder.clone();
         let WorkerIdentity { worker, host } = &self.me;
         let hand = TaskAssignee { worker: worker.clone(), host: host.clone(), session: folder.name.clone() };
         let task = match task.claimed(hand, now()) {
@@ -236,9 +283,22 @@ impl<'a> WorkerLoop<'a> {
         self.tell(TaskRevision { task: task.clone(), revision })?;
         self.trouble = None;
         let kind = task.order.kind.as_deref().and_then(|kind| self.callings.described(kind));
-        let job = ChildSessionSpec { args: self.args, prompt: &prompt, mark: task.mark(), kind, agent: &agent };
-        let parting = self.have_done(before, &job, &*lot).await;
-        self.part(&task, &*lot, parting).await
+        let joined = match self.start_of(&task, &dependencies).await {
+            TaskStart::Branches(joined) => joined,
+            TaskStart::Missing(why) => {
+                let stuck = WorkerTaskEnd::Ended(ChildSessionEnd::Upshot(TaskOutcome::Stuck(why), None));
+                return self.part(&task, &*lot, stuck, None).await;
+            }
+        };
+        let joins = self.site.repository.as_ref().map(|_| joined.as_slice());
+        let job = ChildSessionSpec { args: self.args, prompt: &prompt, mark: task.mark(), kind, agent: &agent, joins };
+        let parting = self.have_done(before, &job, &*lot, slot).await;
+        let handing_in = self.hand_in(&task, &folder, &joined, parting);
+        let (parting, branch) = tokio::select! {
+            handed_in = handing_in => handed_in,
+            () = kept(&*lot, &*board, &self.me.worker) => (WorkerTaskEnd::TakenAway, None),
+        };
+        self.part(&task, &*lot, parting, branch).await
     }
 
     /// The dependencies of the task, read again: the known state may be old, and lack their results.
@@ -257,6 +317,7 @@ impl<'a> WorkerLoop<'a> {
         before: PriorSession,
         job: &ChildSessionSpec<'_>,
         lot: &dyn TaskLease,
+        slot: JobSlot<'_>,
     ) -> WorkerTaskEnd {
         let started = match before {
             PriorSession::Ended(_, upshot) => return WorkerTaskEnd::Ended(ChildSessionEnd::Upshot(upshot, None)),
@@ -265,7 +326,7 @@ impl<'a> WorkerLoop<'a> {
             PriorSession::Running => return WorkerTaskEnd::Ended(ChildSessionEnd::Died),
         };
         match started {
-            Ok(hired) => self.stay(hired, lot).await,
+            Ok(hired) => self.stay(hired, lot, slot).await,
             Err(error) => {
                 say(&format!("creel: cannot start a session: {error}"));
                 WorkerTaskEnd::Ended(ChildSessionEnd::NeverBegan)
@@ -275,7 +336,8 @@ impl<'a> WorkerLoop<'a> {
 
     /// Waits for a session and keeps renewing the lease. Reacts at once to the end of the session and to signals,
     /// whatever the server does.
-    async fn stay(&mut self, mut hired: ChildSession, lot: &dyn TaskLease) -> WorkerTaskEnd {
+    async fn stay(&mut self, mut hired: ChildSession, lot: &dyn TaskLease, mut slot: JobSlot<'_>) -> WorkerTaskEnd {
+        let mut gates = GateWatch::of(&hired.folder);
         let board = self.queue.queue.board.clone();
         let mut kept = std::pin::pin!(kept(lot, &*board, &self.me.worker));
         let mut is_kept = true;
@@ -305,6 +367,7 @@ impl<'a> WorkerLoop<'a> {
                     self.queue.queue.line.heard(&subject);
                 },
                 () = self.queue.follow() => {}
+                () = tokio::time::sleep(GATE_LOOK), if self.args.attended => slot.set_waiting(gates.is_open()),
             }
         }
     }

@@ -24,9 +24,9 @@ pub static HOOKS: MapShape = MapShape {
         point("pre_iteration", "Before each iteration's prompt."),
         point("stop", "After each turn. Exit 2 sends the agent back to work."),
         point("post_iteration", "After each completed iteration."),
-        point("on_task_complete", "When a task is completed, in parallel to the agent."),
+        point("on_task_complete", "When a task is completed, while the agent works."),
         point("on_error", "After a failed turn."),
-        point("on_gate", "When a gate opens and when it closes, in parallel to the session."),
+        point("on_gate", "When a gate opens and when it closes. The session does not wait for it."),
         FieldShape {
             default: DefaultValue::Absent,
             ..point("before_submit", "Before the work is submitted. Default: `create_pr` when you submit.")

@@ -73,7 +73,7 @@ pub static NATS: MapShape = MapShape {
         },
         FieldShape {
             name: "max_age",
-            doc: "How long the stream keeps a record; 0: for ever.",
+            doc: "How long the stream keeps a record; 0: forever.",
             ty: ValueType::Duration(ZeroDuration::Allowed),
             default: DefaultValue::Int(0),
         },

@@ -10,6 +10,7 @@ use super::{
     stop::STOP_HOOK,
     submit::{SUBMIT_KEY, TASK_TYPE},
     workflow::WORKFLOW,
+    worktree::WORKTREE_KEY,
 };
 use crate::config::shape::permissions::{BUDGET, LIMITS, PERMISSION, USER_COMMAND};
 
@@ -189,6 +190,13 @@ pub static ROOT: MapShape = MapShape {
             default: DefaultValue::Int(1),
         },
         FieldShape {
+            name: "worktree",
+            doc: "Run each session in a git worktree and on a branch of its own, so that sessions do not disturb each \
+                  other. `true`: with the defaults of these keys.",
+            ty: WORKTREE_KEY,
+            default: DefaultValue::Bool(false),
+        },
+        FieldShape {
             name: "nats",
             doc: "A NATS server, to watch and control the session from other machines.",
             ty: ValueType::Object(&NATS),
@@ -328,8 +336,8 @@ pub static UI: MapShape = MapShape {
     fields: &[
         FieldShape {
             name: "theme",
-            doc: "The colours. `auto` is dark or light, like the terminal's background; `terminal` uses only the \
-                  terminal's own 16 colours.",
+            doc: "The colors. `auto` is dark or light, like the terminal's background; `terminal` uses only the \
+                  terminal's own 16 colors.",
             ty: ValueType::OneOf(&["auto", "dark", "light", "high-contrast", "terminal"]),
             default: DefaultValue::Text("auto"),
         },

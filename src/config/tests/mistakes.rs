@@ -215,7 +215,7 @@ stop:
         creel.yaml:13:43: `minimum` must be a number from 0 to 100
         13 |     - { name: c, type: coverage, minimum: 120, file: x }
            |                                           ^^^
-        creel.yaml:13:54: creel cannot see the format of the report from the name `x`
+        creel.yaml:13:54: creel cannot derive the format of the report from the name `x`
         13 |     - { name: c, type: coverage, minimum: 120, file: x }
            |                                                      ^ set its `format`: `lcov`, `cobertura`, `json`"#]]
     .assert_eq(&said(text));

@@ -63,7 +63,7 @@ nats:
         creel.yaml:2:8: the URL has no server; write it like `nats://HOST:4222`
         2 |   url: nats://**********@host:port
           |        ^^^^^^^^^^^^^^^^^^^^^^^^^^^
-        creel.yaml:3:9: both `url` and `user` give a login
+        creel.yaml:3:9: `url` and `user` both set a login
         3 |   user: me
           |         ^^ keep one of them
         creel.yaml:4:10: `token`: `${` is not closed
@@ -89,7 +89,7 @@ nats:
         creel.yaml:1:14: creel does not support `ws`; begin the URL with `nats://` or `tls://`
         1 | nats: { url: 'ws://h', nkey: a, credentials: b, user: c }
           |              ^^^^^^^^
-        creel.yaml:1:30: both `user` and `nkey` give a login
+        creel.yaml:1:30: `user` and `nkey` both set a login
         1 | nats: { url: 'ws://h', nkey: a, credentials: b, user: c }
           |                              ^ keep one of them
         creel.yaml:1:55: `password` is missing

@@ -134,7 +134,7 @@ stop:
         creel.yaml:10:77: `mode` must be one of `all`, `any`, not `some`
         10 | …type: file_existence, files: [~/x, src/../../y, ok], mode: some }
            |                                                             ^^^^
-        creel.yaml:11:40: creel cannot see the format of the report from the name `report`
+        creel.yaml:11:40: creel cannot derive the format of the report from the name `report`
         11 |     - { name: h, type: coverage, file: report, minimum: 101 }
            |                                        ^^^^^^ set its `format`: `lcov`, `cobertura`, `json`
         creel.yaml:11:57: `minimum` must be a number from 0 to 100

@@ -200,7 +200,8 @@ impl EndRules<'_> {
             LoopEnd { outcome, reason, .. } => (*outcome, reason.clone()),
         };
         let outcome = if forced { SessionOutcome::Forced } else { outcome };
-        let ended = Event::Session(SessionEvent::Ended { outcome, iterations: self.iterations.current, reason });
+        let iterations = self.iterations.current;
+        let ended = Event::Session(SessionEvent::Ended { outcome, iterations, reason, lines: None });
         let left = self.pending.waiting_ids();
         let undelivered = (!left.is_empty()).then(|| Event::warning(undelivered(&left)));
         let step = undelivered

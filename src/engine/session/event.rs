@@ -2,7 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::engine::{known_or_none::known_or_none, policy::SessionPlan, submit::kind::PipelineKind};
+use crate::engine::{
+    conversation::ChangedLines, known_or_none::known_or_none, policy::SessionPlan, submit::kind::PipelineKind,
+};
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind")]
@@ -35,7 +37,15 @@ pub enum SessionEvent {
     #[serde(rename = "loop_ended")]
     LoopEnded { outcome: SessionOutcome, reason: String, delivery: FinalDeliveryMode },
     #[serde(rename = "session_ended")]
-    Ended { outcome: SessionOutcome, iterations: u32, reason: String },
+    Ended {
+        outcome: SessionOutcome,
+        iterations: u32,
+        reason: String,
+        /// The lines that it changed. The runtime counts them just before the record is written; no decision depends on
+        /// them. None outside a repository, and in journals of earlier versions.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        lines: Option<ChangedLines>,
+    },
     #[serde(rename = "warning")]
     Warning { text: String },
     /// The runtime started a process of the session. Recorded so that a later creel can find the process.
@@ -81,6 +91,22 @@ pub struct SessionStarted {
     /// The queue task that the session works on, if any: see [`crate::engine::queue::QueuedTask::mark`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub order: Option<String>,
+    /// The git worktree that the session has for itself, if any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub worktree: Option<SessionWorktree>,
+}
+
+/// The git worktree of a session. `cwd` is in it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SessionWorktree {
+    pub name: String,
+    /// Its top folder.
+    pub path: String,
+    pub branch: String,
+    /// The branch that it started from.
+    pub base: String,
+    /// The commit that it started from.
+    pub commit: String,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]

@@ -2,12 +2,12 @@
 //!
 //! Does not decide whether it was the last one: see [`crate::engine::stop`].
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
 use crate::engine::{
-    conversation::FileContent,
+    conversation::{FileContent, WorktreeChanges},
     event::{Event, IterationOutcome, SessionEvent},
     hooks::{dispatch::HookDispatch, point::HookPoint, verdict::Verdict},
     output::EngineOutput,
@@ -28,12 +28,51 @@ pub struct IterationState {
     /// The contents of these files, as far as creel saw them.
     pub contents: BTreeMap<String, FileContent>,
     pub signs: IterationSigns,
+    /// The files that any iteration changed.
+    #[serde(default)]
+    pub all_files: SessionFiles,
     /// How the last completed one ended.
     pub last: Option<IterationOutcome>,
     /// The check that the last forced one did not pass, with its reason.
     pub forced_past: Option<String>,
     /// A raised limit, given when the session was resumed.
     pub raised_limit: Option<u32>,
+}
+
+/// The files that the session's turns changed, and the commit before the first of these turns.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SessionFiles {
+    since: Option<String>,
+    names: BTreeSet<String>,
+    /// Whether there are more than the records name, or more than creel keeps.
+    has_more: bool,
+}
+
+/// How many names [`SessionFiles`] keeps.
+const FILES_MAX: usize = 5_000;
+
+impl SessionFiles {
+    pub(crate) fn add(&mut self, work: &WorktreeChanges) {
+        if self.since.is_none() {
+            self.since = work.before.clone().or_else(|| work.commit.clone());
+        }
+        self.names.extend(work.files_modified.iter().cloned());
+        self.has_more |= work.more_modified > 0 || self.names.len() > FILES_MAX;
+        if self.has_more {
+            self.names.clear();
+        }
+    }
+
+    /// The commit before the first turn. None outside a repository.
+    pub fn since(&self) -> Option<&str> {
+        self.since.as_deref()
+    }
+
+    /// None if there are none, or too many to name all of them.
+    pub fn names(&self) -> Option<impl Iterator<Item = &str>> {
+        let is_complete = !self.has_more && !self.names.is_empty();
+        is_complete.then(|| self.names.iter().map(String::as_str))
+    }
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]

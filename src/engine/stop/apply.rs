@@ -177,6 +177,7 @@ pub(crate) fn work_done(session: &mut SessionState, work: Option<&WorktreeChange
         session.iterations.signs.unknown_work = true;
         return;
     };
+    session.iterations.all_files.add(work);
     for file in &work.files_modified {
         if !session.iterations.files.contains(file) {
             session.iterations.files.push(file.clone());

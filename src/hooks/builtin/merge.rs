@@ -54,7 +54,7 @@ async fn on_forge(runner: &ProgramRunner, standing: &BranchStatus) -> Result<For
     // A pull request there could have checks that creel cannot see.
     let unseen = |why: &str| {
         let remote = named(remote);
-        match FORGES.into_iter().find(|forge| url.contains(forge) && !is_a_folder(&url)) {
+        match forge_of(&url) {
             Some(GITHUB) => Err(BuiltinError::failed(format!("{remote} is on GitHub, and {why}"))),
             Some(forge) => Err(BuiltinError::failed(format!(
                 "{remote} is on a forge ({forge}) whose requests creel cannot see: submit first, then merge the \
@@ -88,6 +88,11 @@ const FORGES: [&str; 9] =
 /// Whether a remote is a folder on this machine.
 fn is_a_folder(url: &str) -> bool {
     url.starts_with("file://") || url.starts_with(['/', '.'])
+}
+
+/// The forge of a URL, by its name. None for a folder or a plain git server.
+pub fn forge_of(url: &str) -> Option<&'static str> {
+    FORGES.into_iter().find(|forge| url.contains(forge) && !is_a_folder(url))
 }
 
 async fn has_a_remote_elsewhere(runner: &ProgramRunner) -> Result<bool, BuiltinError> {

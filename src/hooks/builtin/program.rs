@@ -21,6 +21,7 @@ use crate::{
     engine::hooks::verdict::RunEnd,
     hooks::builtin::quoting,
     process::{
+        git_environment::{QUIET, UNSET},
         output::TailBuffer,
         run::{self, OutputStream, ProcessEnd, ProcessGroup, ProcessObserver, ProcessSpec, ProgramSpec},
     },
@@ -32,44 +33,6 @@ const ANSWER: usize = 4 * 1024 * 1024;
 const TAIL: usize = 8 * 1024;
 /// Time limit for cleaning up.
 const TIDYING: Duration = Duration::from_secs(30);
-
-/// Variables that point git to another repository, give it a terminal, or force colours. They are set, for
-/// example, if a git hook started creel.
-const UNSET: &[&str] = &[
-    "GIT_DIR",
-    "GIT_WORK_TREE",
-    "GIT_INDEX_FILE",
-    "GIT_COMMON_DIR",
-    "GIT_OBJECT_DIRECTORY",
-    "GIT_ALTERNATE_OBJECT_DIRECTORIES",
-    "GIT_PREFIX",
-    "GIT_NAMESPACE",
-    "GIT_REFLOG_ACTION",
-    "GIT_EXTERNAL_DIFF",
-    "GIT_REPLACE_REF_BASE",
-    "GPG_TTY",
-    "GH_FORCE_TTY",
-    "CLICOLOR_FORCE",
-];
-
-/// For git and the forge's command, but not for tests.
-const QUIET: &[(&str, &str)] = &[
-    ("LC_ALL", "C"),
-    ("GIT_TERMINAL_PROMPT", "0"),
-    ("GIT_EDITOR", "true"),
-    ("GIT_SEQUENCE_EDITOR", "true"),
-    ("GIT_MERGE_AUTOEDIT", "no"),
-    ("GIT_OPTIONAL_LOCKS", "0"),
-    // Use commits and files as they will be pushed, without local replacements.
-    ("GIT_NO_REPLACE_OBJECTS", "1"),
-    // A path that cannot exist, because git warns about any graft file that it can open.
-    ("GIT_GRAFT_FILE", "/dev/null/none"),
-    // Without an askpass program, ssh would prompt on the terminal, even if another program uses it.
-    ("SSH_ASKPASS_REQUIRE", "force"),
-    ("GH_PROMPT_DISABLED", "1"),
-    ("GH_NO_UPDATE_NOTIFIER", "1"),
-    ("NO_COLOR", "1"),
-];
 
 #[derive(Debug, Clone)]
 pub(super) struct ProgramRunner {

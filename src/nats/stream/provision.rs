@@ -204,7 +204,7 @@ pub fn bucket(name: &str, remembered: Duration, replicas: usize) -> Config {
 /// The differences, as text for the user.
 fn differences(wanted: &Config, found: &Config) -> Vec<String> {
     let amount = |n: i64| if n <= 0 { "unlimited".to_owned() } else { n.to_string() };
-    let age = |age: Duration| if age.is_zero() { "for ever".to_owned() } else { TimeSpan::from(age).to_string() };
+    let age = |age: Duration| if age.is_zero() { "forever".to_owned() } else { TimeSpan::from(age).to_string() };
     let all = [
         ("subjects", wanted.subjects.join(", "), found.subjects.join(", ")),
         ("retention", retention(wanted.retention), retention(found.retention)),
@@ -276,7 +276,7 @@ mod tests {
     fn what_differs_is_told() {
         let config = Config { max_bytes: -1, num_replicas: 1, ..Config::default() };
         let other = Config { num_replicas: 3, max_age: Duration::from_mins(1), max_bytes: 0, ..config.clone() };
-        assert_eq!(differences(&config, &other), ["replicas: 3 instead of 1", "max_age: 1 min instead of for ever"]);
+        assert_eq!(differences(&config, &other), ["replicas: 3 instead of 1", "max_age: 1 min instead of forever"]);
         assert_eq!(differences(&config, &config), [""; 0]);
         let subjects = |subject: &str| Config { subjects: vec![subject.to_owned()], ..config.clone() };
         assert_eq!(

@@ -49,7 +49,7 @@ pub(super) fn stop(event: &StopEvent) -> Option<Described> {
 fn decision(decided: &StopDecided) -> Described {
     let tone = match decided.action {
         StopAction::Complete => EventTone::Passed,
-        StopAction::Continue => EventTone::Plain,
+        StopAction::Continue => EventTone::Quiet,
         StopAction::Escalate => EventTone::Problem,
     };
     let by = if decided.hook == "default" { String::new() } else { format!(" · by {}", name(&decided.hook)) };

@@ -23,6 +23,8 @@ use crate::process::{
 
 /// Bytes of git's output at most.
 const LIST_MAX: u64 = 16 << 20;
+/// The tree without files, to which git compares a work tree before its first commit.
+pub(super) const NOTHING: &str = "4b825dc642cb6eb9a060e54bf8d69288fbee4904";
 /// Variables that would point git to another repository. They are removed, so that git uses the one around the
 /// project's folder.
 const ELSEWHERE: [&str; 8] = [
@@ -115,6 +117,18 @@ impl GitRepository {
             }
             None => self.ask(["ls-tree", "-r", "-z", "--name-only", new]).await?,
         };
+        Ok(entries(&told).map(|name| PathBuf::from(OsStr::from_bytes(name))).collect())
+    }
+
+    /// How many lines of each tracked file in the project's folder differ from a commit, in the words of git.
+    pub(super) async fn lines_since(&self, commit: &str) -> Result<Vec<u8>, GitStatusError> {
+        let asked = ["diff", "--numstat", "-z", "--no-renames", "--no-ext-diff", "--no-textconv"];
+        self.ask(asked.into_iter().chain(["--ignore-submodules=all", "--relative", commit, "--", "."])).await
+    }
+
+    /// The new files in the project's folder, without ignored ones.
+    pub(super) async fn untracked(&self) -> Result<Vec<PathBuf>, GitStatusError> {
+        let told = self.ask(["ls-files", "-z", "--others", "--exclude-standard", "--", "."]).await?;
         Ok(entries(&told).map(|name| PathBuf::from(OsStr::from_bytes(name))).collect())
     }
 

@@ -98,6 +98,8 @@ pub struct HomeModel {
     /// How many rows each group has, and how many sessions whatever the filter.
     row_counts: [usize; 3],
     session_counts: [usize; 3],
+    /// What all sessions of today cost, in dollars.
+    cost_today: f64,
     cursor: Option<Arc<SessionKey>>,
     /// Where the cursor is among the rows.
     at: usize,
@@ -126,6 +128,7 @@ impl HomeModel {
             rows: Vec::new(),
             row_counts: [0; 3],
             session_counts: [0; 3],
+            cost_today: 0.0,
             cursor: None,
             at: 0,
             top: 0,
@@ -181,6 +184,7 @@ impl HomeModel {
         self.rows.sort_by(|one, other| one.session.order(&other.session));
         self.row_counts = counted(self.rows.iter().map(|row| &*row.session));
         self.session_counts = counted(self.sessions.values().map(|session| &**session));
+        self.cost_today = self.sessions.values().map(|session| session.cost_today(self.now, &self.zone)).sum();
         let found = self.cursor.as_ref().and_then(|cursor| self.rows.iter().position(|row| row.key == *cursor));
         self.move_to(found.unwrap_or(self.at));
     }
@@ -276,6 +280,10 @@ impl HomeModel {
     /// How many sessions a group has, whatever the filter.
     pub const fn count(&self, group: SessionGroup) -> usize {
         self.session_counts[group as usize]
+    }
+
+    pub const fn cost_today(&self) -> f64 {
+        self.cost_today
     }
 
     /// How many rows a group has.

@@ -144,9 +144,18 @@ impl NewSessionForm {
         self.prompt.set_cursor_style(theme.style(if has_focus { ThemeRole::Selected } else { ThemeRole::Text }));
     }
 
+    fn frame(area: Rect) -> Rect {
+        middle(area, area.width * 9 / 10, area.height * 7 / 10)
+    }
+
+    /// The screen row with the keys.
+    pub fn hint_row(area: Rect) -> u16 {
+        Self::frame(area).bottom().saturating_sub(2)
+    }
+
     pub fn draw(&self, theme: &ScreenTheme, area: Rect, buffer: &mut Buffer) {
         let has_focus = self.field == FormField::Prompt;
-        let area = middle(area, area.width * 9 / 10, area.height * 7 / 10);
+        let area = Self::frame(area);
         let inside = framed(area, "New session", ThemeRole::Accent, theme, buffer);
         let rows = [Constraint::Min(1), Constraint::Length(1), Constraint::Length(1), Constraint::Length(1)];
         let [text, agent, folder, hints] = Layout::vertical(rows).areas(inside);

@@ -8,6 +8,7 @@ use super::{
     choice_question::{ChoiceQuestion, OfferedChoice},
     model::{HomeModal, HomeModel},
     new_session::{FormResult, NewSessionForm},
+    view,
 };
 use crate::{
     engine::event::StopTiming,
@@ -220,7 +221,7 @@ fn perform(model: &mut HomeModel, action: KeyAction) -> Vec<HomeRequest> {
         KeyAction::Suspend => return vec![HomeRequest::Suspend],
         KeyAction::RunDemo => return vec![HomeRequest::Demo],
         KeyAction::WriteConfig if model.has_config => {
-            model.say(ThemeRole::Warning, "this folder has a config already");
+            model.say(ThemeRole::Warning, "this folder already has a config");
         }
         KeyAction::WriteConfig => return vec![HomeRequest::Init],
         KeyAction::NewSession => {
@@ -253,10 +254,10 @@ fn on_session(model: &mut HomeModel, action: KeyAction) -> Vec<HomeRequest> {
             model.modal = Some(HomeModal::Question(Box::new(question)));
             return Vec::new();
         }
-        KeyAction::StopSession => format!("{name} does not run"),
+        KeyAction::StopSession => format!("{name} is not running"),
         KeyAction::ResumeSession if is_useful => return vec![HomeRequest::Resume(key)],
         KeyAction::ResumeSession if group == SessionGroup::Ended => format!("{name} has ended: nothing to resume"),
-        KeyAction::ResumeSession => format!("{name} runs already"),
+        KeyAction::ResumeSession => format!("{name} is already running"),
         KeyAction::RemoveSession if is_useful => return vec![HomeRequest::PrepareRemoval(key)],
         KeyAction::RemoveSession => format!("{name} is running: stop it first"),
         _ => return Vec::new(),
@@ -318,6 +319,9 @@ fn on_mouse(model: &mut HomeModel, mouse: MouseEvent) -> Vec<HomeRequest> {
         | MouseEventKind::ScrollLeft
         | MouseEventKind::ScrollRight => 0,
     };
+    if let Some(key) = view::key_at(model, area, mouse.column, mouse.row).filter(|_| clicked) {
+        return on_key(model, key);
+    }
     match &mut model.modal {
         Some(HomeModal::Question(question)) if clicked => {
             let chosen = question.choice_at(area, mouse.column, mouse.row);

@@ -3,6 +3,7 @@
 //! # Invariants
 //! - At every width, a row shows the sign, the name, what the session does, its iteration and its time.
 
+use crossterm::event::KeyEvent;
 use ratatui::{
     buffer::Buffer,
     layout::Rect,
@@ -12,7 +13,10 @@ use ratatui::{
 };
 use unicode_width::UnicodeWidthStr as _;
 
-use super::model::{HomeLine, HomeModal, HomeModel, HomeRow, HomeScope};
+use super::{
+    model::{HomeLine, HomeModal, HomeModel, HomeRow, HomeScope},
+    new_session::NewSessionForm,
+};
 use crate::{
     config::MotionMode,
     present::{
@@ -23,6 +27,7 @@ use crate::{
         usage_totals,
     },
     tui::{
+        clicked_key::{KeyRow, key_in_row},
         keymap::KeyAction,
         text::{fit, wrap},
         theme::ThemeRole,
@@ -82,6 +87,22 @@ pub fn draw(model: &HomeModel, area: Rect, buffer: &mut Buffer) {
     }
 }
 
+/// The key that the screen shows at this position.
+pub fn key_at(model: &HomeModel, area: Rect, column: u16, row: u16) -> Option<KeyEvent> {
+    let last = area.bottom().saturating_sub(1);
+    let kind = match &model.modal {
+        Some(HomeModal::Help(_) | HomeModal::Filter) | None if row == last => KeyRow::Hints,
+        Some(HomeModal::NewSession(_)) if row == NewSessionForm::hint_row(area) => KeyRow::Hints,
+        None if model.rows().is_empty() && row > area.y => KeyRow::Answer,
+        Some(HomeModal::Help(_) | HomeModal::Filter | HomeModal::NewSession(_) | HomeModal::Question(_)) | None => {
+            return None;
+        }
+    };
+    let mut buffer = Buffer::empty(area);
+    draw(model, area, &mut buffer);
+    key_in_row(&buffer, kind, column, row)
+}
+
 fn draw_header(model: &HomeModel, area: Rect, buffer: &mut Buffer) {
     let theme = &model.theme;
     let (asks, runs) = (model.count(SessionGroup::NeedsYou), model.count(SessionGroup::Running));
@@ -90,6 +111,10 @@ fn draw_header(model: &HomeModel, area: Rect, buffer: &mut Buffer) {
         let verb = if asks == 1 { "needs" } else { "need" };
         counts.push(Span::styled(" · ", theme.style(ThemeRole::Faint)));
         counts.push(Span::styled(format!(" {asks} {verb} you "), theme.style(ThemeRole::Alert)));
+    }
+    let today = model.cost_today();
+    if today > 0.0 {
+        counts.push(Span::styled(format!(" · {} today", usage_totals::money(today)), theme.style(ThemeRole::Faint)));
     }
     counts.push(Span::raw(" "));
     let right: usize = counts.iter().map(Span::width).sum();
@@ -116,6 +141,7 @@ struct HomeColumns {
     project: usize,
     user: usize,
     host: usize,
+    branch: usize,
     agent: usize,
     iteration: usize,
     time: usize,
@@ -170,6 +196,7 @@ impl HomeColumns {
             project: of(width >= 80, widest(&|one| one.project.width(), project)),
             user: of(fleet && width >= 100, widest(&|one| one.row.session.user.width(), HOST)),
             host: of(fleet, widest(&|one| one.row.session.host.width(), if width < 100 { 10 } else { HOST })),
+            branch: of(width >= 120, widest(&|one| one.row.session.branch.width(), NAME)),
             agent: of(width >= 90, widest(&|one| one.row.session.agent.width(), AGENT)),
             iteration: widest(&|one| one.iteration.width(), 9),
             time: widest(&|one| one.time.width(), 16),
@@ -178,7 +205,7 @@ impl HomeColumns {
             what: 0,
         };
         // The cursor, the sign and a margin on the right.
-        let fixed = 5 + [columns.name, columns.project, columns.user, columns.host, columns.agent]
+        let fixed = 5 + [columns.name, columns.project, columns.user, columns.host, columns.branch, columns.agent]
             .into_iter()
             .chain([columns.iteration, columns.time, columns.age, columns.cost])
             .sum::<usize>();
@@ -267,11 +294,16 @@ fn row_line(model: &HomeModel, texts: &RowTexts<'_>, columns: HomeColumns, is_ch
         Span::styled(left(&project, columns.project), faint),
         Span::styled(left(&session.user, columns.user), faint),
         Span::styled(left(&session.host, columns.host), faint),
-        // The column after it brings its own gap, unless it is the agent's.
+        // The column after it brings its own gap, unless it is the branch's or the agent's.
         Span::styled(
-            if columns.agent == 0 { filled(&what_text, columns.what) } else { left(&what_text, columns.what) },
+            if columns.agent + columns.branch == 0 {
+                filled(&what_text, columns.what)
+            } else {
+                left(&what_text, columns.what)
+            },
             what,
         ),
+        Span::styled(left(&session.branch, columns.branch), faint),
         Span::styled(left(&session.agent, columns.agent), faint),
         Span::styled(right(&texts.iteration, columns.iteration), faint),
         Span::styled(right(&texts.time, columns.time), faint),

@@ -164,7 +164,7 @@ impl EditorModal {
     }
 
     pub fn draw(&self, theme: &ScreenTheme, area: Rect, buffer: &mut Buffer) {
-        let area = middle(area, area.width * 9 / 10, area.height * 7 / 10);
+        let area = frame(area);
         let titles = self.purpose.titles();
         let titles: Vec<&str> = titles.iter().map(String::as_str).collect();
         let title = first_that_fits(&titles, usize::from(area.width.saturating_sub(4)));
@@ -186,6 +186,15 @@ impl EditorModal {
         let line = keys_that_fit(&keys, usize::from(hints.width));
         Line::styled(line, theme.style(ThemeRole::Faint)).render(hints, buffer);
     }
+}
+
+fn frame(area: Rect) -> Rect {
+    middle(area, area.width * 9 / 10, area.height * 7 / 10)
+}
+
+/// The screen row with the keys.
+pub fn hint_row(area: Rect) -> u16 {
+    frame(area).bottom().saturating_sub(2)
 }
 
 /// The diff of an edit, line by line.

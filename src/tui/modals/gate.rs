@@ -44,6 +44,8 @@ pub struct GateModal {
     standing: GateAvailability,
     /// When it begins to accept answers.
     pub armed_at: UnixTime,
+    /// Whether the user asked to see it: then keys before it accepts answers do not extend the wait.
+    was_asked_for: bool,
     /// The selected answer.
     choice: usize,
     items: Vec<(ItemId, ItemMark)>,
@@ -133,6 +135,7 @@ impl GateModal {
             options,
             standing,
             armed_at: UnixTime(0),
+            was_asked_for: false,
             choice,
             items,
             item: 0,
@@ -163,8 +166,9 @@ impl GateModal {
     }
 
     /// The gate is visible again, with its selections. As before, it accepts no answer for a moment.
-    pub fn shown_again(&mut self, now: UnixTime) {
+    pub fn shown_again(&mut self, now: UnixTime, was_asked_for: bool) {
         self.armed_at = now.after(GUARD);
+        self.was_asked_for = was_asked_for;
         self.sure = false;
     }
 
@@ -188,11 +192,16 @@ impl GateModal {
         self.runs.len() > 1
     }
 
+    /// The screen row with the keys, if there is room for it.
+    pub fn hint_row(&self) -> Option<u16> {
+        Some(self.layout.hints.y).filter(|_| self.layout.hints.height > 0)
+    }
+
     /// A key, with its action and its character as far as it has them.
     #[expect(clippy::wildcard_enum_match_arm, reason = "an action without a meaning here does nothing")]
     pub fn key(&mut self, action: Option<KeyAction>, character: Option<char>, now: UnixTime) -> GateKeyResult {
         if !self.is_armed(now) {
-            self.armed_at = now.after(GUARD);
+            self.armed_at = if self.was_asked_for { self.armed_at } else { now.after(GUARD) };
             return GateKeyResult::Nothing;
         }
         let Some(action) = action else {

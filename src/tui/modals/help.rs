@@ -7,7 +7,7 @@ use ratatui::{
     widgets::{Block, Paragraph, Widget as _},
 };
 
-use super::{framed, middle};
+use super::{framed, keys_that_fit, middle};
 use crate::tui::{
     keymap::{ACTIONS, KeyAction, KeyContext, Keymap},
     text::wrap,
@@ -65,6 +65,9 @@ impl HelpModal {
         let inside = framed(frame(area), "Keys", ThemeRole::Accent, theme, buffer);
         let lines = self.lines(keymap, theme, usize::from(inside.width));
         Paragraph::new(lines.into_iter().skip(self.top).collect::<Vec<_>>()).render(inside, buffer);
+        let edge = Rect { y: inside.bottom(), height: 1, ..inside };
+        let keys = keys_that_fit(&["↑↓ move".to_owned(), "esc close".to_owned()], usize::from(edge.width));
+        Line::styled(format!(" {keys} "), theme.style(ThemeRole::Accent)).right_aligned().render(edge, buffer);
     }
 
     fn lines(&self, keymap: &Keymap, theme: &ScreenTheme, width: usize) -> Vec<Line<'static>> {

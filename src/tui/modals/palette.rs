@@ -10,7 +10,7 @@ use ratatui::{
     buffer::Buffer,
     layout::{Constraint, Layout, Rect},
     text::{Line, Span},
-    widgets::{Paragraph, Widget as _},
+    widgets::{Block, Paragraph, Widget as _},
 };
 
 use super::{framed, middle};
@@ -60,6 +60,20 @@ impl PaletteModal {
         self.found().get(self.chosen).map(|(action, ..)| *action)
     }
 
+    /// Selects the command in a screen row; returns whether there is one.
+    pub fn choose_at(&mut self, area: Rect, column: u16, row: u16) -> bool {
+        let [_, list] = parts(Block::bordered().inner(frame(area)));
+        let clicked = usize::from(row.saturating_sub(list.y)) + self.first(list);
+        let is_command = list.contains((column, row).into()) && clicked < self.found().len();
+        self.chosen = if is_command { clicked } else { self.chosen };
+        is_command
+    }
+
+    /// The first visible command.
+    fn first(&self, list: Rect) -> usize {
+        self.chosen.saturating_sub(usize::from(list.height).saturating_sub(1))
+    }
+
     /// The commands that match the query, best first. Keys inside dialogs are not commands.
     fn found(&self) -> Vec<(KeyAction, &'static str, &'static str)> {
         let all = ACTIONS.iter().filter(|(context, ..)| {
@@ -82,17 +96,14 @@ impl PaletteModal {
     }
 
     pub fn draw(&self, keymap: &Keymap, theme: &ScreenTheme, area: Rect, buffer: &mut Buffer) {
-        let inside = framed(middle(area, 76, 18), "Commands", ThemeRole::Accent, theme, buffer);
-        let [input, list] = Layout::vertical([Constraint::Length(1), Constraint::Min(1)]).areas(inside);
+        let [input, list] = parts(framed(frame(area), "Commands", ThemeRole::Accent, theme, buffer));
         Line::from(vec![
             Span::styled("› ", theme.style(ThemeRole::Key)),
             Span::raw(self.query.clone()),
             Span::raw("▏"),
         ])
         .render(input, buffer);
-        let height = usize::from(list.height);
-        let first = self.chosen.saturating_sub(height.saturating_sub(1));
-        let rows = self.found().into_iter().enumerate().skip(first).take(height);
+        let rows = self.found().into_iter().enumerate().skip(self.first(list)).take(usize::from(list.height));
         let lines: Vec<Line<'_>> = rows
             .map(|(n, (action, name, about))| {
                 let text = format!("{:20} {:12} {about}", name.replace('-', " "), keymap.key(action));
@@ -102,4 +113,13 @@ impl PaletteModal {
             .collect();
         Paragraph::new(lines).render(list, buffer);
     }
+}
+
+fn frame(area: Rect) -> Rect {
+    middle(area, 76, 18)
+}
+
+/// The query, and the list below it.
+fn parts(inside: Rect) -> [Rect; 2] {
+    Layout::vertical([Constraint::Length(1), Constraint::Min(1)]).areas(inside)
 }

@@ -43,8 +43,8 @@ impl RemoveModal {
         };
         let awaited = match self.awaited_by {
             0 => "No task depends on it.".to_owned(),
-            1 => "1 task depends on it, and will no longer.".to_owned(),
-            n => format!("{n} tasks depend on it, and will no longer."),
+            1 => "1 task depends on it. This removes the dependency too.".to_owned(),
+            n => format!("{n} tasks depend on it. This removes the dependencies too."),
         };
         let question = [text(&self.goal), text(&awaited), Line::default()];
         let answers = [key("y", "remove it"), key("esc", "keep it")];

@@ -7,6 +7,8 @@ use ratatui::{
     widgets::{Clear, Widget as _},
 };
 
+use unicode_width::UnicodeWidthStr as _;
+
 use crate::tui::theme::{ScreenTheme, ThemeRole};
 
 #[derive(Debug, Default)]
@@ -24,5 +26,15 @@ impl SearchModal {
             Span::raw("▏"),
         ])
         .render(line, buffer);
+        let keys = vec![
+            Span::styled("enter", theme.style(ThemeRole::Key)),
+            Span::styled(" find  ", theme.style(ThemeRole::Text)),
+            Span::styled("esc", theme.style(ThemeRole::Key)),
+            Span::styled(" cancel ", theme.style(ThemeRole::Text)),
+        ];
+        let keys = Line::from(keys);
+        if self.query.width() + keys.width() + 4 <= usize::from(line.width) {
+            keys.right_aligned().render(line, buffer);
+        }
     }
 }

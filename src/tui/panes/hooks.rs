@@ -1,5 +1,5 @@
 //! The hooks pane: one row per hook, by hook point, with its last runs, what it does now, and its time. The running hook
-//! also shows its last lines.
+//! also shows its last lines, and so does the hook that ran last if it did not pass.
 
 use ratatui::{
     buffer::Buffer,
@@ -28,6 +28,7 @@ use crate::{
         runs::{RunEntry, RunSubject},
         text::{fit, wrap},
         theme::{ScreenTheme, ThemeRole},
+        view::{coloured_run_text, lines::has_failed},
     },
 };
 
@@ -35,7 +36,7 @@ use crate::{
 const SIGNS: usize = 6;
 /// The longest name of a hook, in columns.
 const NAME: usize = 20;
-/// How many lines of the running hook are visible if there is room.
+/// How many lines of a hook's output are visible if there is room.
 const LIVE: usize = 6;
 
 /// A line of the pane.
@@ -45,7 +46,7 @@ enum HookLine {
     Point(HookPoint),
     /// The row of a hook, by its number.
     Hook(usize),
-    /// A line of the running hook's output, counted from its end.
+    /// A line of the output below its hook's row, counted from its end.
     Output(usize),
 }
 
@@ -55,10 +56,35 @@ pub fn wanted(model: &ScreenModel) -> usize {
     if rows.is_empty() {
         return 0;
     }
-    lines(&rows, LIVE).len() + usize::from(model.session.as_ref().and_then(upcoming).is_some())
+    lines(rows, &OutputTail::of(rows, LIVE)).len() + usize::from(model.session.as_ref().and_then(upcoming).is_some())
 }
 
-fn lines(rows: &HookRows<'_>, live: usize) -> Vec<HookLine> {
+/// The last lines of the run that matters most now: one that runs, else the newest if it did not pass.
+#[derive(Default)]
+struct OutputTail {
+    /// The row of its hook.
+    row: Option<usize>,
+    /// In its own colours, newest first.
+    lines: Vec<String>,
+}
+
+impl OutputTail {
+    fn of(rows: HookRows<'_>, most: usize) -> Self {
+        let running = rows.iter().enumerate().find_map(|(n, row)| Some((n, row.running()?)));
+        let newest = || {
+            let newest = rows.iter().enumerate().filter_map(|(n, row)| Some((n, row.latest()?)));
+            newest.max_by_key(|(_, run)| (run.started, run.run)).filter(|(_, run)| has_failed(run))
+        };
+        let Some((row, run)) = running.or_else(newest) else { return Self::default() };
+        // The stream has the output of a run that has ended.
+        let most = if run.ended.is_some() { most.min(LIVE) } else { most };
+        let text = coloured_run_text(run);
+        let printed = text.lines().rev().skip_while(|line| line.trim().is_empty());
+        Self { row: Some(row), lines: printed.take(most).map(str::to_owned).collect() }
+    }
+}
+
+fn lines(rows: HookRows<'_>, output: &OutputTail) -> Vec<HookLine> {
     let mut lines = Vec::new();
     let mut point = None;
     for (n, row) in rows.iter().enumerate() {
@@ -67,27 +93,25 @@ fn lines(rows: &HookRows<'_>, live: usize) -> Vec<HookLine> {
             lines.push(HookLine::Point(row.point));
         }
         lines.push(HookLine::Hook(n));
-        if let Some(run) = row.running() {
-            let count = live.min(run.live.lines().rev().take(live).count());
-            lines.extend((0..count).rev().map(HookLine::Output));
+        if output.row == Some(n) {
+            lines.extend((0..output.lines.len()).rev().map(HookLine::Output));
         }
     }
     lines
 }
 
-/// The visible lines: as many of the running hook's output as there is room for, but at least two.
-fn visible(model: &ScreenModel, rows: &HookRows<'_>, height: usize) -> Vec<HookLine> {
-    let without = lines(rows, 0).len();
-    let live = height.saturating_sub(without).clamp(2, LIVE.max(height / 3));
-    let all = lines(rows, live);
+/// The visible lines: as much output as there is room for, but at least two lines of it.
+fn visible(model: &ScreenModel, rows: HookRows<'_>, height: usize) -> (Vec<HookLine>, OutputTail) {
+    let without = lines(rows, &OutputTail::default()).len();
+    let output = OutputTail::of(rows, height.saturating_sub(without).clamp(2, LIVE.max(height / 2)));
+    let all = lines(rows, &output);
     let shown = if model.focus == Pane::Hooks { Some(model.chosen_hook) } else { None };
-    let running = || rows.iter().position(|row| row.running().is_some());
-    let wanted = shown.or_else(running).unwrap_or(0);
+    let wanted = shown.or(output.row).unwrap_or(0);
     let at = all.iter().position(|line| matches!(line, HookLine::Hook(n) if *n == wanted)).unwrap_or(0);
     // The output below the row is visible with it.
-    let output = all[at + 1..].iter().take_while(|line| matches!(line, HookLine::Output(_))).count();
-    let first = (at + output + 1).saturating_sub(height).min(at);
-    all.into_iter().skip(first).take(height).collect()
+    let below = all[at + 1..].iter().take_while(|line| matches!(line, HookLine::Output(_))).count();
+    let first = (at + below + 1).saturating_sub(height).min(at);
+    (all.into_iter().skip(first).take(height).collect(), output)
 }
 
 pub fn draw(model: &ScreenModel, theme: &ScreenTheme, area: Rect, buffer: &mut Buffer) {
@@ -98,12 +122,12 @@ pub fn draw(model: &ScreenModel, theme: &ScreenTheme, area: Rect, buffer: &mut B
         return;
     }
     let (list, next) = parts(model, area);
-    let columns = HookColumns::of(&rows, usize::from(area.width));
-    let running = rows.iter().find_map(HookRow::running);
-    let shown = visible(model, &rows, usize::from(list.height)).into_iter().filter_map(|line| match line {
+    let columns = HookColumns::of(rows, usize::from(area.width));
+    let (shown, output) = visible(model, rows, usize::from(list.height));
+    let shown = shown.into_iter().filter_map(|line| match line {
         HookLine::Point(point) => Some(Line::styled(point.name(), theme.style(ThemeRole::Faint))),
         HookLine::Hook(n) => Some(columns.line(model, &rows.nth(n)?, n, theme)),
-        HookLine::Output(n) => running.map(|run| output_line(run, n, theme, usize::from(area.width))),
+        HookLine::Output(n) => Some(output_line(output.lines.get(n)?, theme, usize::from(area.width))),
     });
     Paragraph::new(shown.collect::<Vec<_>>()).render(list, buffer);
     if let (Some(area), Some(text)) = (next, model.session.as_ref().and_then(upcoming)) {
@@ -121,9 +145,8 @@ fn parts(model: &ScreenModel, area: Rect) -> (Rect, Option<Rect>) {
     (list, Some(Rect { y: list.bottom(), height: 1, ..area }))
 }
 
-/// A line of a running hook's output, counted from its end, in its own colours.
-fn output_line(run: &RunEntry, from_end: usize, theme: &ScreenTheme, width: usize) -> Line<'static> {
-    let text = run.live.lines().rev().nth(from_end).unwrap_or_default();
+/// A line of output in its own colours.
+fn output_line(text: &str, theme: &ScreenTheme, width: usize) -> Line<'static> {
     let pieces = coloured_lines(text, theme.style(ThemeRole::Text), theme.keeps_colours);
     let inner = width.saturating_sub(4).max(1);
     let first = pieces.into_iter().next().and_then(|line| wrap(&line, inner, 0).into_iter().next());
@@ -139,7 +162,7 @@ struct HookColumns {
 }
 
 impl HookColumns {
-    fn of(rows: &HookRows<'_>, width: usize) -> Self {
+    fn of(rows: HookRows<'_>, width: usize) -> Self {
         let names = rows.iter().map(|row| row.name().width().min(NAME)).max().unwrap_or(0);
         Self { width, names }
     }
@@ -254,7 +277,7 @@ pub fn upcoming(state: &SessionState) -> Option<String> {
 pub fn row_at(model: &ScreenModel, area: Rect, nth: usize) -> Option<usize> {
     let rows = model.hook_rows();
     let (list, _) = parts(model, area);
-    match visible(model, &rows, usize::from(list.height)).get(nth)? {
+    match visible(model, rows, usize::from(list.height)).0.get(nth)? {
         HookLine::Hook(n) => Some(*n),
         HookLine::Point(_) | HookLine::Output(_) => None,
     }

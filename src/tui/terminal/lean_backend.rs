@@ -203,8 +203,13 @@ fn is_simple(symbol: &str) -> bool {
     }
     let mut parts = symbol.chars();
     let first = parts.next();
-    !first.is_some_and(is_regional)
-        && parts.all(|c| c.width() == Some(0) && !matches!(c, '\u{200d}' | '\u{fe0f}' | '\u{20e3}'))
+    !first.is_some_and(is_regional) && parts.all(|c| c.width() == Some(0) && !is_joiner(c))
+}
+
+/// Whether a character without a width changes the width or the look of the one before it: the joiner, the selectors of
+/// emoji and text forms, the keycap, and the letters of the flags of regions.
+const fn is_joiner(c: char) -> bool {
+    matches!(c, '\u{200d}' | '\u{fe0e}' | '\u{fe0f}' | '\u{20e3}' | '\u{e0020}'..='\u{e007f}')
 }
 
 /// A form of a character of several parts with the same width: a flag as its two letters, anything else as its first
@@ -280,6 +285,7 @@ mod tests {
             ("\u{1f469}\u{200d}\u{1f469}\u{200d}\u{1f466}", "\u{1f469}"),
             ("\u{1f44d}\u{1f3fd}", "\u{1f44d}"),
             ("\u{2764}\u{fe0f}", "\u{2764} "),
+            ("\u{1f3f4}\u{e0067}\u{e0062}\u{e007f}", "\u{1f3f4}"),
         ];
         for (symbol, form) in cases {
             assert!(!is_simple(symbol), "{symbol}");

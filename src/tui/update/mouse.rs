@@ -1,10 +1,12 @@
 //! The mouse: wheel and clicks.
 
-use crossterm::event::{MouseButton, MouseEvent, MouseEventKind};
+use crossterm::event::{KeyCode, KeyEvent, MouseButton, MouseEvent, MouseEventKind};
+use ratatui::layout::Rect;
 
 use super::{
     ScreenRequest,
     modal::on_gate,
+    on_key,
     pane::{on_stream, wheel},
     perform,
 };
@@ -60,10 +62,22 @@ fn on_wheel(model: &mut ScreenModel, mouse: MouseEvent, down: bool, reload: Reco
 fn click(model: &mut ScreenModel, column: u16, row: u16, reload: RecordLoader<'_>) -> Vec<ScreenRequest> {
     let now = model.now;
     let on_line = view::is_split_line(model, column, row);
+    if view::hides_hint(model, column, row) {
+        return model.switch_hint();
+    }
+    if let Some(key) = view::key_at(model, column, row) {
+        model.toast = None;
+        return on_key(model, key, reload);
+    }
+    let area = Rect { x: 0, y: 0, width: model.size.0, height: model.size.1 };
     match model.modals.last_mut() {
         Some(Modal::Gate(gate)) => {
             let asked = gate.click(column, row, now);
             on_gate(model, asked)
+        }
+        Some(Modal::Palette(palette)) => {
+            let is_command = palette.choose_at(area, column, row);
+            if is_command { on_key(model, KeyEvent::from(KeyCode::Enter), reload) } else { Vec::new() }
         }
         Some(_) => Vec::new(),
         None if on_line => {

@@ -200,7 +200,10 @@ pub(super) fn search(model: &mut ScreenModel, forward: bool, reload: RecordLoade
         (_, Pane::Tasks) => task::search(model, &query, forward),
         (_, Pane::Stream) => on_stream(model, reload, |stream, view| stream.search(&query, forward, view)),
     };
-    if !found {
+    if found {
+        let (next, previous) = (model.keymap.key(KeyAction::SearchNext), model.keymap.key(KeyAction::SearchPrevious));
+        model.say(ThemeRole::Text, format!("{next} next match  {previous} previous match  · {query}"));
+    } else {
         model.say(ThemeRole::Warning, format!("not found: {query}"));
     }
     Vec::new()

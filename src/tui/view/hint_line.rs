@@ -12,6 +12,7 @@ use crate::{
     process::playback_pace::PlaybackMode,
     tui::{
         keymap::KeyAction,
+        modals::Modal,
         model::ScreenModel,
         text::fit,
         theme::{ScreenTheme, ThemeRole},
@@ -28,17 +29,9 @@ pub(super) fn is_shown(model: &ScreenModel, area: Rect) -> bool {
 
 pub(super) fn draw(model: &ScreenModel, theme: &ScreenTheme, area: Rect, buffer: &mut Buffer) {
     let Some(text) = model.hint().filter(|_| area.height > 0) else { return };
-    let (sign, role) = match model.plays_demo().map(|pace| pace.mode) {
-        Some(PlaybackMode::Paused) => (" ⏸ ", ThemeRole::Warning),
-        Some(PlaybackMode::Play | PlaybackMode::Fast) | None => (" » ", ThemeRole::Key),
-    };
-    let key = if model.demo.is_some() { String::new() } else { model.keymap.key(KeyAction::Hints) };
-    let hide =
-        if key.is_empty() { Vec::new() } else { vec![(key, ThemeRole::Key), (" hide ".to_owned(), ThemeRole::Faint)] };
-    let width = |spans: &[(String, ThemeRole)]| spans.iter().map(|(text, _)| text.width()).sum::<usize>();
+    let (sign, role) = sign(model);
     let room = usize::from(area.width).saturating_sub(sign.width());
-    // The sentence matters more than the key, which the help page has as well.
-    let hide = if text.width() + 2 + width(&hide) <= room { hide } else { Vec::new() };
+    let hide = hide(model, area);
     let text = fit(text, room);
     let gap = room.saturating_sub(text.width() + width(&hide));
     let mut spans = vec![
@@ -48,4 +41,32 @@ pub(super) fn draw(model: &ScreenModel, theme: &ScreenTheme, area: Rect, buffer:
     ];
     spans.extend(hide.into_iter().map(|(text, role)| Span::styled(text, theme.style(role))));
     Line::from(spans).render(area, buffer);
+}
+
+fn sign(model: &ScreenModel) -> (&'static str, ThemeRole) {
+    match model.plays_demo().map(|pace| pace.mode) {
+        Some(PlaybackMode::Paused) => (" ⏸ ", ThemeRole::Warning),
+        Some(PlaybackMode::Play | PlaybackMode::Fast) | None => (" » ", ThemeRole::Key),
+    }
+}
+
+/// The words that hide the line, if there is room for them: the sentence matters more. A gate has its own meaning for
+/// the key, so there only a click hides the line.
+fn hide(model: &ScreenModel, area: Rect) -> Vec<(String, ThemeRole)> {
+    let Some(text) = model.hint().filter(|_| model.demo.is_none()) else { return Vec::new() };
+    let is_at_gate = matches!(model.modals.last(), Some(Modal::Gate(_)));
+    let key = if is_at_gate { "×".to_owned() } else { model.keymap.key(KeyAction::Hints) };
+    let hide = vec![(key, ThemeRole::Key), (" hide ".to_owned(), ThemeRole::Faint)];
+    let has_room = sign(model).0.width() + text.width() + 2 + width(&hide) <= usize::from(area.width);
+    if has_room && !hide[0].0.is_empty() { hide } else { Vec::new() }
+}
+
+fn width(spans: &[(String, ThemeRole)]) -> usize {
+    spans.iter().map(|(text, _)| text.width()).sum()
+}
+
+/// Whether the words that hide the line are in this column.
+pub(super) fn hides(model: &ScreenModel, area: Rect, column: u16) -> bool {
+    let words = u16::try_from(width(&hide(model, area))).unwrap_or(0);
+    column >= area.right().saturating_sub(words) && column < area.right()
 }

@@ -32,18 +32,21 @@ pub(super) fn draw(model: &ScreenModel, theme: &ScreenTheme, area: Rect, buffer:
         return;
     }
     let hint = |action: KeyAction| (model.keymap.key(action), format!(" {}  ", words(model, action)));
-    let of_demo = |key: &str, about: &str| (key.to_owned(), format!(" {about}  "));
+    let literal = |key: &str, about: &str| (key.to_owned(), format!(" {about}  "));
     let width = |(key, about): &(String, String)| key.width() + about.width();
     // The keys for leaving and for help are always shown, the others if there is room.
     let (actions, always) = match model.modals.last() {
         // A gate that has just opened accepts no keys for a moment.
         Some(Modal::Gate(gate)) if gate.armed_at > model.now => (Vec::new(), Vec::new()),
+        Some(Modal::Palette(_)) => {
+            (Vec::new(), vec![literal("enter", "run"), literal("↑↓", "move"), literal("esc", "close")])
+        }
         Some(dialog) => (in_modal(dialog), Vec::new()),
         None if model.plays_demo().is_some_and(|pace| pace.mode == PlaybackMode::Play) => {
-            (Vec::new(), vec![of_demo("space", "pause"), of_demo("any key", "skip ahead"), hint(KeyAction::Quit)])
+            (Vec::new(), vec![literal("space", "pause"), literal("any key", "skip ahead"), hint(KeyAction::Quit)])
         }
         None if model.plays_demo().is_some() => {
-            (useful(model), vec![of_demo("space", "continue the demo"), hint(KeyAction::Help), hint(KeyAction::Quit)])
+            (useful(model), vec![literal("space", "continue the demo"), hint(KeyAction::Help), hint(KeyAction::Quit)])
         }
         None => (useful(model), vec![hint(KeyAction::Help), hint(KeyAction::Quit)]),
     };

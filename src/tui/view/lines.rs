@@ -17,7 +17,6 @@ use crate::{
         usage_totals,
     },
     tui::{
-        hook_rows::HookRow,
         model::ScreenModel,
         panes,
         runs::RunEntry,
@@ -41,7 +40,7 @@ fn hook_line(model: &ScreenModel, theme: &ScreenTheme, width: usize) -> Line<'st
         model
             .hook_rows()
             .iter()
-            .filter_map(HookRow::latest)
+            .filter_map(|row| row.latest())
             .filter(|run| has_failed(run))
             .max_by_key(|run| (run.started, run.run))
     };
@@ -68,7 +67,8 @@ fn hook_line(model: &ScreenModel, theme: &ScreenTheme, width: usize) -> Line<'st
     ])
 }
 
-fn has_failed(run: &RunEntry) -> bool {
+/// Whether a run has ended and did not pass.
+pub fn has_failed(run: &RunEntry) -> bool {
     run.ended.as_ref().is_some_and(|finished| finished.verdict != Verdict::Pass)
 }
 

@@ -194,6 +194,7 @@ pub fn plan() -> SessionPlan {
         task_type: None,
         task_types: BTreeMap::new(),
         submit: SubmitPlan::default(),
+        worktree: None,
         gatekeepers: BTreeMap::new(),
     }
 }
@@ -374,6 +375,7 @@ impl World {
             plan: script.plan.clone(),
             errand: script.errand,
             order: None,
+            worktree: None,
         };
         Self::from_events(script, &[Event::Session(SessionEvent::Started(Box::new(began)))])
     }

@@ -97,7 +97,7 @@ impl TranslatedOutput {
 
     /// A warning from the agent itself.
     pub(super) fn quote(&mut self, words: &str) {
-        self.warn(&format!("warning of the agent: {words}"));
+        self.warn(&format!("warning from the agent: {words}"));
     }
 
     /// The next text is a new message.
@@ -178,7 +178,7 @@ impl TranslatedOutput {
         let is_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | ':');
         if name.len() > NAME_MAX || !name.starts_with(|c: char| c.is_ascii_alphanumeric()) || !name.chars().all(is_name)
         {
-            tracing::debug!(name, "the agent's id of the conversation is not usable");
+            tracing::debug!(name, "creel cannot use the conversation id that the agent reported");
         } else if self.conversation.as_deref() != Some(name) {
             self.conversation = Some(name.to_owned());
             self.updates.push(AgentUpdate::Opened(name.to_owned()));

@@ -37,6 +37,7 @@ impl WorkerLoop<'_> {
         task: &QueuedTask,
         lot: &dyn TaskLease,
         parting: WorkerTaskEnd,
+        branch: Option<String>,
     ) -> std::result::Result<Option<u8>, WorkerError> {
         let id = &task.order.id;
         match parting {
@@ -49,7 +50,7 @@ impl WorkerLoop<'_> {
                 Ok(Some(INTERRUPTED))
             }
             WorkerTaskEnd::Leaves(Some(upshot)) => {
-                self.settle(task, lot, &upshot).await?;
+                self.settle(task, lot, &upshot, branch).await?;
                 Ok(Some(INTERRUPTED))
             }
             WorkerTaskEnd::Ended(ChildSessionEnd::NeverBegan) => {
@@ -69,9 +70,8 @@ impl WorkerLoop<'_> {
                 Ok(None)
             }
             WorkerTaskEnd::Ended(ChildSessionEnd::Upshot(upshot, outcome)) => {
-                let leaves = self.settle(task, lot, &upshot).await?;
-                self.failures = self.failures.after(outcome);
-                if self.failures.is_too_long() {
+                let leaves = self.settle(task, lot, &upshot, branch).await?;
+                if self.slots.note(outcome) {
                     let why = format!(
                         "{FAILURES} sessions in a row failed, so this worker stops; check the agent of this machine"
                     );
@@ -88,11 +88,15 @@ impl WorkerLoop<'_> {
         task: &QueuedTask,
         lot: &dyn TaskLease,
         upshot: &TaskOutcome,
+        branch: Option<String>,
     ) -> std::result::Result<Option<u8>, WorkerError> {
         let key = QueueTaskKey::of(&task.order);
         let mut said = false;
         loop {
-            let ended = |task: &QueuedTask| task.ended(&self.me.worker, upshot.clone(), now());
+            let ended = |task: &QueuedTask| {
+                let ended = task.ended(&self.me.worker, upshot.clone(), now());
+                ended.map(|task| task.on_branch(branch.clone()))
+            };
             // A client that is not connected may only buffer the request, so the wait needs a limit.
             let changed = tokio::time::timeout(ANSWER, self.queue.queue.board.change(&key, ended)).await;
             let why = match changed {

@@ -11,6 +11,7 @@ use unicode_width::UnicodeWidthStr as _;
 
 use super::{GateAvailability, GateModal, ItemMark, layout::GAP};
 use crate::{
+    engine::ids::ItemId,
     present::{
         clock::time_of_day,
         text::{plain_line, readable_size},
@@ -79,15 +80,8 @@ impl GateModal {
         };
         let edited = if item.edited { "~" } else { " " };
         let (hook, size) = (plain_line(&item.source.hook, NAME), readable_size(item.text.len() as u64));
-        let gap = " ".repeat(self.widest_name(model).saturating_sub(hook.width()) + 2);
+        let gap = " ".repeat(widest_name(&self.items, model).saturating_sub(hook.width()) + 2);
         format!("{tick}{edited}{hook}{gap}{skipped}{} · {size}", item.source.point)
-    }
-
-    /// The width of the longest name in the list.
-    fn widest_name(&self, model: &ScreenModel) -> usize {
-        let pending = model.session.as_ref().map(|state| &state.pending);
-        let items = self.items.iter().filter_map(|(id, _)| pending?.get(*id));
-        items.map(|item| plain_line(&item.source.hook, NAME).width()).max().unwrap_or(0)
     }
 
     fn draw_items(&self, model: &ScreenModel, theme: &ScreenTheme, buffer: &mut Buffer) {
@@ -264,4 +258,11 @@ fn vertical(area: Rect, theme: &ScreenTheme, buffer: &mut Buffer) {
     for y in area.top()..area.bottom() {
         buffer.set_string(area.x, y, "│", theme.style(ThemeRole::Border));
     }
+}
+
+/// The width of the longest name in the list.
+fn widest_name(items: &[(ItemId, ItemMark)], model: &ScreenModel) -> usize {
+    let pending = model.session.as_ref().map(|state| &state.pending);
+    let items = items.iter().filter_map(|(id, _)| pending?.get(*id));
+    items.map(|item| plain_line(&item.source.hook, NAME).width()).max().unwrap_or(0)
 }

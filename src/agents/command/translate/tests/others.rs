@@ -47,7 +47,7 @@ fn codex_thinks_uses_tools_and_answers() {
             called turn-3/item_5 fetch InProgress "web search rust" []
             updated turn-3/item_5 fetch Completed "web search rust" []
             planned [("read", Completed), ("write", Pending)]
-            warned warning of the agent: a model is missing
+            warned warning from the agent: a model is missing
             said "Done.\n"
             said "<promise>COMPLETE</promise>"
             said "\n"
@@ -121,7 +121,7 @@ fn gemini_speaks_in_pieces_and_uses_tools() {
             updated turn-3/w_1 edit Completed "write_file a.py" ["a.py"]
             called turn-3/r_1 execute InProgress "ls" []
             updated turn-3/r_1 execute Failed "ls" [] "denied"
-            warned warning of the agent: loop detected
+            warned warning from the agent: loop detected
             said "Done. <promi"
             said "se>COMPLETE</promise>"
             Ended(EndTurn) Some(405) None

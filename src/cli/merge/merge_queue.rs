@@ -1,0 +1,378 @@
+//! `creel merge --queue`: merges the finished tasks of the queue, one after another.
+//!
+//! Each is merged with what is on the base branch by then, tested as it would be there, and only then the base branch
+//! moves. What does not fit or does not pass goes back to the queue, with the reason.
+//!
+//! Merges instead of rebasing: other tasks have started from these commits. Rebased copies would conflict with them, and
+//! conflicts that an agent has resolved would come back.
+
+use std::{
+    collections::BTreeSet,
+    fs::{File, OpenOptions},
+    io,
+    path::Path,
+};
+
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    cli::{
+        arguments::{ConfigArgs, NatsArgs, SessionArgs},
+        error::{CliError, CliResult},
+        launch::trust_prompt::{self, TrustFlag},
+        output::{put, say},
+        target::project::Project,
+        task::queue::QueueConnection,
+    },
+    config::PlanRequest,
+    engine::{
+        effect::{HookFacts, HookJob, SubmissionFacts},
+        hooks::point::HookPoint,
+        hooks::verdict::{RunEnd, RunResult},
+        ids::RunId,
+        policy::{HookAction, HookSpec, SessionPlan, WorktreePlan},
+        queue::{QueueRequest, QueuedTask, QueuedTaskState},
+    },
+    hooks::{HookWorkspace, run_hook},
+    journal::session_dir::create_ignored,
+    present::text::plain_line,
+    process::{
+        run::{OutputStream, ProcessGroup, ProcessObserver},
+        signals::ShutdownSignals,
+    },
+    queue::backend::QueueTaskKey,
+    worktrees::{
+        self, ProjectRepository,
+        base_commit::BaseCommit,
+        inventory::some_files,
+        merge_stage::{BaseMoveOutcome, MergeStage, StagedMerge},
+    },
+};
+
+/// The exit code after a signal.
+const INTERRUPTED: u8 = 130;
+/// How often to merge again because the base branch has moved meanwhile.
+const TRIES: usize = 5;
+/// How much of a failed check's output the agent gets, in bytes.
+const OUTPUT: usize = 3 << 10;
+/// The longest goal in a commit's message or a line, in characters.
+const GOAL: usize = 60;
+
+/// What happened to a task.
+enum MergeResult {
+    Merged(String),
+    /// The base branch already has it.
+    Present(String),
+    SentBack(String),
+    /// Nothing changed, and why.
+    Held(String),
+    /// The user stopped it.
+    Stopped,
+}
+
+pub(super) fn merge_queue(config: &ConfigArgs, nats: &NatsArgs, trust: bool) -> CliResult {
+    let project = Project::load(config)?;
+    let plan = project.settings.plan(PlanRequest::default())?;
+    let would_run = trust_prompt::of_project(&project, &plan);
+    let asked = TrustFlag::given(trust);
+    trust_prompt::require(&project.config_place(), &project.settings.documents, &would_run, asked)?;
+    let repository = ProjectRepository::of(&project.root)?;
+    let _alone = alone(&project.root)?;
+    let session =
+        SessionArgs { config: config.clone(), nats: NatsArgs { url: nats.url.clone() }, ..SessionArgs::default() };
+    let mut connection = QueueConnection::open(&session)?;
+    let all = connection.all()?;
+    // What is neither merged nor only a label: a task that depends on it must wait.
+    let mut unmerged: BTreeSet<QueueTaskKey> = all
+        .iter()
+        .filter(|task| task.merged.is_none() && (task.is_open() || task.branch.is_some()))
+        .map(|task| QueueTaskKey::of(&task.order))
+        .collect();
+    let due = in_order(all);
+    if due.is_empty() {
+        say("creel: no finished task is waiting to be merged");
+        return Ok(0);
+    }
+    let mut merger = QueueMerger { project: &project, repository: &repository, stage: None, has_named_base: false };
+    let mut code = 0;
+    for task in due {
+        let (key, id) = (QueueTaskKey::of(&task.order), &task.order.id);
+        let result = match task.order.dependencies.iter().find(|on| unmerged.contains(&key.sibling(on))) {
+            Some(on) => MergeResult::Held(format!("it waits for task {on}")),
+            None => merger.merge(&task, &connection)?,
+        };
+        match result {
+            MergeResult::Merged(commit) => {
+                connection.change(&key, |task| task.merged_as(&commit))?;
+                unmerged.remove(&key);
+                let short: String = commit.chars().take(10).collect();
+                say(&format!("creel: merged task {id} ({}) as {short}", plain_line(&task.order.goal, GOAL)));
+            }
+            MergeResult::Present(commit) => {
+                connection.change(&key, |task| task.merged_as(&commit))?;
+                unmerged.remove(&key);
+                say(&format!("creel: task {id} has no commits that the base branch does not have"));
+            }
+            MergeResult::Stopped => return Ok(INTERRUPTED),
+            MergeResult::SentBack(reason) => {
+                code = 1;
+                say(&format!("creel: task {id} goes back to the queue: {}", plain_line(&reason, 200)));
+                connection.ask(&key, &QueueRequest::SendBack(reason))?;
+            }
+            MergeResult::Held(reason) => {
+                code = 1;
+                say(&format!("creel: task {id} is not merged: {reason}"));
+            }
+        }
+    }
+    Ok(code)
+}
+
+/// Makes sure that no other creel merges here.
+fn alone(root: &Path) -> CliResult<File> {
+    let folder = root.join(worktrees::FOLDER);
+    let path = folder.join("merge-queue.lock");
+    let opened =
+        create_ignored(&folder).and_then(|()| OpenOptions::new().write(true).create(true).truncate(false).open(&path));
+    let file = opened.map_err(|error| CliError::failed(format!("cannot open {}: {error}", path.display())))?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(_) => Err(CliError::failed("another creel merges the queue of this project; wait until it is done")),
+    }
+}
+
+/// The tasks to merge: each after those that it waited for, otherwise in the order in which they were completed.
+fn in_order(all: Vec<QueuedTask>) -> Vec<QueuedTask> {
+    let completed = |task: &QueuedTask| match &task.standing {
+        QueuedTaskState::Completed { completed_at, .. } if task.merged.is_none() && task.branch.is_some() => {
+            Some(completed_at.clone())
+        }
+        QueuedTaskState::Completed { .. }
+        | QueuedTaskState::Created
+        | QueuedTaskState::Ready
+        | QueuedTaskState::Active { .. }
+        | QueuedTaskState::Blocked { .. }
+        | QueuedTaskState::Removed => None,
+    };
+    let mut left: Vec<(String, QueuedTask)> =
+        all.into_iter().filter_map(|task| Some((completed(&task)?, task))).collect();
+    left.sort_by(|(one, _), (other, _)| one.cmp(other));
+    let mut order: Vec<QueuedTask> = Vec::new();
+    while !left.is_empty() {
+        let keys: BTreeSet<QueueTaskKey> = left.iter().map(|(_, task)| QueueTaskKey::of(&task.order)).collect();
+        let is_free = |task: &QueuedTask| {
+            let key = QueueTaskKey::of(&task.order);
+            !task.order.dependencies.iter().any(|on| keys.contains(&key.sibling(on)))
+        };
+        // Dependencies have no cycles; if they had, the first one would do.
+        let next = left.iter().position(|(_, task)| is_free(task)).unwrap_or(0);
+        order.push(left.remove(next).1);
+    }
+    order
+}
+
+struct QueueMerger<'a> {
+    project: &'a Project,
+    repository: &'a ProjectRepository,
+    stage: Option<MergeStage<'a>>,
+    has_named_base: bool,
+}
+
+impl<'a> QueueMerger<'a> {
+    fn merge(&mut self, task: &QueuedTask, connection: &QueueConnection) -> CliResult<MergeResult> {
+        let wanted = PlanRequest { task_type: self.kind(task), ..PlanRequest::default() };
+        let plan = self.project.settings.plan(wanted)?;
+        let remote = self.repository.remote(plan.submit.remote.as_deref())?;
+        let branch = task.branch.as_deref().unwrap_or_default();
+        for _ in 0..TRIES {
+            let base = self.base(&plan)?;
+            if !std::mem::replace(&mut self.has_named_base, true) {
+                say(&format!("creel: merging into `{}`", base.name));
+            }
+            if let Some(why) = self.forge(&base)? {
+                return Ok(MergeResult::Held(why));
+            }
+            let Some(commit) = self.repository.newest(branch, remote.as_deref())? else {
+                return Ok(MergeResult::Held(format!("its branch `{branch}` is neither here nor at the remote")));
+            };
+            if self.repository.contains(&base.commit, &commit)? {
+                return Ok(MergeResult::Present(base.commit));
+            }
+            let id = &task.order.id;
+            let message = format!("Merge task {id}: {}", plain_line(&task.order.goal, GOAL));
+            let stage = self.stage(&plan, &base)?;
+            let merged = match stage.merge(&base, &commit, &message)? {
+                StagedMerge::Commit(merged) => merged,
+                StagedMerge::Conflict(files) => {
+                    let reason = format!("it conflicts with `{}` in {}", base.name, some_files(&files));
+                    return Ok(MergeResult::SentBack(reason));
+                }
+            };
+            let cwd = stage.cwd.clone();
+            match self.check(&plan, task, &cwd, connection)? {
+                CheckResult::Passed => {}
+                CheckResult::Failed(reason) => {
+                    return Ok(MergeResult::SentBack(format!("merged with `{}`, {reason}", base.name)));
+                }
+                CheckResult::Stopped => return Ok(MergeResult::Stopped),
+            }
+            match self.stage(&plan, &base)?.publish(&base, &merged)? {
+                BaseMoveOutcome::Done => return Ok(MergeResult::Merged(merged)),
+                BaseMoveOutcome::Moved => {}
+                BaseMoveOutcome::Refused(why) => return Ok(MergeResult::Held(why)),
+            }
+        }
+        Ok(MergeResult::Held(format!("the base branch moved {TRIES} times meanwhile; try again")))
+    }
+
+    /// The type of a task, if the config describes it.
+    fn kind<'b>(&self, task: &'b QueuedTask) -> Option<&'b str> {
+        task.order.kind.as_deref().filter(|kind| self.project.settings.task_types.contains_key(*kind))
+    }
+
+    fn base(&self, plan: &SessionPlan) -> CliResult<BaseCommit> {
+        let of_worktree = plan.worktree.as_ref().and_then(|worktree| worktree.base.as_deref());
+        let wanted = plan.submit.base_branch.as_deref().or(of_worktree);
+        let base = BaseCommit::find(self.repository, wanted, plan.submit.remote.as_deref())?;
+        match &base.note {
+            Some(note) => {
+                Err(CliError::failed(format!("{note}\n  a merge needs the remote; try again when it answers")))
+            }
+            None => Ok(base),
+        }
+    }
+
+    /// Why a merge is up to a forge.
+    fn forge(&self, base: &BaseCommit) -> CliResult<Option<String>> {
+        let Some(remote) = &base.remote else { return Ok(None) };
+        let url = self.repository.ask(&["remote", "get-url", remote])?;
+        let forge = crate::hooks::builtin::forge_of(url.line());
+        Ok(forge.map(|forge| {
+            format!("`{remote}` is on a forge ({forge}), where creel merges only pull requests: use `creel submit` and `creel merge`")
+        }))
+    }
+
+    fn stage(&mut self, plan: &SessionPlan, base: &BaseCommit) -> CliResult<&MergeStage<'a>> {
+        if self.stage.is_none() {
+            let wanted: WorktreePlan = plan.worktree.clone().unwrap_or_default();
+            let stage = MergeStage::open(self.repository, &wanted, base, &say)?;
+            for command in &wanted.setup {
+                crate::cli::launch::worktree::set_up(command, &stage.cwd, "merge-queue", &self.project.root)?;
+            }
+            self.stage = Some(stage);
+        }
+        Ok(self.stage.as_ref().expect("it is set above"))
+    }
+
+    /// Runs the checks before a merge.
+    fn check(
+        &self,
+        plan: &SessionPlan,
+        task: &QueuedTask,
+        cwd: &Path,
+        connection: &QueueConnection,
+    ) -> CliResult<CheckResult> {
+        for (number, hook) in (1..).zip(checks(plan)) {
+            say(&format!("creel: task {}: {}", task.order.id, hook.name));
+            let name = hook.name.clone();
+            let job = job(RunId(number), hook, plan, task);
+            let session_dir = self.project.root.join(worktrees::FOLDER).join("merge-queue.checks");
+            let place = HookWorkspace {
+                cwd: cwd.to_owned(),
+                journal: session_dir.join("journal.jsonl"),
+                session_dir,
+                session_id: "merge-queue".to_owned(),
+                mark: format!("merge-queue-{}", std::process::id()),
+            };
+            let ran = connection.tokio.block_on(async {
+                let cancel = CancellationToken::new();
+                let mut signals = ShutdownSignals::listen()?;
+                let mut output = EchoedOutput;
+                let mut running = std::pin::pin!(run_hook(&job, &place, &mut output, &cancel));
+                tokio::select! {
+                    ran = &mut running => Ok(Some(ran)),
+                    _ = signals.next() => {
+                        // The check has a process group of its own.
+                        cancel.cancel();
+                        running.await;
+                        Ok::<_, io::Error>(None)
+                    }
+                }
+            });
+            let ran = ran.map_err(|error| CliError::failed(format!("cannot listen for signals: {error}")))?;
+            let Some(ran) = ran else { return Ok(CheckResult::Stopped) };
+            if let Some(reason) = failure(&name, &ran) {
+                return Ok(CheckResult::Failed(reason));
+            }
+        }
+        Ok(CheckResult::Passed)
+    }
+}
+
+/// The result of the checks.
+enum CheckResult {
+    Passed,
+    Failed(String),
+    /// A signal ended them.
+    Stopped,
+}
+
+/// The hooks that check a merge: those of `before_merge` that only look, or else the tests if the config names them.
+fn checks(plan: &SessionPlan) -> Vec<HookSpec> {
+    let configured = plan.hooks.get(&HookPoint::BeforeMerge).into_iter().flatten();
+    let checks: Vec<HookSpec> = configured.filter(|hook| hook.enabled && only_looks(hook)).cloned().collect();
+    if checks.is_empty() && plan.submit.test_command.is_some() {
+        return vec![HookSpec::builtin("run_tests")];
+    }
+    checks
+}
+
+/// Rebasing, merging and reviews are for a session: they move its branch, or need its agents.
+fn only_looks(hook: &HookSpec) -> bool {
+    match &hook.action {
+        HookAction::Command(_) | HookAction::Exec(_) => true,
+        HookAction::Builtin(call) => call.name == "run_tests",
+        HookAction::Gatekeeper(_) => false,
+    }
+}
+
+fn job(run: RunId, hook: HookSpec, plan: &SessionPlan, task: &QueuedTask) -> HookJob {
+    let submission = SubmissionFacts {
+        task_type: task.order.kind.clone(),
+        title: task.order.goal.clone(),
+        base_branch: plan.submit.base_branch.clone(),
+        test_command: plan.submit.test_command.clone(),
+        remote: plan.submit.remote.clone(),
+        ..SubmissionFacts::default()
+    };
+    let session = task.standing.by().map_or_else(|| "merge-queue".to_owned(), |by| by.session.clone());
+    let facts = HookFacts { session, submission: Some(Box::new(submission)), ..HookFacts::default() };
+    HookJob { run, point: HookPoint::BeforeMerge, hook, output_limit: plan.output_limit, facts }
+}
+
+/// Why a check did not pass.
+fn failure(name: &str, ran: &RunResult) -> Option<String> {
+    let why = match &ran.end {
+        RunEnd::Exit(0) => return None,
+        RunEnd::Exit(code) => format!("exit {code}"),
+        RunEnd::TimedOut => "it took too long".to_owned(),
+        RunEnd::Signal(signal) => format!("signal {signal} ended it"),
+        RunEnd::SpawnFailed(reason) => reason.clone(),
+        RunEnd::Cut => "it was stopped".to_owned(),
+    };
+    let printed = format!("{}{}", ran.stdout, ran.stderr);
+    let from = printed.len().saturating_sub(OUTPUT);
+    let printed = &printed[printed.ceil_char_boundary(from)..];
+    Some(format!("`{name}` does not pass ({why}):\n{}", printed.trim()))
+}
+
+/// Shows what a check prints.
+struct EchoedOutput;
+
+impl ProcessObserver for EchoedOutput {
+    fn started(&mut self, _: ProcessGroup) {}
+
+    fn output(&mut self, _: OutputStream, bytes: &[u8]) {
+        let _ = put(&String::from_utf8_lossy(bytes));
+    }
+}

@@ -1,0 +1,127 @@
+//! The session in which an agent proposes tasks: its prompt, and the check of its answer.
+
+use std::collections::BTreeSet;
+
+use crate::{
+    cli::{
+        arguments::ConfigArgs,
+        error::{CliError, CliResult},
+        output::say,
+        target::{
+            choose_session,
+            project::{self, Project},
+        },
+    },
+    engine::{
+        hooks::point::HookPoint,
+        policy::{
+            CompletionInstructions, HookAction, HookSpec, RetryLimitPolicy, RetryOptions, SessionPlan, StopHook,
+            StopHookCondition, StopHookKind, StopPlan,
+        },
+        queue::task_proposal::{ProposalMistake, TaskProposal},
+        stop::decision::{StopAction, StopResult},
+        time::TimeSpan,
+    },
+    journal,
+};
+
+/// The exit code of a hook that sends the agent back.
+const BLOCKS: u8 = 2;
+/// How long the check can take.
+const CHECK_TIMEOUT: TimeSpan = TimeSpan::secs(60);
+
+/// The prompt: what to answer, and for which goal.
+pub(super) fn prompt(goal: &str, types: &BTreeSet<String>) -> String {
+    let kind = if types.is_empty() {
+        String::new()
+    } else {
+        let list = types.iter().map(|kind| format!("`{kind}`")).collect::<Vec<_>>().join(", ");
+        format!("- `type`: one of {list}, if one fits.\n")
+    };
+    format!(
+        "Split this goal into tasks for coding agents:\n\n{goal}\n\n\
+         Look at the project as far as you need, but do not change any file. Each task is done by an agent that sees only the \
+         project and the text of its task. Tasks that do not depend on each other are done at the same time, on separate \
+         branches; a task starts from the merged work of those that it depends on. So keep tasks that change the same \
+         files apart by dependencies, and make each one testable.\n\n\
+         End your answer with one JSON object in a code block:\n\n\
+         ```json\n{{\"tasks\": [{{\"id\": \"parser\", \"goal\": \"Write …\", \"depends_on\": []}}]}}\n```\n\n\
+         - `id`: a short name of letters, digits, `-` and `_`.\n\
+         - `goal`: everything that the agent has to know.\n\
+         - `depends_on`: the ids of the tasks whose work it needs.\n\
+         {kind}- `priority`: 0 (first) to 4, if it matters. Leave it out otherwise.\n"
+    )
+}
+
+/// Turns a plan into one that ends with the first valid proposal. The hooks and rules of the project are about finished
+/// work, so they do not apply.
+pub(crate) fn only_propose(plan: &mut SessionPlan) -> CliResult<()> {
+    let program = std::env::current_exe().map_err(|error| CliError::failed(format!("cannot find creel: {error}")))?;
+    let check = HookSpec {
+        name: "check the proposal".to_owned(),
+        action: HookAction::Exec(vec![program.to_string_lossy().into_owned(), "plan".to_owned(), "--check".to_owned()]),
+        timeout: CHECK_TIMEOUT,
+        pipe_output: false,
+        priority: 0,
+        enabled: true,
+        on_failure: None,
+        retry: RetryOptions::default(),
+    };
+    plan.hooks = [(HookPoint::Stop, vec![check])].into();
+    plan.automation.clear();
+    let done = StopResult {
+        action: StopAction::Complete,
+        reason: "The proposal is valid.".to_owned(),
+        next_prompt: None,
+        checkpoint_data: None,
+        metadata: None,
+    };
+    let judge = StopHookKind::Fixed(done);
+    let decision = StopHook { name: "proposal".to_owned(), judge, when: StopHookCondition::default(), enabled: true };
+    plan.stop = StopPlan { hooks: vec![decision], rules: Vec::new(), ..plan.stop.clone() };
+    plan.instructions = CompletionInstructions::None;
+    plan.on_limit = RetryLimitPolicy::Abort;
+    plan.submit.on_complete = false;
+    plan.worktree = None;
+    Ok(())
+}
+
+/// The proposal in the last answer of a session.
+pub(super) fn proposal_of(
+    config: &ConfigArgs,
+    session: &str,
+    types: &BTreeSet<String>,
+) -> CliResult<Result<TaskProposal, Vec<ProposalMistake>>> {
+    let (_, sessions) = project::sessions_of(config)?;
+    let folder = sessions.folder(session);
+    if !folder.exists() {
+        return Err(choose_session::missing(&folder));
+    }
+    let state = journal::fold(&folder.journal())?;
+    Ok(TaskProposal::in_answer(&state.turns.said).map_err(|mistake| vec![mistake]).and_then(|proposal| {
+        let mistakes = proposal.mistakes(types);
+        if mistakes.is_empty() { Ok(proposal) } else { Err(mistakes) }
+    }))
+}
+
+/// The hook that checks the answer of the session in which it runs.
+pub(super) fn check(config: &ConfigArgs) -> CliResult {
+    let session = std::env::var("CREEL_SESSION").unwrap_or_default();
+    let types = types(&Project::load(config)?);
+    match proposal_of(config, &session, &types)? {
+        Ok(_) => Ok(0),
+        Err(mistakes) => {
+            let list: String = mistakes.iter().map(|mistake| format!("- {mistake}\n")).collect();
+            say(&format!(
+                "Your proposal cannot be used:\n{list}Answer again with the whole JSON object, repaired, in the form \
+                 that you were asked for."
+            ));
+            Ok(BLOCKS)
+        }
+    }
+}
+
+/// The types of tasks in the config.
+pub(super) fn types(project: &Project) -> BTreeSet<String> {
+    project.settings.task_types.keys().cloned().collect()
+}

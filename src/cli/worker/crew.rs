@@ -1,0 +1,93 @@
+//! The loops of a worker that runs several sessions at once: one for each slot.
+
+use std::{future::poll_fn, pin::Pin, task::Poll};
+
+use crate::{
+    cli::{
+        error::{CliError, CliResult},
+        target::remote_sessions::cannot_connect,
+        worker::{
+            WorkerArgs,
+            eligibility::Eligibility,
+            job_slots::JobSlots,
+            worker_loop::{WorkerIdentity, WorkerLoop, WorkerSite},
+        },
+    },
+    config::{NatsConfig, Settings},
+    engine::queue::worker_rules::WorkerFilter,
+    nats::connection::{ReconnectPolicy, connect},
+    queue::place::QueuePlace,
+};
+
+type LoopFuture<'a> = Pin<Box<dyn Future<Output = CliResult> + 'a>>;
+
+/// What all loops of a worker share.
+pub(super) struct WorkerCrew<'a> {
+    pub(super) args: &'a WorkerArgs,
+    pub(super) settings: &'a Settings,
+    pub(super) site: WorkerSite,
+    pub(super) nats: Option<NatsConfig>,
+    pub(super) me: WorkerIdentity,
+    pub(super) slots: JobSlots,
+}
+
+impl WorkerCrew<'_> {
+    /// Works until there are no more tasks, a signal arrives, or a loop fails. Sessions that run then are finished.
+    pub(super) async fn work(&self) -> CliResult {
+        let mut loops: Vec<LoopFuture<'_>> = Vec::new();
+        let (mut started, mut ended): (usize, Option<CliResult>) = (0, None);
+        loop {
+            while ended.is_none() && loops.len() < self.slots.loops() {
+                started += 1;
+                loops.push(Box::pin(self.one_loop(started)));
+            }
+            if loops.is_empty() {
+                return ended.unwrap_or(Ok(0));
+            }
+            tokio::select! {
+                result = next(&mut loops) => {
+                    // The others take no more tasks. One that has no task left says nothing about them.
+                    if !matches!(result, Ok(0)) {
+                        self.slots.close();
+                    }
+                    ended = Some(match ended {
+                        Some(Ok(code)) if matches!(result, Ok(0)) => Ok(code),
+                        Some(Err(error)) => Err(error),
+                        Some(Ok(_)) | None => result,
+                    });
+                }
+                () = self.slots.changed() => {}
+            }
+        }
+    }
+
+    async fn one_loop(&self, number: usize) -> CliResult {
+        let duty = WorkerFilter { types: &self.args.types, agent: self.args.agent.as_deref() };
+        let place = self.place().await?;
+        let me = self.me.numbered(number);
+        let callings = Eligibility::new(self.settings, duty);
+        let shift = WorkerLoop::new(self.args, &self.site, me, callings, place, &self.slots).await?;
+        shift.work().await
+    }
+
+    async fn place(&self) -> Result<QueuePlace, CliError> {
+        let Some(nats) = self.nats.clone() else { return Ok(QueuePlace::Project(self.site.root.clone())) };
+        let connected = connect(&nats, ReconnectPolicy::ByItself).await;
+        let (client, told) = connected.map_err(|problem| cannot_connect(&nats, &problem))?;
+        Ok(QueuePlace::server(nats, client, told).await?)
+    }
+}
+
+/// The result of the first loop that ends.
+async fn next(loops: &mut Vec<LoopFuture<'_>>) -> CliResult {
+    poll_fn(|context| {
+        for at in 0..loops.len() {
+            if let Poll::Ready(result) = loops[at].as_mut().poll(context) {
+                drop(loops.swap_remove(at));
+                return Poll::Ready(result);
+            }
+        }
+        Poll::Pending
+    })
+    .await
+}

@@ -1,0 +1,172 @@
+//! How many sessions a worker runs at once.
+//!
+//! # Invariants
+//! - A session that waits for the user does not take a slot. When the user answers, it continues even if all slots are
+//!   taken meanwhile, and no other session starts until there is room again.
+//! - One session can always run, whatever else the machine does.
+
+use std::{
+    fs,
+    sync::{Mutex, PoisonError},
+};
+
+use tokio::sync::watch;
+
+use crate::engine::{event::SessionOutcome, queue::worker_rules::FailureStreak};
+
+/// A session starts only if this share of the machine's memory is available.
+const FREE_MEMORY: f64 = 0.05;
+
+#[derive(Debug, Clone, Copy, Default)]
+struct SlotCounts {
+    working: usize,
+    waiting: usize,
+    /// Whether no session should start any more.
+    is_closed: bool,
+}
+
+#[derive(Debug)]
+pub(super) struct JobSlots {
+    jobs: usize,
+    max_load: Option<f64>,
+    counts: watch::Sender<SlotCounts>,
+    /// The sessions that failed in a row, in all slots.
+    failures: Mutex<FailureStreak>,
+}
+
+/// A place for a session, until this is dropped.
+#[derive(Debug)]
+pub(super) struct JobSlot<'a> {
+    slots: &'a JobSlots,
+    waits: bool,
+}
+
+impl JobSlots {
+    pub(super) fn new(jobs: usize, max_load: Option<f64>) -> Self {
+        Self { jobs, max_load, counts: watch::Sender::new(SlotCounts::default()), failures: Mutex::default() }
+    }
+
+    /// A slot for a session, if there is one and the machine is not busy.
+    pub(super) fn take(&self) -> Option<JobSlot<'_>> {
+        let working = self.counts.borrow().working;
+        if working >= self.jobs || (working > 0 && self.is_machine_busy()) {
+            return None;
+        }
+        self.counts.send_if_modified(|counts| {
+            counts.working += 1;
+            false
+        });
+        Some(JobSlot { slots: self, waits: false })
+    }
+
+    /// Notes how a session ended. True if too many failed in a row.
+    pub(super) fn note(&self, outcome: Option<SessionOutcome>) -> bool {
+        let mut failures = self.failures.lock().unwrap_or_else(PoisonError::into_inner);
+        *failures = failures.after(outcome);
+        failures.is_too_long()
+    }
+
+    /// How many loops are needed, so that one is free for each slot.
+    pub(super) fn loops(&self) -> usize {
+        self.jobs + self.counts.borrow().waiting
+    }
+
+    /// Waits until a slot may have become free, or another loop may be needed.
+    pub(super) async fn changed(&self) {
+        let mut counts = self.counts.subscribe();
+        let _ = counts.changed().await;
+    }
+
+    pub(super) fn close(&self) {
+        self.counts.send_modify(|counts| counts.is_closed = true);
+    }
+
+    pub(super) async fn closed(&self) {
+        let _ = self.counts.subscribe().wait_for(|counts| counts.is_closed).await;
+    }
+
+    pub(super) fn is_closed(&self) -> bool {
+        self.counts.borrow().is_closed
+    }
+
+    fn is_machine_busy(&self) -> bool {
+        let is_loaded = self.max_load.is_some_and(|most| load().is_some_and(|load| load > most));
+        is_loaded || free_memory().is_some_and(|share| share < FREE_MEMORY)
+    }
+}
+
+impl JobSlot<'_> {
+    /// Notes whether the session waits for the user.
+    pub(super) fn set_waiting(&mut self, waits: bool) {
+        if waits == std::mem::replace(&mut self.waits, waits) {
+            return;
+        }
+        self.slots.counts.send_modify(|counts| {
+            if waits {
+                counts.working -= 1;
+                counts.waiting += 1;
+            } else {
+                counts.waiting -= 1;
+                counts.working += 1;
+            }
+        });
+    }
+}
+
+impl Drop for JobSlot<'_> {
+    fn drop(&mut self) {
+        let (waits, jobs) = (self.waits, self.slots.jobs);
+        // Loops try slots all the time: only one that another loop can wait for is news.
+        self.slots.counts.send_if_modified(|counts| {
+            let is_news = waits || counts.working >= jobs;
+            let count = if waits { &mut counts.waiting } else { &mut counts.working };
+            *count -= 1;
+            is_news
+        });
+    }
+}
+
+/// The load average of the last minute. None if this system does not report it in `/proc`.
+pub(super) fn load() -> Option<f64> {
+    fs::read_to_string("/proc/loadavg").ok()?.split(' ').next()?.parse().ok()
+}
+
+/// The share of memory that is available.
+fn free_memory() -> Option<f64> {
+    let text = fs::read_to_string("/proc/meminfo").ok()?;
+    let field = |name: &str| -> Option<f64> {
+        let line = text.lines().find_map(|line| line.strip_prefix(name))?;
+        line.trim().trim_end_matches(" kB").parse().ok()
+    };
+    Some(field("MemAvailable:")? / field("MemTotal:")?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_session_that_waits_for_the_user_makes_room_for_another() {
+        let slots = JobSlots::new(2, None);
+        let mut one = slots.take().expect("a slot");
+        let two = slots.take().expect("a slot");
+        assert!(slots.take().is_none());
+        one.set_waiting(true);
+        assert_eq!(slots.loops(), 3);
+        let three = slots.take().expect("the slot of the session that waits");
+        one.set_waiting(false);
+        assert_eq!(slots.loops(), 2);
+        drop(two);
+        assert!(slots.take().is_none(), "two sessions work");
+        drop(three);
+        assert!(slots.take().is_some());
+    }
+
+    #[test]
+    fn a_busy_machine_gets_one_session() {
+        let slots = JobSlots::new(3, Some(-1.0));
+        let one = slots.take();
+        assert!(one.is_some());
+        assert!(slots.take().is_none() || load().is_none());
+    }
+}

@@ -1,0 +1,92 @@
+//! A worker behind the home screen: a process of its own, which ends when the screen does.
+
+use std::{
+    fs::{self, OpenOptions},
+    io::{self, IsTerminal as _, Read as _},
+    os::unix::{fs::OpenOptionsExt as _, process::CommandExt as _},
+    path::{Path, PathBuf},
+    process::{Child, ChildStdin, Command, ExitStatus, Stdio},
+};
+
+use rustix::process::{Signal, getpid, kill_process};
+
+use crate::{
+    cli::{
+        error::{CliError, CliResult},
+        worker::WorkerArgs,
+    },
+    journal::session_dir::{PRIVATE_FILE, create_ignored},
+};
+
+/// How many of its last lines a user sees.
+const LAST_LINES: usize = 8;
+
+/// A worker that runs while the home screen shows its sessions.
+pub(crate) struct ScreenedWorker {
+    child: Child,
+    /// The worker ends when this is closed.
+    leash: Option<ChildStdin>,
+    log: PathBuf,
+    /// Where its lines begin in the log.
+    from: u64,
+}
+
+/// Whether a screen shows the sessions: there are several, and a terminal.
+pub(super) fn wants_screen(args: &WorkerArgs) -> bool {
+    let is_plain = args.headless || args.json || args.behind_screen;
+    args.jobs > 1 && !is_plain && io::stdin().is_terminal() && io::stdout().is_terminal()
+}
+
+impl ScreenedWorker {
+    /// Starts the same command again, without a terminal.
+    pub(super) fn start(root: &Path) -> CliResult<Self> {
+        let folder = root.join(".creel/queue");
+        let log = folder.join("worker.log");
+        let started = || -> io::Result<Self> {
+            create_ignored(&folder)?;
+            // The home screen watches it from the start.
+            create_ignored(&root.join(".creel/sessions"))?;
+            let file = OpenOptions::new().create(true).append(true).mode(PRIVATE_FILE).open(&log)?;
+            let from = file.metadata()?.len();
+            let mut command = Command::new(std::env::current_exe()?);
+            command.args(std::env::args_os().skip(1)).arg("--behind-screen").process_group(0);
+            command.stdin(Stdio::piped()).stdout(file.try_clone()?).stderr(file);
+            let mut child = command.spawn()?;
+            let leash = child.stdin.take();
+            Ok(Self { child, leash, log: log.clone(), from })
+        };
+        started().map_err(|error| CliError::failed(format!("cannot start the worker: {error}")))
+    }
+
+    /// Its exit code, if it has ended.
+    pub(crate) fn ended(&mut self) -> Option<u8> {
+        self.child.try_wait().ok().flatten().map(code)
+    }
+
+    /// Stops it: its tasks go back to the queue.
+    pub(crate) fn stop(&mut self) -> u8 {
+        drop(self.leash.take());
+        self.child.wait().map_or(1, code)
+    }
+
+    /// The last lines that it printed.
+    pub(crate) fn last_lines(&self) -> String {
+        let text = fs::read(&self.log).unwrap_or_default();
+        let from = usize::try_from(self.from).unwrap_or(0).min(text.len());
+        let text = String::from_utf8_lossy(&text[from..]).into_owned();
+        let lines: Vec<&str> = text.lines().collect();
+        lines[lines.len().saturating_sub(LAST_LINES)..].join("\n")
+    }
+}
+
+fn code(status: ExitStatus) -> u8 {
+    status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(1)
+}
+
+/// Behind a screen: ends this worker in order when the screen is gone, however that ended.
+pub(super) fn end_with_screen() {
+    std::thread::spawn(|| {
+        let _ = io::stdin().read_to_end(&mut Vec::new());
+        let _ = kill_process(getpid(), Signal::TERM);
+    });
+}

@@ -1,0 +1,161 @@
+//! The branch of a task: where its work starts, and how it is handed in.
+
+use crate::{
+    cli::worker::{
+        child_session::{self, ChildSessionEnd},
+        worker_loop::{WorkerLoop, task_end::WorkerTaskEnd},
+    },
+    engine::{
+        event::SessionWorktree,
+        queue::{QueuedTask, QueuedTaskState, TaskOutcome},
+    },
+    journal::{self, SessionDir},
+    present::text::plain_line,
+    worktrees::{WorktreeError, joined_branches::TaskWork},
+};
+
+/// The longest first line of a commit, in characters.
+const SUBJECT: usize = 72;
+
+/// What a task starts from.
+pub(super) enum TaskStart {
+    /// These branches, beside the base.
+    Branches(Vec<String>),
+    /// Something is missing.
+    Missing(String),
+}
+
+impl WorkerLoop<'_> {
+    /// The branches that a task starts from: all of its dependencies must be here or at the remote. Its own earlier
+    /// branch may be gone.
+    pub(super) async fn start_of(&self, task: &QueuedTask, before: &[QueuedTask]) -> TaskStart {
+        let mut before = before.to_vec();
+        before.sort_by_key(completed_at);
+        let (wanted, own) = (task.joined_branches(&before), task.branch.clone());
+        let Some(repository) = self.site.repository.clone() else { return TaskStart::Branches(Vec::new()) };
+        let remote = self.site.remote.clone();
+        if wanted.is_empty() {
+            return TaskStart::Branches(wanted);
+        }
+        let found = tokio::task::spawn_blocking(move || {
+            let mut found = Vec::new();
+            for branch in wanted {
+                if repository.newest(&branch, remote.as_deref())?.is_some() {
+                    found.push(branch);
+                } else if Some(&branch) != own.as_ref() {
+                    return Ok(Err(branch));
+                }
+            }
+            Ok::<_, WorktreeError>(Ok(found))
+        });
+        match found.await {
+            Ok(Ok(Ok(found))) => TaskStart::Branches(found),
+            Ok(Ok(Err(branch))) => TaskStart::Missing(format!(
+                "the branch `{branch}`, which it builds on, is neither here nor at the remote"
+            )),
+            Ok(Err(error)) => TaskStart::Missing(error.to_string()),
+            Err(_) => TaskStart::Missing("git did not answer".to_owned()),
+        }
+    }
+
+    /// Hands in the work of a session that has ended: commits what is left, checks and pushes its branch. Returns the
+    /// branch; if the work is not finished, the task is blocked.
+    pub(super) async fn hand_in(
+        &self,
+        task: &QueuedTask,
+        folder: &SessionDir,
+        joined: &[String],
+        parting: WorkerTaskEnd,
+    ) -> (WorkerTaskEnd, Option<String>) {
+        let state = journal::fold(&folder.journal()).ok();
+        let Some((worktree, plan)) = state
+            .and_then(|state| Some((state.began.worktree.clone()?, state.plan().worktree.clone().unwrap_or_default())))
+        else {
+            return (parting, None);
+        };
+        let is_done = match &parting {
+            WorkerTaskEnd::Ended(ChildSessionEnd::Upshot(upshot, _)) | WorkerTaskEnd::Leaves(Some(upshot)) => {
+                matches!(upshot, TaskOutcome::Done(_))
+            }
+            WorkerTaskEnd::Ended(ChildSessionEnd::NeverBegan | ChildSessionEnd::Died)
+            | WorkerTaskEnd::Leaves(None)
+            | WorkerTaskEnd::TakenAway => false,
+        };
+        let branch = Some(worktree.branch.clone());
+        if !is_done {
+            return (parting, branch);
+        }
+        match self.finish(task, folder, worktree, joined.to_vec(), plan.keep.lets_go(true)).await {
+            Ok(branch) => (parting, Some(branch)),
+            Err(why) => {
+                let stuck = TaskOutcome::Stuck(why);
+                let parting = match parting {
+                    WorkerTaskEnd::Leaves(_) => WorkerTaskEnd::Leaves(Some(stuck)),
+                    WorkerTaskEnd::Ended(ChildSessionEnd::Upshot(_, outcome)) => {
+                        WorkerTaskEnd::Ended(ChildSessionEnd::Upshot(stuck, outcome))
+                    }
+                    WorkerTaskEnd::Ended(end @ (ChildSessionEnd::NeverBegan | ChildSessionEnd::Died)) => {
+                        WorkerTaskEnd::Ended(end)
+                    }
+                    WorkerTaskEnd::TakenAway => WorkerTaskEnd::TakenAway,
+                };
+                (parting, branch)
+            }
+        }
+    }
+
+    async fn finish(
+        &self,
+        task: &QueuedTask,
+        folder: &SessionDir,
+        worktree: SessionWorktree,
+        joined: Vec<String>,
+        can_go: bool,
+    ) -> Result<String, String> {
+        let Some(repository) = self.site.repository.clone() else { return Ok(worktree.branch) };
+        let (remote, message, kept) = (self.site.remote.clone(), message(task), worktree.clone());
+        let here = repository.clone();
+        let branch = in_background(move || {
+            let work = TaskWork { worktree: &worktree, message: &message, joined: &joined, remote: remote.as_deref() };
+            repository.finish(&work).map_err(|error| error.to_string())
+        })
+        .await?;
+        if self.site.submits {
+            child_session::submit(folder, self.args).await?;
+        }
+        if !can_go {
+            return Ok(branch);
+        }
+        let session = folder.name.clone();
+        // It is committed. A folder that cannot be removed now goes with the next `creel worktree prune`.
+        let removed =
+            in_background(move || here.remove_of(&kept, &session).map(drop).map_err(|error| error.to_string()));
+        if let Err(why) = removed.await {
+            tracing::warn!("a worktree stays: {why}");
+        }
+        Ok(branch)
+    }
+}
+
+/// Runs something that blocks, such as git.
+async fn in_background<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, String> + Send + 'static,
+) -> Result<T, String> {
+    tokio::task::spawn_blocking(work).await.unwrap_or_else(|_| Err("git did not answer".to_owned()))
+}
+
+fn completed_at(task: &QueuedTask) -> String {
+    if let QueuedTaskState::Completed { completed_at, .. } = &task.standing {
+        completed_at.clone()
+    } else {
+        String::new()
+    }
+}
+
+/// The commit message for what the agent did not commit.
+fn message(task: &QueuedTask) -> String {
+    let goal = task.order.goal.trim();
+    let first = goal.lines().next().unwrap_or_default();
+    let subject = plain_line(first, SUBJECT);
+    if subject == goal { subject } else { format!("{subject}\n\n{goal}") }
+}

@@ -1,0 +1,205 @@
+//! The terminal as the screen of a session and the home screen use it: when a frame is due, keys, signals, and the
+//! answer about the background.
+//!
+//! Does not know what is shown: see [`super::view`] and [`super::home`].
+//!
+//! # Invariants
+//! - A frame is drawn only when something changed, and not before [`super::frame_pacer`] allows it.
+
+use std::{
+    io,
+    time::{Duration, Instant},
+};
+
+use crossterm::event::{Event, EventStream, KeyEvent, KeyEventKind, KeyModifiers};
+use futures_core::Stream as _;
+
+use super::{
+    BackgroundSource, ScreenOptions,
+    frame_pacer::FramePacer,
+    keymap::Keymap,
+    terminal::TerminalScreen,
+    theme::{
+        ScreenTheme,
+        background::{BackgroundReply, FilteredKeys, QUESTION, Rgb},
+    },
+};
+use crate::process::signals::{ShutdownSignals, SuspendSignal, stop_job};
+
+/// How long an answer of the terminal about its background can change the theme.
+const ANSWER: Duration = Duration::from_secs(2);
+/// How long creel ignores signals that were meant for the user's editor or for a suspension: Ctrl-C in the editor also
+/// reaches creel, and then once more through the parent process.
+pub(super) const ECHO: Duration = Duration::from_millis(500);
+
+pub(super) struct ScreenTerminal {
+    pub(super) screen: TerminalScreen,
+    /// Keys, mouse and resize events. None while another program has the terminal.
+    pub(super) events: Option<EventStream>,
+    /// Whether the next frame differs from the last.
+    pub(super) changed: bool,
+    pub(super) signals: ShutdownSignals,
+    pub(super) stop_signal: SuspendSignal,
+    pacer: FramePacer,
+    /// Whether the terminal was asked about its background, and when.
+    asked: Option<Instant>,
+    /// Takes the answer out of the keys.
+    reply: BackgroundReply,
+    /// Until then, a stop signal belongs to the suspension that creel has just returned from.
+    back_until: Option<Instant>,
+}
+
+/// What a key is, after the terminal's answer has been taken out of the keys.
+pub(super) enum TerminalKeys {
+    Keys(Vec<KeyEvent>),
+    /// The terminal reported its background.
+    Background(Rgb),
+}
+
+/// Whether creel was stopped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum SuspendResult {
+    Suspended,
+    /// No shell could resume it.
+    NotPossible,
+}
+
+impl ScreenTerminal {
+    pub(super) fn open(options: &ScreenOptions) -> io::Result<Self> {
+        let (signals, stop_signal) = (ShutdownSignals::listen()?, SuspendSignal::listen()?);
+        let mut screen = TerminalScreen::open(options.mouse, options.log.clone())?;
+        let asks = options.background == BackgroundSource::Ask;
+        if asks {
+            screen.ask(QUESTION)?;
+        }
+        Ok(Self {
+            screen,
+            events: Some(event_stream()),
+            changed: true,
+            signals,
+            stop_signal,
+            pacer: FramePacer::default(),
+            asked: asks.then(Instant::now),
+            reply: BackgroundReply::default(),
+            back_until: None,
+        })
+    }
+
+    pub(super) fn is_frame_due(&self) -> bool {
+        self.changed && self.pacer.may_draw(Instant::now())
+    }
+
+    /// When the next frame may be drawn. None if nothing has changed.
+    pub(super) fn next_frame(&self) -> Option<Instant> {
+        self.pacer.next().filter(|_| self.changed)
+    }
+
+    pub(super) fn draw(&mut self, draw: impl FnOnce(&mut ratatui::Frame<'_>)) -> io::Result<()> {
+        self.screen.draw(draw)?;
+        self.pacer.drawn(Instant::now());
+        self.changed = false;
+        Ok(())
+    }
+
+    /// A late answer changes nothing: the user is used to the colours by then.
+    pub(super) fn filter(&mut self, key: KeyEvent) -> TerminalKeys {
+        let Some(asked) = self.asked else { return TerminalKeys::Keys(vec![key]) };
+        match self.reply.filter(key) {
+            FilteredKeys::Keys(keys) => TerminalKeys::Keys(keys),
+            FilteredKeys::Answer(Some(colour)) if asked.elapsed() < ANSWER => TerminalKeys::Background(colour),
+            FilteredKeys::Answer(_) | FilteredKeys::Withheld => TerminalKeys::Keys(Vec::new()),
+        }
+    }
+
+    /// Whether a stop signal is the user's, and not an echo.
+    pub(super) fn stops(&self) -> bool {
+        self.back_until.is_none_or(|until| Instant::now() >= until)
+    }
+
+    /// From now on, stop signals are echoes for a moment.
+    pub(super) fn returned(&mut self) {
+        self.back_until = Some(Instant::now() + ECHO);
+    }
+
+    /// Releases the terminal and stops the process until a shell continues it.
+    pub(super) fn suspend(&mut self) -> io::Result<SuspendResult> {
+        self.changed = true;
+        // The thread that reads keys stops with the process. If creel ended it here, the thread might notice only after
+        // the process continues, and then swallow the first key.
+        self.screen.lend();
+        let stopped = stop_job();
+        self.screen.take_back()?;
+        self.returned();
+        Ok(if stopped? { SuspendResult::Suspended } else { SuspendResult::NotPossible })
+    }
+}
+
+impl ScreenOptions {
+    /// The theme before the terminal has answered.
+    pub(super) fn first_theme(&self) -> ScreenTheme {
+        match self.background {
+            BackgroundSource::Known(colour) => ScreenTheme::on_background(colour),
+            BackgroundSource::Ask | BackgroundSource::Unneeded => ScreenTheme::chosen(self.theme, self.no_color),
+        }
+    }
+
+    /// The keys, and what is wrong with the user's file.
+    pub(super) fn keys(&self) -> (Keymap, Option<String>) {
+        let standard = || (Keymap::standard(), Vec::new());
+        let (keymap, mistakes) = self.keymap.as_deref().map_or_else(standard, Keymap::load);
+        let others = match mistakes.len() {
+            0 | 1 => String::new(),
+            n => format!(" and {} more (`creel check` lists them)", n - 1),
+        };
+        let wrong = mistakes.first().map(|first| format!("keymap.yaml: {first}{others}; the default keys apply"));
+        (keymap, wrong)
+    }
+}
+
+/// Reads keys, also after an earlier stream was dropped. Dropping one leaves a wake-up behind. If the wake-up arrives
+/// together with the next key, crossterm forgets the key until yet another one is pressed. So it is taken here, before
+/// the user can see the screen and press a key.
+pub(super) fn event_stream() -> EventStream {
+    let events = EventStream::new();
+    let _ = crossterm::event::poll(Duration::ZERO);
+    events
+}
+
+pub(super) async fn next_event(events: &mut Option<EventStream>) -> Option<io::Result<Event>> {
+    let events = events.as_mut()?;
+    std::future::poll_fn(|context| std::pin::Pin::new(&mut *events).poll_next(context)).await
+}
+
+pub(super) async fn until_frame(at: Option<Instant>) {
+    match at {
+        Some(at) => tokio::time::sleep_until(at.into()).await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Reads one key without a screen, for a question after a screen has closed. `None` for an interrupt, and without a
+/// terminal. Any key that is no character reads as a line break.
+pub fn read_key() -> Option<char> {
+    crossterm::terminal::enable_raw_mode().ok()?;
+    // The wake-up that a dropped stream leaves behind, as above.
+    let _ = crossterm::event::poll(Duration::ZERO);
+    let key = loop {
+        match crossterm::event::read() {
+            Ok(Event::Key(key)) if key.kind != KeyEventKind::Release => break Some(key),
+            Ok(
+                Event::Key(_)
+                | Event::Resize(..)
+                | Event::Mouse(_)
+                | Event::Paste(_)
+                | Event::FocusGained
+                | Event::FocusLost,
+            ) => {}
+            Err(_) => break None,
+        }
+    };
+    let _ = crossterm::terminal::disable_raw_mode();
+    let key = key?;
+    let character = key.code.as_char().unwrap_or('\n');
+    let is_interrupt = key.modifiers.contains(KeyModifiers::CONTROL) && matches!(character, 'c' | 'd');
+    (!is_interrupt).then_some(character)
+}

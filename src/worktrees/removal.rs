@@ -1,0 +1,100 @@
+//! Removes worktrees and their branches, but nothing that exists only there.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use super::{
+    inventory::{GOING, OwnedWorktree, UnsavedWork},
+    repository::{ProjectRepository, WorktreeError, entry_of},
+};
+use crate::engine::event::SessionWorktree;
+
+/// What happened to a worktree.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum RemovalOutcome {
+    Removed(BranchFate),
+    Kept(UnsavedWork),
+}
+
+/// What happened to the branch of a removed worktree.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum BranchFate {
+    /// It is still there.
+    Stays(String),
+    /// Another branch has all its commits.
+    Deleted(String),
+    /// The worktree had none.
+    Unknown,
+}
+
+/// Whether a branch is deleted with its worktree.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BranchRemoval<'a> {
+    Keep,
+    /// This one, which creel created, if it is merged.
+    IfMerged(&'a str),
+}
+
+impl ProjectRepository {
+    /// Removes a worktree, unless something would be lost.
+    pub fn remove(&self, worktree: &OwnedWorktree, branch: BranchRemoval<'_>) -> Result<RemovalOutcome, WorktreeError> {
+        let _alone = self.lock()?;
+        if let Some(unsaved) = worktree.unsaved(self)? {
+            return Ok(RemovalOutcome::Kept(unsaved));
+        }
+        if let Some(going) = entry_of(&worktree.path).map(|entry| entry.join(GOING)) {
+            let error = |cause| WorktreeError::File { action: format!("write {}", going.display()), cause };
+            fs::write(&going, "").map_err(error)?;
+        }
+        self.discard(&worktree.path)?;
+        let Some(name) = worktree.branch.clone() else { return Ok(RemovalOutcome::Removed(BranchFate::Unknown)) };
+        let fate = if branch == BranchRemoval::IfMerged(&name) && self.delete_if_merged(&name)? {
+            BranchFate::Deleted(name)
+        } else {
+            BranchFate::Stays(name)
+        };
+        Ok(RemovalOutcome::Removed(fate))
+    }
+
+    /// Removes the worktree of a session, unless something would be lost.
+    pub fn remove_of(&self, worktree: &SessionWorktree, session: &str) -> Result<RemovalOutcome, WorktreeError> {
+        let path = PathBuf::from(&worktree.path);
+        let owned = OwnedWorktree {
+            name: worktree.name.clone(),
+            is_missing: !path.exists(),
+            branch: Some(worktree.branch.clone()),
+            head: String::new(),
+            session: Some(session.to_owned()),
+            path,
+        };
+        self.remove(&owned, BranchRemoval::Keep)
+    }
+
+    /// Deletes a branch if another one has all its commits. Branches of other sessions do not count, since they can go too.
+    fn delete_if_merged(&self, branch: &str) -> Result<bool, WorktreeError> {
+        let Some(commit) = self.branch(branch)? else { return Ok(false) };
+        let reference = format!("refs/heads/{branch}");
+        let contains = format!("--contains={commit}");
+        let all = self.tell(&["for-each-ref", &contains, "--format=%(refname)", "refs/heads", "refs/remotes"])?;
+        let prefix = branch.rsplit_once('/').map_or(branch.to_owned(), |(prefix, _)| format!("{prefix}/"));
+        let is_of_session = |name: &str| {
+            let local = name.strip_prefix("refs/heads/");
+            let remote = name.strip_prefix("refs/remotes/").and_then(|name| name.split_once('/')).map(|(_, name)| name);
+            local.or(remote).is_none_or(|name| name.starts_with(&prefix))
+        };
+        if all.lines().all(is_of_session) {
+            return Ok(false);
+        }
+        // Only if it still is at that commit.
+        Ok(self.ask(&["update-ref", "-d", &reference, &commit])?.is_ok)
+    }
+
+    /// Removes a worktree with everything in it.
+    pub(super) fn discard(&self, path: &Path) -> Result<(), WorktreeError> {
+        // The first `--force` is for submodules, the second for the lock.
+        let path = path.to_string_lossy();
+        self.tell(&["worktree", "remove", "--force", "--force", "--", &path]).map(drop)
+    }
+}

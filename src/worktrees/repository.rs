@@ -1,0 +1,214 @@
+//! The git repository of a project, and calls of git.
+
+use std::{
+    fs::{File, OpenOptions},
+    io,
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+};
+
+use crate::process::{
+    children::output_of,
+    git_environment::{QUIET, UNSET},
+};
+
+/// The lock of a repository while creel adds or removes worktrees.
+const LOCK: &str = "creel-worktrees.lock";
+
+#[derive(Debug, thiserror::Error)]
+pub enum WorktreeError {
+    #[error("git is not installed; worktrees need it")]
+    NoGit,
+    #[error("cannot run git: {0}")]
+    CannotRun(io::Error),
+    #[error(
+        "{} is not in a git repository, and a worktree needs one\n  create one with `git init` and a first commit, or run \
+         without `worktree`", .0.display()
+    )]
+    NoRepository(PathBuf),
+    #[error("the repository has no commit yet, and a worktree starts from one; commit something first")]
+    NoCommit,
+    #[error("the remote `{0}` does not exist\n  add it with `git remote add {0} URL`, or change `submit.remote`")]
+    NoRemote(String),
+    #[error("there is no branch `{base}`{place}\n  change `worktree.base`")]
+    NoBase { base: String, place: String },
+    #[error("`{0}` is not a valid name for a branch\n  change `worktree.branch`")]
+    BadBranch(String),
+    #[error(
+        "the branch `{branch}` already exists\n  choose another name (--worktree NAME), or delete it with `git branch -d \
+         {branch}` if you do not need it"
+    )]
+    BranchExists { branch: String },
+    #[error(
+        "{} exists and is not a worktree of this repository\n  choose another name (--worktree NAME), or delete the folder \
+         if you do not need it", .0.display()
+    )]
+    FolderExists(PathBuf),
+    #[error(
+        "{} is not a worktree any more: its `.git` file is gone or wrong\n  take out what you need, delete the folder, then \
+         try again", .0.display()
+    )]
+    Broken(PathBuf),
+    #[error("session `{session}` works in the worktree `{name}`\n  choose another name, or wait until it has ended")]
+    InUse { name: String, session: String },
+    #[error("there is no worktree `{0}`; list them with `creel worktree list`")]
+    NoSuchWorktree(String),
+    #[error("cannot {action}: {cause}")]
+    File { action: String, cause: io::Error },
+    #[error("`git {command}` failed: {complaint}")]
+    Git { command: String, complaint: String },
+}
+
+/// What git printed.
+#[derive(Debug)]
+pub struct GitReply {
+    pub is_ok: bool,
+    pub stdout: String,
+    pub stderr: String,
+}
+
+#[derive(Debug, Clone)]
+pub struct ProjectRepository {
+    /// The project's folder.
+    pub project: PathBuf,
+    /// The project's folder, relative to the top of the repository.
+    pub prefix: PathBuf,
+    /// The git folder that all worktrees share.
+    pub common_dir: PathBuf,
+}
+
+/// While this exists, no other creel adds or removes worktrees of the repository.
+#[derive(Debug)]
+pub struct RepositoryLock {
+    _file: File,
+}
+
+impl GitReply {
+    /// The answer without the line break at its end.
+    pub fn line(&self) -> &str {
+        self.stdout.trim_end_matches('\n')
+    }
+
+    /// The last line of what git complained about, which is the decisive one.
+    pub fn complaint(&self) -> String {
+        let lines = self.stderr.lines().map(str::trim).filter(|line| !line.is_empty());
+        let is_decisive = |line: &&str| line.starts_with("fatal:") || line.starts_with("error:");
+        let chosen =
+            lines.clone().find(is_decisive).or_else(|| lines.clone().next_back()).unwrap_or("it does not say why");
+        // A list follows on the next lines, and what a hook of the remote says comes before.
+        let list: Vec<&str> = lines.clone().skip_while(|line| *line != chosen).skip(1).take(3).collect();
+        let list = if chosen.ends_with(':') { format!(" {}", list.join(", ")) } else { String::new() };
+        let remote: Vec<&str> = lines.filter_map(|line| line.strip_prefix("remote: ")).map(str::trim).take(3).collect();
+        let remote = if remote.is_empty() { String::new() } else { format!(" ({})", remote.join("; ")) };
+        let chosen = chosen.trim_start_matches("fatal: ").trim_start_matches("error: ");
+        format!("{chosen}{list}{remote}")
+    }
+}
+
+impl ProjectRepository {
+    pub fn of(project: &Path) -> Result<Self, WorktreeError> {
+        let answer = git_in(project, &["rev-parse", "--is-inside-work-tree", "--show-prefix", "--git-common-dir"])?;
+        let mut lines = answer.stdout.lines();
+        match (lines.next(), lines.next(), lines.next()) {
+            (Some("true"), Some(prefix), Some(common)) if answer.is_ok => {
+                let common_dir = project.join(common);
+                let common_dir = common_dir.canonicalize().unwrap_or(common_dir);
+                Ok(Self { project: project.to_owned(), prefix: PathBuf::from(prefix), common_dir })
+            }
+            (_, _, _) => Err(WorktreeError::NoRepository(project.to_owned())),
+        }
+    }
+
+    /// Waits until no other creel changes the worktrees.
+    pub fn lock(&self) -> Result<RepositoryLock, WorktreeError> {
+        let path = self.common_dir.join(LOCK);
+        let opened = OpenOptions::new().write(true).create(true).truncate(false).open(&path);
+        let locked = opened.and_then(|file| file.lock().map(|()| file));
+        let error = |cause| WorktreeError::File { action: format!("lock {}", path.display()), cause };
+        locked.map(|file| RepositoryLock { _file: file }).map_err(error)
+    }
+
+    /// Any exit code is fine.
+    pub fn ask(&self, args: &[&str]) -> Result<GitReply, WorktreeError> {
+        git_in(&self.project, args)
+    }
+
+    /// A failure of git is an error.
+    pub fn tell(&self, args: &[&str]) -> Result<String, WorktreeError> {
+        told(&self.project, args)
+    }
+
+    /// Resolves a reference to its commit.
+    pub fn commit(&self, what: &str) -> Result<Option<String>, WorktreeError> {
+        let answer = self.ask(&["rev-parse", "--verify", "--quiet", &format!("{what}^{{commit}}")])?;
+        Ok(answer.is_ok.then(|| answer.line().to_owned()))
+    }
+
+    /// The commit of a local branch.
+    pub fn branch(&self, name: &str) -> Result<Option<String>, WorktreeError> {
+        self.commit(&format!("refs/heads/{name}"))
+    }
+
+    /// Whether `earlier` is an ancestor of `later`, or the same.
+    pub fn contains(&self, later: &str, earlier: &str) -> Result<bool, WorktreeError> {
+        Ok(self.ask(&["merge-base", "--is-ancestor", earlier, later])?.is_ok)
+    }
+}
+
+/// The entry of a worktree in its repository, where git keeps its HEAD and index. None if this is no worktree.
+pub fn entry_of(worktree: &Path) -> Option<PathBuf> {
+    let link = std::fs::read_to_string(worktree.join(".git")).ok()?;
+    worktree.join(link.strip_prefix("gitdir: ")?.trim_end()).canonicalize().ok()
+}
+
+/// Calls git in the top folder of a worktree. Without its own `.git` file, git would use the repository around it: the
+/// user's checkout.
+pub fn git_there(worktree: &Path, args: &[&str]) -> Result<GitReply, WorktreeError> {
+    if entry_of(worktree).is_none() {
+        return Err(WorktreeError::Broken(worktree.to_owned()));
+    }
+    let mut command = Command::new("git");
+    command.env("GIT_CEILING_DIRECTORIES", worktree.parent().unwrap_or(worktree));
+    call(command, worktree, args)
+}
+
+/// The same. A failure of git is an error.
+pub fn told_there(worktree: &Path, args: &[&str]) -> Result<String, WorktreeError> {
+    answered(&git_there(worktree, args)?, args)
+}
+
+/// Calls git in a folder. It cannot prompt, and uses only the repository of that folder.
+pub fn git_in(folder: &Path, args: &[&str]) -> Result<GitReply, WorktreeError> {
+    call(Command::new("git"), folder, args)
+}
+
+fn call(mut command: Command, folder: &Path, args: &[&str]) -> Result<GitReply, WorktreeError> {
+    command.args(["--no-pager", "-c", "color.ui=false"]).args(args).current_dir(folder).stdin(Stdio::null());
+    for name in UNSET {
+        command.env_remove(name);
+    }
+    command.envs(QUIET.iter().copied());
+    let output = output_of(&mut command).map_err(|error| {
+        let is_missing = error.kind() == io::ErrorKind::NotFound;
+        match (is_missing, folder.is_dir()) {
+            (true, true) => WorktreeError::NoGit,
+            (true, false) => WorktreeError::NoRepository(folder.to_owned()),
+            (false, _) => WorktreeError::CannotRun(error),
+        }
+    })?;
+    let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
+    Ok(GitReply { is_ok: output.status.success(), stdout: text(output.stdout), stderr: text(output.stderr) })
+}
+
+/// Calls git in a folder. A failure of git is an error.
+pub fn told(folder: &Path, args: &[&str]) -> Result<String, WorktreeError> {
+    answered(&git_in(folder, args)?, args)
+}
+
+fn answered(answer: &GitReply, args: &[&str]) -> Result<String, WorktreeError> {
+    if answer.is_ok {
+        return Ok(answer.line().to_owned());
+    }
+    let command = args.iter().take(2).copied().collect::<Vec<_>>().join(" ");
+    Err(WorktreeError::Git { command, complaint: answer.complaint() })
+}

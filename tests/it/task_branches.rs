@@ -1,0 +1,372 @@
+//! Tasks of the queue on branches: several at once, on top of each other, and merged.
+
+use std::{
+    fs,
+    os::unix::fs::PermissionsExt as _,
+    process::Stdio,
+    time::{Duration, Instant},
+};
+
+use serde_json::Value;
+
+use crate::support::{
+    git_project::{config, git, repository, with_remote},
+    nats::NatsServer,
+    project::{Project, Ran},
+    terminal::Terminal,
+};
+
+/// An agent that does what the goal says: `write FILE` adds the name of its session to a file. It resolves conflicts by
+/// keeping the lines of both sides. With `leave`, it commits nothing.
+const AGENT: &str = r#"#!/bin/sh
+goal=$(cat)
+resolve() {
+    for file in $(git diff --name-only --diff-filter=U); do
+        grep -v '^[<=>|]\{7\}' "$file" | sort -u > "$file.both" && mv "$file.both" "$file" && git add "$file"
+    done
+    [ -e "$(git rev-parse --git-path MERGE_HEAD)" ] && git commit -q --no-edit
+}
+case $goal in *stubborn*) ;; *) resolve ;; esac
+for branch in $(printf '%s' "$goal" | sed -n 's/^`git merge \(.*\)`$/\1/p'); do git merge -q --no-edit "$branch" || resolve; done
+case $goal in *repair*"sent back"*) rm -f broken ;; *repair*) touch broken ;; esac
+for file in $(printf '%s' "$goal" | grep -o 'write [a-z0-9/]*[.]txt' | cut -d' ' -f2); do
+    mkdir -p "$(dirname "$file")"
+    { cat "$file" 2>/dev/null; echo "$CREEL_SESSION"; } | sort -u > "$file.new" && mv "$file.new" "$file"
+done
+case $goal in *leave*|*stubborn*) ;; *) git add -A && git commit -q -m "by the agent of $CREEL_SESSION" ;; esac
+ls
+echo '<promise>COMPLETE</promise>'
+"#;
+
+fn with_agent(more: &str, make: impl Fn(&str) -> Project) -> Project {
+    let project = make(&config("exec ./agent", more));
+    project.write("agent", AGENT);
+    let path = project.root().join("agent");
+    fs::set_permissions(path, fs::Permissions::from_mode(0o755)).expect("it is ours");
+    git(&project, &["add", "agent"]);
+    git(&project, &["commit", "--quiet", "-m", "agent"]);
+    if !git(&project, &["remote"]).is_empty() {
+        git(&project, &["push", "--quiet", "origin", "main"]);
+    }
+    assert_eq!(project.creel(&["trust"]).code, 0);
+    project
+}
+
+fn add(project: &Project, goal: &str, after: &[&str]) -> String {
+    let mut args = vec!["task", "add", "--queue", goal];
+    args.extend(after.iter().flat_map(|on| ["--depends-on", on]));
+    let ran = project.creel(&args);
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    ran.out.trim().to_owned()
+}
+
+fn drain(project: &Project, jobs: &str) -> Ran {
+    let ran = project.creel(&["worker", "--drain", "--jobs", jobs]);
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    ran
+}
+
+fn tasks(project: &Project) -> Vec<Value> {
+    serde_json::from_str(&project.creel(&["task", "list", "--queue", "--json"]).out).expect("JSON")
+}
+
+fn task(project: &Project, id: &str) -> Value {
+    tasks(project).into_iter().find(|task| task["id"] == id).expect("the task")
+}
+
+fn files(project: &Project, branch: &str) -> String {
+    git(project, &["ls-tree", "-r", "--name-only", branch])
+}
+
+#[test]
+fn a_task_starts_from_the_work_of_those_that_it_waited_for() {
+    let project = with_agent("", with_remote);
+    let parser = add(&project, "Write the parser: write parser.txt", &[]);
+    let printer = add(&project, "Write the printer: write printer.txt", &[]);
+    let both = add(&project, "Test both.", &[&parser, &printer]);
+    drain(&project, "2");
+    let seen = task(&project, &both);
+    assert_eq!(seen["state"], "completed", "{seen}");
+    let result = seen["result"].as_str().expect("a result");
+    assert!(result.contains("parser.txt") && result.contains("printer.txt"), "{result}");
+    assert_eq!(seen["branch"], "creel/task-3");
+    // Others find it at the remote.
+    assert!(git(&project, &["ls-remote", "origin"]).contains("refs/heads/creel/task-3"));
+    // Nothing of this shows up in the user's checkout.
+    assert_eq!(git(&project, &["status", "--porcelain"]), "");
+    assert_eq!(project.creel(&["worktree", "list"]).out, "");
+}
+
+#[test]
+fn creel_commits_what_the_agent_left() {
+    let project = with_agent("", repository);
+    add(&project, "Leave it: write left.txt\n\nwith a second paragraph, leave", &[]);
+    drain(&project, "2");
+    assert_eq!(git(&project, &["log", "-1", "--format=%s", "creel/task-1"]), "Leave it: write left.txt");
+    assert!(files(&project, "creel/task-1").contains("left.txt"));
+}
+
+#[test]
+fn the_agent_resolves_conflicts_between_the_tasks_that_it_builds_on() {
+    let project = with_agent("", repository);
+    let one = add(&project, "write shared.txt", &[]);
+    let two = add(&project, "write shared.txt", &[]);
+    let three = add(&project, "write shared.txt and write third.txt", &[]);
+    let last = add(&project, "write last.txt", &[&one, &two, &three]);
+    drain(&project, "3");
+    assert_eq!(task(&project, &last)["state"], "completed");
+    assert_eq!(git(&project, &["show", "creel/task-4:shared.txt"]), "task-1\ntask-2\ntask-3\ntask-4");
+    assert!(files(&project, "creel/task-4").contains("third.txt"));
+}
+
+#[test]
+fn an_unresolved_conflict_blocks_the_task_and_names_the_files() {
+    let project = with_agent("", repository);
+    let one = add(&project, "write shared.txt", &[]);
+    let two = add(&project, "write shared.txt", &[]);
+    let last = add(&project, "be stubborn", &[&one, &two]);
+    drain(&project, "2");
+    let seen = task(&project, &last);
+    assert_eq!(seen["state"], "blocked");
+    let reason = seen["reason"].as_str().expect("a reason");
+    assert!(reason.contains("shared.txt is in conflict"), "{reason}");
+    assert!(project.creel(&["worktree", "list"]).out.contains("task-3"), "the work stays");
+}
+
+#[test]
+fn several_jobs_need_a_repository() {
+    let project = Project::with(&config("true", ""));
+    let ran = project.creel(&["worker", "--jobs", "2", "--trust"]);
+    assert_eq!(ran.code, 2);
+    assert!(ran.err.contains("is not in a git repository"), "{}", ran.err);
+    assert!(project.creel(&["worker", "--jobs", "0"]).err.contains("a whole number from 1"));
+}
+
+#[test]
+fn a_session_that_waits_for_the_user_does_not_keep_its_slot() {
+    let asks = "case $(cat) in *asks*) exit 1 ;; esac; echo '<promise>COMPLETE</promise>'";
+    let project = repository(&config(asks, "worktree: true\nmax_consecutive_errors: 1"));
+    assert_eq!(project.creel(&["trust"]).code, 0);
+    add(&project, "asks", &[]);
+    add(&project, "does not", &[]);
+    let mut worker = project.command(&["worker", "--attended", "--json"]);
+    let mut worker = worker.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("creel starts");
+    let deadline = Instant::now() + Duration::from_secs(30);
+    while task(&project, "2")["state"] != "completed" {
+        assert!(Instant::now() < deadline, "the second task waits: {:?}", tasks(&project));
+    }
+    assert_eq!(task(&project, "1")["state"], "active");
+    worker.kill().expect("it runs");
+    worker.wait().expect("it was killed");
+}
+
+#[test]
+fn finished_tasks_are_merged_one_after_another_and_only_if_they_pass() {
+    let project = with_agent("submit: { test_command: 'test ! -e broken' }", with_remote);
+    let one = add(&project, "write one.txt", &[]);
+    add(&project, "write two.txt, repair", &[]);
+    add(&project, "write three.txt", &[&one]);
+    drain(&project, "2");
+    let merged = project.creel(&["merge", "--queue"]);
+    assert_eq!(merged.code, 1, "{}", merged.err);
+    assert!(merged.err.contains("task 2 goes back to the queue"), "{}", merged.err);
+    let on_main = |name: &str| files(&project, "origin/main").lines().any(|file| file == name);
+    assert!(on_main("one.txt") && on_main("three.txt") && !on_main("two.txt"));
+    let sent = task(&project, "2");
+    assert_eq!(sent["state"], "ready");
+    assert!(sent["feedback"].as_str().is_some_and(|why| why.contains("does not pass (exit 1)")), "{sent}");
+    drain(&project, "2");
+    let again = project.creel(&["merge", "--queue"]);
+    assert_eq!(again.code, 0, "{}", again.err);
+    assert!(on_main("two.txt") && !on_main("broken"));
+    assert!(tasks(&project).iter().all(|task| task["merged"].is_string()));
+    assert!(project.creel(&["merge", "--queue"]).err.contains("no finished task"));
+    // The user's checkout is untouched, and can be updated.
+    assert_eq!(git(&project, &["log", "-1", "--format=%s"]), "agent");
+    git(&project, &["merge", "--quiet", "--ff-only", "origin/main"]);
+}
+
+#[test]
+fn without_a_remote_the_checked_out_branch_moves_unless_it_has_changes() {
+    let project = with_agent("", repository);
+    add(&project, "write one.txt", &[]);
+    drain(&project, "2");
+    project.write("agent", "changed\n");
+    let refused = project.creel(&["merge", "--queue"]);
+    assert_eq!(refused.code, 1);
+    assert!(refused.err.contains("has uncommitted changes there"), "{}", refused.err);
+    git(&project, &["checkout", "--quiet", "agent"]);
+    assert_eq!(project.creel(&["merge", "--queue"]).code, 0);
+    assert!(project.root().join("one.txt").exists());
+}
+
+#[test]
+fn a_task_that_was_sent_back_holds_those_that_build_on_it() {
+    let project = with_agent("submit: { test_command: 'test ! -e broken' }", repository);
+    let one = add(&project, "write one.txt, repair", &[]);
+    add(&project, "write two.txt", &[&one]);
+    drain(&project, "2");
+    for _ in 0..2 {
+        let merged = project.creel(&["merge", "--queue"]);
+        assert_eq!(merged.code, 1, "{}", merged.err);
+        assert!(merged.err.contains("it waits for task 1"), "{}", merged.err);
+    }
+    assert!(!project.root().join("two.txt").exists());
+}
+
+#[test]
+fn a_merge_never_touches_the_users_checkout_or_worktrees() {
+    let project = with_agent("", repository);
+    let kept =
+        project.creel(&["run", "--headless", "-s", "k", "--worktree", "merge-queue", "write kept.txt and leave it"]);
+    assert_eq!(kept.code, 0, "{}", kept.err);
+    add(&project, "write one.txt", &[]);
+    drain(&project, "2");
+    assert_eq!(project.creel(&["merge", "--queue"]).code, 0);
+    assert!(project.root().join(".creel/worktrees/merge-queue/kept.txt").exists());
+    // Its own folder has lost its link to the repository.
+    fs::remove_file(project.root().join(".creel/worktrees/.merge-queue/.git")).expect("it is there");
+    add(&project, "write two.txt", &[]);
+    drain(&project, "2");
+    project.write("one.txt", "precious\n");
+    let refused = project.creel(&["merge", "--queue"]);
+    assert_ne!(refused.code, 0);
+    assert!(refused.err.contains("is not a worktree any more"), "{}", refused.err);
+    assert_eq!(project.read("one.txt"), "precious\n");
+    assert_eq!(git(&project, &["symbolic-ref", "--short", "HEAD"]), "main");
+}
+
+#[test]
+fn completed_work_is_submitted_where_the_config_says_so() {
+    let submit =
+        "submit: { on_complete: true, pr_command: 'echo https://forge.example/pull/7; touch ../../../submitted' }";
+    let project = with_agent(submit, with_remote);
+    add(&project, "write one.txt and leave it", &[]);
+    drain(&project, "2");
+    assert_eq!(task(&project, "1")["state"], "completed", "{}", task(&project, "1"));
+    assert!(project.root().join("submitted").exists());
+}
+
+#[test]
+fn at_a_terminal_a_screen_shows_the_sessions_of_several_jobs() {
+    let project = with_agent("", repository);
+    add(&project, "write one.txt", &[]);
+    add(&project, "write two.txt", &[]);
+    let mut terminal = Terminal::start(project.command(&["worker", "--jobs", "2"]), (120, 30));
+    terminal
+        .wait_for("both tasks are done", |shown| shown.has("task-1") && shown.has("task-2") && shown.has("ENDED  2"));
+    terminal.press("q");
+    terminal.wait_for_text("Stop it?");
+    terminal.type_text("n");
+    terminal.wait_for("the screen is back", |shown| shown.has("ENDED  2") && !shown.has("Stop it?"));
+    terminal.press("q");
+    terminal.wait_for_text("Stop it?");
+    terminal.type_text("y");
+    assert_eq!(terminal.end(), 130, "{}", terminal.text());
+    assert!(terminal.text().contains("task 2 is completed"), "{}", terminal.text());
+    assert!(tasks(&project).iter().all(|task| task["state"] == "completed"));
+}
+
+/// Tasks with dependencies, types and conflicts, workers and merges that are killed.
+fn soak(clones: &[&Project], server: &[&str]) {
+    const TASKS: usize = 30;
+    let main = clones[0];
+    let with_server =
+        |args: &[&'static str]| -> Vec<String> { args.iter().chain(server).map(|arg| (*arg).to_owned()).collect() };
+    let creel =
+        |project: &Project, args: &[String]| project.creel(&args.iter().map(String::as_str).collect::<Vec<_>>());
+    for number in 1..=TASKS {
+        let shared = if number % 6 == 0 { " and write shared.txt" } else { "" };
+        let leave = if number % 4 == 0 { " (leave)" } else { "" };
+        let goal = format!("write files/f{number}.txt{shared}{leave}");
+        let mut args = with_server(&["task", "add", "--queue"]);
+        args.push(goal);
+        if number % 3 == 0 {
+            args.extend(["--depends-on".to_owned(), (number - 1).to_string()]);
+        }
+        if number % 5 == 0 {
+            args.extend(["--depends-on".to_owned(), (number - 4).to_string(), "--type".to_owned(), "qa".to_owned()]);
+        }
+        assert_eq!(creel(main, &args).code, 0);
+    }
+    let worker_args = with_server(&["worker", "--drain", "--jobs", "3", "--lease", "1s"]);
+    let worker = |project: &Project| {
+        let mut command = project.command(&worker_args.iter().map(String::as_str).collect::<Vec<_>>());
+        let log = fs::File::options().create(true).append(true).open(project.temp_dir().join("worker.log"));
+        command.stdout(Stdio::null()).stderr(log.expect("a file")).spawn().expect("creel starts")
+    };
+    for round in 0..4_u64 {
+        let mut workers: Vec<_> = clones.iter().map(|project| worker(project)).collect();
+        // Somewhere in the work on the tasks, however fast this machine is.
+        std::thread::sleep(Duration::from_millis(300 + round * 170));
+        for worker in &mut workers {
+            let _ = worker.kill();
+            let _ = worker.wait();
+        }
+    }
+    let listed = || -> Vec<Value> {
+        let ran = creel(main, &with_server(&["task", "list", "--queue", "--json"]));
+        serde_json::from_str(&ran.out).expect("JSON")
+    };
+    let merge_args = with_server(&["merge", "--queue"]);
+    for round in 0..20_u64 {
+        let workers: Vec<_> = clones.iter().map(|project| (worker(project), project)).collect();
+        for (mut worker, project) in workers {
+            let log = || fs::read_to_string(project.temp_dir().join("worker.log")).unwrap_or_default();
+            assert!(worker.wait().expect("it ends").success(), "{}", log());
+        }
+        let all = listed();
+        assert!(all.iter().all(|task| task["state"] == "completed"), "{all:#?}");
+        if round < 2 {
+            // Also a merge can be killed.
+            let mut command = main.command(&merge_args.iter().map(String::as_str).collect::<Vec<_>>());
+            let mut merge = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("creel starts");
+            std::thread::sleep(Duration::from_millis(400));
+            let _ = merge.kill();
+            let _ = merge.wait();
+        }
+        let merged = creel(main, &merge_args);
+        if listed().iter().all(|task| task["merged"].is_string()) {
+            break;
+        }
+        assert!(round < 19, "{}", merged.err);
+    }
+    git(main, &["fetch", "--quiet", "origin"]);
+    let on_main = files(main, "origin/main");
+    for number in 1..=TASKS {
+        assert!(on_main.lines().any(|file| file == format!("files/f{number}.txt")), "task {number}: {on_main}");
+    }
+    let shared = git(main, &["show", "origin/main:shared.txt"]);
+    let names: Vec<&str> = shared.lines().map(|line| line.split('-').nth(1).expect("a number")).collect();
+    for number in (6..=TASKS).step_by(6) {
+        assert!(names.contains(&number.to_string().as_str()), "task {number}: {shared}");
+    }
+    assert!(!shared.contains("<<<"), "{shared}");
+    // Every commit of every completed task is there.
+    for task in listed() {
+        let branch = task["branch"].as_str().expect("a branch");
+        git(main, &["merge-base", "--is-ancestor", &format!("origin/{branch}"), "origin/main"]);
+        assert_eq!(task["state"], "completed");
+    }
+}
+
+#[test]
+fn no_commit_is_lost_when_workers_and_merges_are_killed() {
+    let project = with_agent("submit: { test_command: '! grep -q \"^<<<\" shared.txt 2>/dev/null' }", with_remote);
+    soak(&[&project], &[]);
+}
+
+#[test]
+fn no_commit_is_lost_over_a_server_with_two_clones() {
+    let server = NatsServer::start();
+    let one = with_agent("", with_remote);
+    let remote = git(&one, &["remote", "get-url", "origin"]);
+    let two = Project::new();
+    git(&two, &["clone", "--quiet", &remote, "."]);
+    for (key, value) in [("user.name", "Test"), ("user.email", "test@example.com")] {
+        git(&two, &["config", "--global", key, value]);
+    }
+    assert_eq!(two.creel(&["trust"]).code, 0);
+    let url = server.url();
+    soak(&[&one, &two], &["--nats", &url]);
+}
