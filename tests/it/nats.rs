@@ -47,6 +47,12 @@ pub(crate) fn until_sent(project: &Project) {
     until("everything is sent", || link(project) == json!({ "state": "connected", "behind": 0 }));
 }
 
+/// Reads until the second turn has its prompt. From there, the session records nothing until the file `go` exists.
+fn until_the_second_turn(session: &mut Started) {
+    session.wait_for("prompt_sent");
+    session.wait_for("prompt_sent");
+}
+
 // In order, and once
 
 /// Starts a session, and kills it when the server has all its records.
@@ -81,7 +87,7 @@ fn a_late_server_gets_everything_and_the_session_does_not_wait() {
     let mut server = NatsServer::idle("");
     let project = project(&server.url(), "", &format!("  - say: one\n{UNTIL_GO}"));
     let mut session = project.start();
-    session.wait_for("prompt_sent");
+    until_the_second_turn(&mut session);
     until("it says why not", || link(&project)["state"] == "away");
     let said = project.creel(&["status"]).out;
     assert!(said.contains("nats       creel cannot reach the server: ") && said.contains(" behind\n"), "{said}");
@@ -196,7 +202,7 @@ fn a_restarted_server_misses_nothing_even_after_its_duplicate_window() {
     });
     let project = project(&server.url(), "", &format!("  - say: one\n{UNTIL_GO}"));
     let mut session = project.start();
-    session.wait_for("prompt_sent");
+    until_the_second_turn(&mut session);
     until_sent(&project);
     server.kill();
     until("it is seen", || link(&project)["state"] == "away");
@@ -214,7 +220,7 @@ fn a_server_that_lost_its_storage_gets_the_whole_journal_again() {
     let mut server = NatsServer::start();
     let project = project(&server.url(), "", &format!("  - say: one\n{UNTIL_GO}"));
     let mut session = project.start();
-    session.wait_for("prompt_sent");
+    until_the_second_turn(&mut session);
     until_sent(&project);
     server.kill();
     server.forget();
@@ -333,7 +339,7 @@ fn an_existing_stream_is_used_unchanged_and_differences_are_reported() {
     assert_eq!(
         said,
         "the NATS stream CREEL differs from the config: subjects: creel.> instead of creel.events.>; \
-         max_age: 1 h instead of for ever"
+         max_age: 1 h instead of forever"
     );
     assert_eq!(texts(&server.stored("CREEL")), journal(&project));
 }
