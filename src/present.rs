@@ -7,6 +7,7 @@ pub mod describe;
 pub mod end_card;
 pub mod gate_words;
 pub mod hook_stats;
+pub mod idle_time;
 pub mod local_time;
 pub mod permission_requests;
 pub mod policies;

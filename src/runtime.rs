@@ -26,13 +26,13 @@ use crate::{
     engine::{
         self, SessionState,
         effect::{Effect, ExitReason},
-        event::{Event, SessionEvent, SessionStarted},
+        event::{Event, SessionEvent, SessionOutcome, SessionStarted},
         input::Input,
         output::EngineOutput,
         refusal::Refusal,
         tasks::{graph::TaskGraph, inherit::inherit},
     },
-    hooks::HookWorkspace,
+    hooks::{HookWorkspace, builtin::can_submit},
     journal::{Journal, JournalDamage, JournalError, Record, RecordTail, SessionDir},
     process::path_guard::PathGuard,
     runtime::session_processes::SessionProcesses,
@@ -306,19 +306,22 @@ impl SessionRuntime {
             if step.is_empty() {
                 break;
             }
-            self.count_lines(&mut step).await;
+            self.look_at_work(&mut step).await;
             self.commit(step)?;
         }
         Ok(())
     }
 
-    /// Adds to the record of the session's end how many lines the session changed. A submit or a merge of a session that
-    /// has ended before says nothing about that.
-    async fn count_lines(&self, step: &mut EngineOutput) {
+    /// Adds to the record of the session's end how many lines the session changed, and whether they can be submitted. A
+    /// submit or a merge of a session that has ended before says nothing about that.
+    async fn look_at_work(&self, step: &mut EngineOutput) {
         for event in step.events.iter_mut().filter(|_| !self.state.pipelines.is_open()) {
-            if let Event::Session(SessionEvent::Ended { lines, .. }) = event {
-                let (cwd, mark) = (&self.scene.cwd, &self.state.began.id);
-                *lines = worktree::count_lines(cwd, mark, &self.state.iterations.all_files).await;
+            if let Event::Session(SessionEvent::Ended { outcome, lines, submittable, .. }) = event {
+                let (cwd, files) = (&self.scene.cwd, &self.state.iterations.all_files);
+                *lines = worktree::count_lines(cwd, &self.state.began.id, files).await;
+                // Without a change there is nothing to submit; without a commit, there is no repository.
+                let has_work = *outcome == SessionOutcome::Complete && files.since().is_some() && !files.is_empty();
+                *submittable = has_work && can_submit(cwd, self.state.plan()).await;
             }
         }
     }

@@ -254,8 +254,14 @@ impl<'a> PipelineRules<'a> {
         };
         // The pipeline's own record ends the session; this one is for its observers.
         let iterations = self.iterations.current;
-        step.and(Event::Session(SessionEvent::Ended { outcome: ended, iterations, reason, lines: None }))
-            .then(Effect::Leave(ExitReason::Ended))
+        step.and(Event::Session(SessionEvent::Ended {
+            outcome: ended,
+            iterations,
+            reason,
+            lines: None,
+            submittable: false,
+        }))
+        .then(Effect::Leave(ExitReason::Ended))
     }
 
     pub(crate) fn cut_run(self, dispatch: &HookDispatch) -> Option<HookFinished> {

@@ -7,6 +7,7 @@ use std::collections::BTreeSet;
 use super::{
     clock::short_span,
     hook_stats::HookTallies,
+    idle_time::IdleTime,
     text::{counted, plain, plain_line, some_names},
     usage_totals::UsageTotals,
 };
@@ -31,8 +32,9 @@ pub struct EndTally {
     more_files: usize,
     /// The lines in those files, as the session counted them at its end.
     lines: Option<ChangedLines>,
-    /// Whether a turn worked on a commit.
-    has_repository: bool,
+    /// Whether `creel submit` could work when the session ended.
+    submittable: bool,
+    idle: IdleTime,
     end: Option<(UnixTime, String)>,
     /// The hook that still blocked when its retries were used up.
     blocked_by: Option<String>,
@@ -44,16 +46,17 @@ pub const AFTER_DEMO: &str = "creel init · creel run";
 impl EndTally {
     /// Counts a record.
     pub fn take(&mut self, at: UnixTime, event: &Event) {
+        self.idle.take(at, event);
         if let Event::Retry(RetryEvent::Counted { .. }) = event {
             self.retries += 1;
         } else if let Event::Retry(RetryEvent::LimitReached { hook, .. }) = event {
             self.blocked_by = Some(plain_line(hook, NAME));
         } else if let Event::Turn(TurnEvent::Ended { work: Some(work), .. }) = event {
             self.files.extend(work.files_modified.iter().cloned());
-            self.has_repository |= work.commit.is_some();
             self.more_files = self.more_files.max(work.more_modified);
-        } else if let Event::Session(SessionEvent::Ended { reason, lines, .. }) = event {
+        } else if let Event::Session(SessionEvent::Ended { reason, lines, submittable, .. }) = event {
             self.end = Some((at, reason.clone()));
+            self.submittable = *submittable;
             self.lines = lines.or(self.lines);
         }
     }
@@ -80,13 +83,16 @@ impl EndTally {
             ("not sent", (!undelivered.is_empty()).then(|| some_names(&undelivered, NAMED))),
         ];
         facts.extend(lists.into_iter().filter_map(|(name, fact)| Some((name, fact?))));
-        Some(EndCard { head, facts, next: next(state, outcome, files > 0 && self.has_repository) })
+        Some(EndCard { head, facts, next: next(state, outcome, self.submittable) })
     }
 
-    /// The files that turns changed, or if the session counted lines, what differs from before.
+    /// The files that turns changed, or if the session counted lines, what differs from the commit before the session. What
+    /// was uncommitted by then is not on record, so files without a difference may have changed all the same.
     fn changed(&self, files: usize) -> Option<String> {
         match self.lines {
-            Some(lines) if lines.files == 0 => Some("nothing in the end".to_owned()).filter(|_| files > 0),
+            Some(lines) if lines.files == 0 => {
+                (files > 0).then(|| format!("{}, now as in the commit before the session", counted(files, "file")))
+            }
             Some(ChangedLines { added, removed, files }) => {
                 Some(format!("+{added} −{removed} in {}", counted(files, "file")))
             }
@@ -104,7 +110,7 @@ impl EndTally {
     }
 
     fn took(&self, state: &SessionState, at: UnixTime) -> String {
-        let time = short_span(at.since(state.started));
+        let time = short_span(self.idle.running(state.started, at));
         let iterations = counted(state.iterations.current, "iteration");
         let retries = match self.retries {
             0 => String::new(),

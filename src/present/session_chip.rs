@@ -12,6 +12,7 @@ use jiff::tz::TimeZone;
 
 use super::{
     clock::{against, running_clock, short_span, time_of_day},
+    idle_time::IdleTime,
     text::plain_line,
     usage_limits,
 };
@@ -113,12 +114,14 @@ pub struct SessionTimes {
     heard: Option<UnixTime>,
     runs: BTreeMap<RunId, UnixTime>,
     ended: Option<UnixTime>,
+    idle: IdleTime,
 }
 
 impl SessionTimes {
     /// Remembers a record.
     #[expect(clippy::wildcard_enum_match_arm, reason = "the other records begin and end nothing that a chip shows")]
     pub fn follow(&mut self, at: UnixTime, event: &Event) {
+        self.idle.take(at, event);
         match event {
             Event::Turn(TurnEvent::PromptSent(_)) => (self.turn, self.heard) = (Some(at), Some(at)),
             Event::Turn(_) => self.heard = Some(at),
@@ -133,7 +136,9 @@ impl SessionTimes {
             }
             Event::Session(SessionEvent::Ended { .. }) => self.ended = Some(at),
             // The runs and the turn of the process that died are over.
-            Event::Session(SessionEvent::Resumed { .. }) => *self = Self::default(),
+            Event::Session(SessionEvent::Resumed { .. }) => {
+                *self = Self { idle: std::mem::take(&mut self.idle), ..Self::default() };
+            }
             _ => {}
         }
     }
@@ -150,7 +155,7 @@ impl SessionTimes {
 
     /// How long the session took, or has taken so far.
     pub fn elapsed(&self, state: &SessionState, now: UnixTime) -> TimeSpan {
-        self.ended.unwrap_or(now).since(state.started)
+        self.idle.running(state.started, self.ended.unwrap_or(now))
     }
 }
 
@@ -160,9 +165,8 @@ impl SessionTimes {
 pub enum CurrentActivity {
     Ended {
         outcome: SessionOutcome,
-        started: UnixTime,
-        /// None if the record of the end was not read.
-        ended: Option<UnixTime>,
+        /// How long the session ran. None if the record of the end was not read.
+        took: Option<TimeSpan>,
     },
     NeedsUser {
         gate: GateKind,
@@ -196,7 +200,7 @@ pub enum CurrentActivity {
 impl CurrentActivity {
     pub fn of(state: &SessionState, times: &SessionTimes) -> Self {
         if let Some(outcome) = state.phase.outcome() {
-            return Self::Ended { outcome, started: state.started, ended: times.ended };
+            return Self::Ended { outcome, took: times.ended.map(|ended| times.elapsed(state, ended)) };
         }
         if let Some(gate) = &state.gates.open {
             return Self::NeedsUser { gate: gate.kind(), since: gate.opened };
@@ -231,9 +235,7 @@ impl CurrentActivity {
     pub fn chip(&self, now: UnixTime, zone: &TimeZone) -> StateChip {
         let since = |at: &Option<UnixTime>| at.map(|at| now.since(at)).unwrap_or_default();
         match self {
-            Self::Ended { outcome, started, ended } => {
-                ended_chip(*outcome).timed(running_clock(ended.unwrap_or(now).since(*started)))
-            }
+            Self::Ended { outcome, took } => ended_chip(*outcome).timed(took.map(running_clock).unwrap_or_default()),
             Self::NeedsUser { gate, since } => {
                 let word = format!("NEEDS YOU: {}", gate.name().replace('_', " "));
                 StateChip::new("◆", word, ChipRole::NeedsUser).timed(format!("since {}", time_of_day(*since, zone)))

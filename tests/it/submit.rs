@@ -119,6 +119,44 @@ fn nothing_leaves_the_machine_unless_the_config_says_so() {
 }
 
 #[test]
+fn the_card_counts_only_the_time_in_which_the_session_ran() {
+    let site = Site::new("");
+    assert_eq!(site.run(&[]).code, 0);
+    // The session ended a year ago.
+    let journal = site.repo.work.join(".creel/sessions/s/journal.jsonl");
+    let text = fs::read_to_string(&journal).expect("a journal");
+    let (_, rest) = text.split_once("\"at\":\"").expect("a time");
+    let year = rest[..4].parse::<u32>().expect("a year");
+    let earlier = text.replace(&format!("\"at\":\"{year}-"), &format!("\"at\":\"{}-", year - 1));
+    fs::write(&journal, earlier).expect("a journal");
+    let ran = site.creel(&["submit", "s", "--headless"]);
+    assert_eq!(ran.code, 0, "{}{}", ran.out, ran.err);
+    let shown = site.creel(&["show", "s"]).out;
+    let took = shown.lines().find(|line| line.starts_with("  took  ")).expect("a time");
+    assert!(took.contains("s · ") && !took.contains('h') && !took.contains('m'), "{took}");
+}
+
+#[test]
+fn the_card_suggests_a_submit_only_where_one_can_work() {
+    let next = |site: &Site| {
+        let shown = site.run(&[]).out;
+        shown.lines().find(|line| line.starts_with("  next  ")).expect("a next command").trim().to_owned()
+    };
+    let (with, without) = ("next          creel show s · creel submit s", "next          creel show s");
+    assert_eq!(next(&Site::new("")), with);
+    assert_eq!(next(&Site::at(Repo::new(), "submit: { pr_command: 'echo {{branch}}' }\n")), with, "no `gh` is needed");
+    // There is nothing to push to.
+    let site = Site::new("");
+    site.repo.git(&["remote", "remove", "origin"]);
+    assert_eq!(next(&site), without);
+    // The commands of this config need no remote.
+    let site = Site::new("hooks: { before_submit: [{ command: 'true' }] }\n");
+    site.repo.git(&["remote", "remove", "origin"]);
+    assert_eq!(next(&site), with);
+    assert_eq!(next(&Site::new("hooks: { before_submit: [] }\n")), without, "a submit would do nothing");
+}
+
+#[test]
 fn the_work_is_rebased_and_then_a_pull_request_is_opened() {
     let site = Site::new("submit: true\nhooks: { before_submit: [rebase_on_main, create_pr] }\n");
     let moved = site.repo.elsewhere("main", "c.txt", "c\n");

@@ -201,7 +201,8 @@ impl EndRules<'_> {
         };
         let outcome = if forced { SessionOutcome::Forced } else { outcome };
         let iterations = self.iterations.current;
-        let ended = Event::Session(SessionEvent::Ended { outcome, iterations, reason, lines: None });
+        let ended =
+            Event::Session(SessionEvent::Ended { outcome, iterations, reason, lines: None, submittable: false });
         let left = self.pending.waiting_ids();
         let undelivered = (!left.is_empty()).then(|| Event::warning(undelivered(&left)));
         let step = undelivered

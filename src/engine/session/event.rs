@@ -45,6 +45,10 @@ pub enum SessionEvent {
         /// them. None outside a repository, and in journals of earlier versions.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         lines: Option<ChangedLines>,
+        /// Whether `creel submit` can work: there is changed work, and what the hooks before a submit need. The runtime
+        /// finds out, like the lines.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        submittable: bool,
     },
     #[serde(rename = "warning")]
     Warning { text: String },

@@ -68,6 +68,10 @@ impl SessionFiles {
         self.since.as_deref()
     }
 
+    pub fn is_empty(&self) -> bool {
+        !self.has_more && self.names.is_empty()
+    }
+
     /// None if there are none, or too many to name all of them.
     pub fn names(&self) -> Option<impl Iterator<Item = &str>> {
         let is_complete = !self.has_more && !self.names.is_empty();

@@ -12,7 +12,12 @@ use super::{
     program::ProgramRunner,
 };
 use crate::{
-    engine::{effect::SubmissionFacts, wording::counted},
+    engine::{
+        effect::SubmissionFacts,
+        hooks::point::HookPoint,
+        policy::{HookAction, HookSpec, SessionPlan},
+        wording::counted,
+    },
     hooks::builtin::{
         builtin_run::BuiltinRun,
         quoting::{files, named, quoted, short, some},
@@ -52,6 +57,27 @@ pub struct SubmitObstacle(String);
 pub async fn work_to_submit(folder: &Path, submission: &SubmissionFacts) -> Result<SubmittableWork, SubmitObstacle> {
     let runner = undo_rebase::runner_in(folder);
     look(&runner, submission).await.map_err(|halt| SubmitObstacle(halt.message))
+}
+
+/// Whether the hooks before a submit have what they need. Opening a pull request takes a remote, and a program for it.
+pub async fn can_submit(folder: &Path, plan: &SessionPlan) -> bool {
+    let opens_a_request =
+        |hook: &HookSpec| matches!(&hook.action, HookAction::Builtin(call) if call.name == "create_pr");
+    let enabled = || plan.hooks_or_usual(HookPoint::BeforeSubmit).iter().filter(|hook| hook.enabled);
+    if !enabled().any(opens_a_request) {
+        return enabled().next().is_some();
+    }
+    let runner = undo_rebase::runner_in(folder);
+    let has_program = plan.submit.pr_command.is_some() || runner.finds("gh");
+    has_program && runner.git_says(&["remote"]).await.is_ok_and(|remotes| !remotes.trim().is_empty())
+}
+
+/// Why work that is on its base branch cannot be merged. None if it is on a branch of its own, and if something else is
+/// wrong, which the hooks report.
+pub async fn refuse_on_base(folder: &Path, submission: &SubmissionFacts, session: &str) -> Option<SubmitObstacle> {
+    let runner = undo_rebase::runner_in(folder);
+    let (standing, _) = BranchStatus::find(&runner, submission, AskRemote::Yes).await.ok()?;
+    standing.on_its_own_branch(session).err().map(|halt| SubmitObstacle(halt.message))
 }
 
 async fn look(runner: &ProgramRunner, submission: &SubmissionFacts) -> Result<SubmittableWork, BuiltinError> {
