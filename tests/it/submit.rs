@@ -348,6 +348,25 @@ fn a_quoted_verdict_of_a_reviewer_merges_nothing() {
 }
 
 #[test]
+fn a_merge_on_the_base_branch_is_refused_before_anything_starts() {
+    let site = Site::new("hooks: { before_merge: [{ command: 'touch checked' }, merge_pr] }\n");
+    site.repo.git(&["switch", "--quiet", "main"]);
+    let refused = |args: &[&str], branch: &str| {
+        let ran = site.creel(args);
+        let advice =
+            format!("create a branch for it with `git switch -c creel/{branch}`, then run `creel merge` again");
+        assert!(ran.code == 1 && ran.err.contains(&advice), "{}: {}", ran.code, ran.err);
+        assert!(!site.repo.work.join("checked").exists());
+    };
+    refused(&["merge", "--headless", "--trust"], "merge");
+    assert!(!site.repo.work.join(".creel/sessions").exists(), "a session was started");
+    assert_eq!(site.run(&[]).code, 0);
+    let before = site.records_of("s").len();
+    refused(&["merge", "s", "--headless"], "s");
+    assert_eq!(site.records_of("s").len(), before);
+}
+
+#[test]
 fn a_merge_on_a_forge_without_a_pull_request_asks_for_a_submit_first() {
     let site = Site::new("hooks: { before_merge: [] }\n");
     site.repo.commit("d.txt", "d\n", "add d");

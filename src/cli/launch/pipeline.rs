@@ -1,11 +1,13 @@
 //! What `creel submit` and `creel merge` share: they work for a session, or for the work tree as it is.
 
+use std::path::Path;
+
 use clap::Args;
 
 use crate::{
     cli::{
         arguments::{ConfigArgs, DetachArgs, OutputArgs, SessionArgs, session_name},
-        error::CliResult,
+        error::{CliError, CliResult},
         launch::{
             session_end::ExitCodeSource,
             session_name_lock::SessionNameLock,
@@ -19,14 +21,19 @@ use crate::{
             project::{self, Project},
             session_request,
         },
+        tokio_runtime,
         verb_outcome::{FolderRetention, NewSession, ResumedSession, SweepScope, VerbOutcome},
     },
     config::{PlanRequest, Settings},
     engine::{
+        effect::SubmissionFacts,
+        hooks::point::HookPoint,
         input::{Input, SessionCommand},
+        policy::{SessionPlan, SubmitPlan},
         submit::kind::PipelineKind,
         tasks::graph::TaskGraph,
     },
+    hooks::builtin,
     journal::{self, Journal, SessionDir, SessionsDir},
 };
 
@@ -77,6 +84,7 @@ fn of_session(pipeline: PipelineKind, args: &PipelineArgs, folder: SessionDir) -
     let opened = Journal::open(&folder)?;
     trust_prompt::require_session(folder.project(), &opened.state.began.plan, TrustFlag::given(args.trust))?;
     let root = worktree::folder_of(&folder, &opened.state.began)?;
+    refuse_on_base(pipeline, &root, &opened.state.began.plan, &folder.name)?;
     let project = Project::load(&args.config).ok();
     let ui = project.as_ref().map_or_else(|| Settings::default().ui, |project| project.settings.ui);
     let nats = project.and_then(Project::trusted_nats);
@@ -96,6 +104,7 @@ fn of_work_tree(pipeline: PipelineKind, args: &PipelineArgs) -> CliResult<VerbOu
     let would_run = trust_prompt::of_project(&project, &plan);
     let (place, asked) = (project.config_place(), TrustFlag::given(args.trust));
     trust_prompt::require(&place, &project.settings.documents, &would_run, asked)?;
+    refuse_on_base(pipeline, &project.root, &plan, pipeline.name())?;
     let turn = SessionNameLock::wait();
     let folder = first_free(&SessionsDir::of(&project.root), &dated(pipeline.name()));
     trust_prompt::remember_plan(&project.root, &plan)?;
@@ -115,4 +124,16 @@ fn of_work_tree(pipeline: PipelineKind, args: &PipelineArgs) -> CliResult<VerbOu
         afterwards: FolderRetention::Stays,
         sweep: SweepScope::Session,
     })))
+}
+
+/// Refuses to merge the base branch into itself before a check, a review or the agent runs for it.
+fn refuse_on_base(pipeline: PipelineKind, root: &Path, plan: &SessionPlan, session: &str) -> CliResult<()> {
+    let merges = plan.hooks_or_usual(HookPoint::BeforeMerge).iter().any(|hook| hook.enabled && hook.is_merge());
+    if pipeline != PipelineKind::Merge || !merges {
+        return Ok(());
+    }
+    let SubmitPlan { base_branch, remote, .. } = plan.submit.clone();
+    let submission = SubmissionFacts { base_branch, remote, ..SubmissionFacts::default() };
+    let refused = tokio_runtime::start()?.block_on(builtin::refuse_on_base(root, &submission, session));
+    refused.map_or(Ok(()), |why| Err(CliError::failed(format!("{why}, then run `creel merge` again"))))
 }
