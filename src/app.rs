@@ -61,11 +61,12 @@ fn with_whole_help(error: clap::Error) -> Result<Cli, clap::Error> {
 /// characters in them that a terminal would interpret.
 fn refuse(error: &clap::Error) -> ! {
     let text = error.render().to_string();
-    let tip = tip(error);
-    if plain(&text) == text && tip.is_none() {
-        error.exit();
+    match tip(error) {
+        // clap would suggest something else.
+        Some(tip) => say(&format!("{}\n{tip}", text.lines().next().unwrap_or_default())),
+        None if plain(&text) == text => error.exit(),
+        None => say(&text),
     }
-    say(&(text + &tip.unwrap_or_default()));
     std::process::exit(error.exit_code());
 }
 
@@ -84,6 +85,16 @@ fn tip(error: &clap::Error) -> Option<String> {
             let meant = nearest(wrong, known)?;
             Some(format!("\n  did you mean `creel {meant}`?"))
         }
+        (ErrorKind::UnknownArgument, wrong) if wrong.starts_with("--") => {
+            let command = help::command();
+            let meant = command.find_subcommand(wrong.trim_start_matches('-'))?.get_name();
+            Some(format!("\n  did you mean `creel {meant}`?"))
+        }
+        (ErrorKind::ArgumentConflict, "run" | "resume") if words.iter().any(|word| word == "--detach") => Some(
+            "\n  --detach runs the session in the background, where its gates wait for you; --headless and --json answer \
+             them\n  as the config says. Choose one: with --detach, `creel attach` and `creel show --json` show the session"
+                .to_owned(),
+        ),
         (_, _) => None,
     }
 }

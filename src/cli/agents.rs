@@ -24,7 +24,7 @@ use crate::{
         target::project::Project,
     },
     config::{
-        Settings,
+        PlanError, Settings,
         known_agents::{AgentOrigin, KnownAgent, LaunchMethod, find_program, how_to_install},
         program_of,
     },
@@ -90,6 +90,12 @@ pub(super) fn agents(args: &AgentsArgs) -> CliResult {
                 "creel: this project uses `{}`; choose another agent with `--agent NAME`",
                 plain(&plan.agent)
             ));
+        }
+        // The general advice is to run this very command.
+        Err(PlanError::NoAgent { .. }) if settings.agents.is_empty() => {
+            say(
+                "creel: none of these agents is on PATH; install one, describe your own under `agents:`, or try `creel demo`",
+            );
         }
         Err(error) => say(&format!("creel: {error}")),
     }

@@ -37,6 +37,15 @@ pub struct NatsArgs {
     pub url: Option<String>,
 }
 
+/// Which queue.
+#[derive(Debug, Default, Args)]
+pub struct QueueServerArgs {
+    /// Use the queue on this NATS server. Default: the server in the config's `nats:`, else the project's own queue, which
+    /// needs no server.
+    #[arg(long = "nats", value_name = "URL")]
+    pub url: Option<String>,
+}
+
 /// How to show a session that runs.
 #[derive(Debug, Default, Clone, Copy, Args)]
 pub struct OutputArgs {
@@ -88,7 +97,7 @@ pub(super) enum ArgumentError {
     NoSuchChoice,
     #[error("unknown hook point; use one of: {}", HookPoint::ALL.map(HookPoint::name).join(", "))]
     NoSuchPoint,
-    #[error("unknown state; use one of: {}", TaskState::ALL.map(TaskState::name).join(", "))]
+    #[error("unknown state; use one of: {}, or `waiting` for created, `done` for completed", TaskState::ALL.map(TaskState::name).join(", "))]
     NoSuchState,
     #[error("the number of iterations must be a whole number, at least 1")]
     NotAnIterationCount,

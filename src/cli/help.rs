@@ -2,6 +2,7 @@
 //!
 //! Groups and examples are added only when help is printed, so that other commands start faster.
 
+mod descriptions;
 mod examples;
 
 use clap::{Args, Command, CommandFactory as _, builder::Styles};
@@ -104,6 +105,11 @@ fn with_examples(command: Command, path: &str) -> Command {
 pub(super) fn examples_of(path: &str) -> String {
     let found = if path.is_empty() { &FIRST_EXAMPLES[..] } else { examples::of(path) };
     examples::listed(found)
+}
+
+/// The description of a command for its manual page. Empty for `creel` itself.
+pub(super) fn description_of(path: &str) -> &'static str {
+    descriptions::of(path).unwrap_or_default()
 }
 
 pub(super) fn help(args: &HelpArgs) -> CliResult {

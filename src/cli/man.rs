@@ -5,12 +5,15 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use clap::{Args, Command};
+use clap::{Arg, Args, Command};
 
-use crate::cli::{
-    error::{CliError, CliResult},
-    help,
-    output::{print, say},
+use crate::{
+    cli::{
+        error::{CliError, CliResult},
+        help,
+        output::{print, say},
+    },
+    config::file_error::in_words,
 };
 
 /// Where to write the pages.
@@ -37,8 +40,11 @@ pub(super) fn man(args: &ManArgs) -> CliResult {
 
 fn write(folder: &Path, pages: &[ManualPage]) -> CliResult {
     let problem = |path: &Path, error: &io::Error| {
-        let path = path.display();
-        CliError::failed(format!("cannot write {path}: {error}\n  choose a folder that you can write to with --out"))
+        let (path, why) = (path.display(), in_words(error));
+        CliError::failed(format!(
+            "cannot write the manual pages: {path}: {why}\n  name a folder that you can write to, for example `creel man \
+             --out man`"
+        ))
     };
     fs::create_dir_all(folder).map_err(|error| problem(folder, &error))?;
     for page in pages {
@@ -71,12 +77,17 @@ fn pages() -> io::Result<Vec<ManualPage>> {
 fn page(command: Command, path: &str) -> io::Result<ManualPage> {
     let name = format!("creel {path}").trim_end().replace(' ', "-");
     let has_commands = command.has_subcommands();
-    let man = clap_mangen::Man::new(command.display_name(name.clone()).version(env!("CARGO_PKG_VERSION")));
+    let synopsis = synopsis(&command, path);
+    let version = concat!("creel ", env!("CARGO_PKG_VERSION"));
+    let man = clap_mangen::Man::new(command.display_name(name.clone())).source(version).manual("creel");
     let mut text = Vec::new();
     man.render_title(&mut text)?;
     man.render_name_section(&mut text)?;
-    man.render_synopsis_section(&mut text)?;
-    man.render_description_section(&mut text)?;
+    text.extend(synopsis.into_bytes());
+    text.extend(b".SH DESCRIPTION\n");
+    for paragraph in help::description_of(path).split("\n\n") {
+        text.extend(format!(".PP\n{}\n", escaped(paragraph)).into_bytes());
+    }
     man.render_options_section(&mut text)?;
     if has_commands {
         man.render_subcommands_section(&mut text)?;
@@ -92,6 +103,35 @@ fn page(command: Command, path: &str) -> io::Result<ManualPage> {
     };
     section(&mut text, "SEE ALSO", &related);
     Ok(ManualPage { name, text })
+}
+
+/// How to call the command: each option with the name of its value, then the arguments.
+fn synopsis(command: &Command, path: &str) -> String {
+    let bold = |text: &str| format!("\\fB{}\\fR", escaped(text));
+    let value = |arg: &Arg| {
+        let names: Vec<String> = arg.get_value_names().unwrap_or_default().iter().map(ToString::to_string).collect();
+        let names = if names.is_empty() { arg.get_id().to_string().to_uppercase() } else { names.join(" ") };
+        format!("\\fI{}\\fR", escaped(&names))
+    };
+    let mut words = vec![bold(format!("creel {path}").trim_end())];
+    for arg in command.get_opts().chain(command.get_arguments().filter(|arg| is_switch(arg))) {
+        let names = [arg.get_short().map(|c| format!("-{c}")), arg.get_long().map(|name| format!("--{name}"))];
+        let names = names.iter().flatten().map(|name| bold(name)).collect::<Vec<_>>().join("|");
+        let takes = if is_switch(arg) { String::new() } else { format!(" {}", value(arg)) };
+        words.extend((!arg.is_hide_set()).then(|| format!("[{names}{takes}]")));
+    }
+    for arg in command.get_positionals().filter(|arg| !arg.is_hide_set()) {
+        words.push(if arg.is_required_set() { value(arg) } else { format!("[{}]", value(arg)) });
+    }
+    if command.has_subcommands() {
+        words.push(if path.is_empty() { "[\\fICOMMAND\\fR]".to_owned() } else { "\\fICOMMAND\\fR".to_owned() });
+    }
+    format!(".SH SYNOPSIS\n{}\n", words.join("\n"))
+}
+
+/// Whether an option has no value.
+fn is_switch(arg: &Arg) -> bool {
+    !arg.is_positional() && !arg.get_action().takes_values()
 }
 
 /// A section of text with its lines as they are.

@@ -6,7 +6,6 @@ use clap::Args;
 
 use crate::{
     cli::{
-        arguments::NatsArgs,
         error::CliResult,
         launch::pipeline::{PipelineArgs, pipeline},
         verb_outcome::VerbOutcome,
@@ -21,9 +20,10 @@ pub struct MergeArgs {
     /// it, and only if its checks pass. What does not fit goes back to the queue.
     #[arg(long, conflicts_with_all = ["session", "task_type", "agent"])]
     pub queue: bool,
-    /// With --queue: the server with the queue. Default: `nats:` of the config, else the project's own queue.
-    #[command(flatten)]
-    pub nats: NatsArgs,
+    /// With --queue: use the queue on this NATS server. Default: the server in the config's `nats:`, else the project's own
+    /// queue.
+    #[arg(long, value_name = "URL", requires = "queue")]
+    pub nats: Option<String>,
     /// What to merge otherwise.
     #[command(flatten)]
     pub pipeline: PipelineArgs,
@@ -32,7 +32,7 @@ pub struct MergeArgs {
 pub(super) fn merge(args: &MergeArgs) -> CliResult<VerbOutcome> {
     let PipelineArgs { config, trust, .. } = &args.pipeline;
     if args.queue {
-        return merge_queue::merge_queue(config, &args.nats, *trust).map(VerbOutcome::Done);
+        return merge_queue::merge_queue(config, args.nats.as_deref(), *trust).map(VerbOutcome::Done);
     }
     pipeline(PipelineKind::Merge, &args.pipeline)
 }

@@ -14,7 +14,7 @@ use clap::Args;
 
 use crate::{
     cli::{
-        arguments::{ConfigArgs, NatsArgs, SessionArgs, session_name},
+        arguments::{ConfigArgs, NatsArgs, QueueServerArgs, SessionArgs, session_name},
         error::{CliError, CliResult},
         launch::session_names::{dated, first_free},
         output::{json, print, say},
@@ -54,9 +54,9 @@ pub struct PlanArgs {
     /// Which config.
     #[command(flatten)]
     pub config: ConfigArgs,
-    /// The server with the queue. Default: `nats:` of the config, else the project's own queue.
+    /// Which queue.
     #[command(flatten)]
-    pub nats: NatsArgs,
+    pub nats: QueueServerArgs,
     /// Queue all proposed tasks without asking.
     #[arg(short, long)]
     pub yes: bool,

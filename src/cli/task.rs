@@ -118,7 +118,7 @@ pub struct TaskAddArgs {
 /// Which tasks to list.
 #[derive(Debug, Args)]
 pub struct TaskListArgs {
-    /// Only tasks in this state: created, ready, active, blocked, completed; can be repeated.
+    /// Only tasks in this state: created (waiting), ready, active, blocked, completed (done); can be repeated.
     #[arg(long = "state", value_name = "STATE", value_parser = state)]
     pub states: Vec<TaskState>,
     /// Only tasks with this label; several labels must all be present.
@@ -399,6 +399,8 @@ fn known(session: &SessionArgs, request: impl Into<SessionRequest>) -> CliResult
     }
     let (_, sessions) = project::sessions_of(&session.config)?;
     let Some(folder) = choose_session::named(session, &sessions)? else {
+        choose_session::running_or_past(session)
+            .map_err(|error| error.with(|why| format!("{why}\n  the tasks of the queue: `creel task list --queue`")))?;
         return told(session, request)?.map(TaskLookup::Told).ok_or_else(other_answer);
     };
     match SocketClient::connect(&folder).and_then(|mut client| client.ask(ClientKind::Cli, request)) {
@@ -423,6 +425,9 @@ pub(super) fn on_record(folder: &SessionDir) -> CliResult<TaskGraph> {
 }
 
 fn state(text: &str) -> Result<TaskState, ArgumentError> {
-    let named = TaskState::ALL.into_iter().find(|state| state.name() == text);
-    named.ok_or(ArgumentError::NoSuchState)
+    match text {
+        "done" => Ok(TaskState::Completed),
+        "waiting" => Ok(TaskState::Created),
+        _ => TaskState::ALL.into_iter().find(|state| state.name() == text).ok_or(ArgumentError::NoSuchState),
+    }
 }

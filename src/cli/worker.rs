@@ -19,7 +19,7 @@ use clap::Args;
 
 use crate::{
     cli::{
-        arguments::{ConfigArgs, NatsArgs},
+        arguments::{ConfigArgs, NatsArgs, QueueServerArgs},
         error::{CliError, CliResult},
         home::HomeRequestArgs,
         launch::trust_prompt::{self, TrustFlag},
@@ -60,9 +60,9 @@ pub struct WorkerArgs {
     /// Which config.
     #[command(flatten)]
     pub config: ConfigArgs,
-    /// The server with the queue. Default: `nats:` of the config, else the project's own queue.
+    /// Which queue.
     #[command(flatten)]
-    pub nats: NatsArgs,
+    pub nats: QueueServerArgs,
     /// Wait for you at gates (`creel attach`, `creel gate answer`). Default: answer gates as the config says, and mark a
     /// task that needs you as blocked.
     #[arg(long)]
@@ -77,8 +77,8 @@ pub struct WorkerArgs {
     /// Exit when the queue has no task left, instead of waiting for more.
     #[arg(long)]
     pub drain: bool,
-    /// How long a worker may be silent before another worker gets its task. It applies to the rows of the queue that
-    /// this worker is the first to read.
+    /// How long a worker can be silent (killed, suspended, cut off from the server) before another one gets its task. The
+    /// first worker that takes a type of task from a server's queue sets this for the others.
     #[arg(long, value_name = "TIME", default_value = "15s", value_parser = lease)]
     pub lease: TimeSpan,
     /// Print each change of a task as JSON, one per line, instead of the events of the sessions.

@@ -136,7 +136,14 @@ fn there_is_a_manual_page_for_every_command() {
             assert!(page.lines().any(heading), "{name} has no {section}\n{page}");
         }
         assert!(page.contains("CREEL_SESSION") && page.contains("journal.jsonl"), "{name}");
+        let (_, description) = page.split_once(".SH DESCRIPTION\n.PP\n").expect("a description");
+        let description = description.lines().next().expect("a line");
+        assert!(description.ends_with('.') && !page.contains(&format!("\\- {description}")), "{name}: {description}");
     }
+    let page = fs::read_to_string(folder.join("creel-worker.1")).expect("a page");
+    assert!(page.contains("[\\fB\\-t\\fR|\\fB\\-\\-types\\fR \\fITYPE\\fR]\n"), "{page}");
+    let page = fs::read_to_string(folder.join("creel-gate-answer.1")).expect("a page");
+    assert!(page.contains("\\fIGATE\\fR\n\\fICHOICE\\fR\n[\\fITEXT\\fR]\n"), "{page}");
     assert_eq!(project.creel(&["man"]).out, fs::read_to_string(folder.join("creel.1")).expect("a page"));
 }
 

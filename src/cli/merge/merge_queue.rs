@@ -70,7 +70,7 @@ enum MergeResult {
     Stopped,
 }
 
-pub(super) fn merge_queue(config: &ConfigArgs, nats: &NatsArgs, trust: bool) -> CliResult {
+pub(super) fn merge_queue(config: &ConfigArgs, nats: Option<&str>, trust: bool) -> CliResult {
     let project = Project::load(config)?;
     let plan = project.settings.plan(PlanRequest::default())?;
     let would_run = trust_prompt::of_project(&project, &plan);
@@ -78,8 +78,11 @@ pub(super) fn merge_queue(config: &ConfigArgs, nats: &NatsArgs, trust: bool) -> 
     trust_prompt::require(&project.config_place(), &project.settings.documents, &would_run, asked)?;
     let repository = ProjectRepository::of(&project.root)?;
     let _alone = alone(&project.root)?;
-    let session =
-        SessionArgs { config: config.clone(), nats: NatsArgs { url: nats.url.clone() }, ..SessionArgs::default() };
+    let session = SessionArgs {
+        config: config.clone(),
+        nats: NatsArgs { url: nats.map(str::to_owned) },
+        ..SessionArgs::default()
+    };
     let mut connection = QueueConnection::open(&session)?;
     let all = connection.all()?;
     // What is neither merged nor only a label: a task that depends on it must wait.

@@ -15,7 +15,7 @@ use crate::{
 /// A session that appears to run. Connecting to it shows whether it does.
 pub(crate) fn running(args: &SessionArgs) -> CliResult<SessionDir> {
     let (root, _) = project::sessions_of(&args.config)?;
-    running_if_any(args)?.ok_or_else(|| none_running(&root))
+    running_if_any(args)?.ok_or_else(|| none_running(&root, "list the past sessions with `creel sessions`"))
 }
 
 /// The same; nothing, if none is named and none runs.
@@ -32,8 +32,15 @@ pub(crate) fn named_or_running(args: &SessionArgs) -> CliResult<SessionDir> {
     let (_, sessions) = project::sessions_of(&args.config)?;
     match named(args, &sessions)? {
         Some(folder) => Ok(folder),
-        None => running(args),
+        None => running_or_past(args),
     }
+}
+
+/// The only session that runs, for a command that can also tell about a past one.
+pub(crate) fn running_or_past(args: &SessionArgs) -> CliResult<SessionDir> {
+    let (root, _) = project::sessions_of(&args.config)?;
+    let advice = "name a past session with `--session NAME`; `creel sessions` lists them";
+    running_if_any(args)?.ok_or_else(|| none_running(&root, advice))
 }
 
 /// The session that is named, running or not.
@@ -111,9 +118,9 @@ fn the_only(sessions: &SessionsDir) -> CliResult<Option<SessionDir>> {
     }
 }
 
-fn none_running(root: &Path) -> CliError {
-    CliError::usage(format!(
-        "no session is running in {}; list the past sessions with `creel sessions`",
-        root.display()
-    ))
+/// Says that no session runs, and what to do: this, or start the first one.
+fn none_running(root: &Path, advice: &str) -> CliError {
+    let has_sessions = SessionsDir::of(root).list().is_ok_and(|all| !all.is_empty());
+    let advice = if has_sessions { advice } else { "start one with `creel run`" };
+    CliError::usage(format!("no session is running in {}\n  {advice}", root.display()))
 }

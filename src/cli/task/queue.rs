@@ -19,7 +19,7 @@ use crate::{
     },
     engine::{
         input::SessionCommand,
-        queue::{QueueRequest, QueuedTask, task_spec::TaskSpec},
+        queue::{QueueRequest, QueueRequestError, QueuedTask, task_spec::TaskSpec},
         tasks::{
             command::{NewTask, TaskCommand},
             task::PRIORITY,
@@ -42,7 +42,14 @@ impl From<QueueTrouble> for CliError {
 
 impl From<QueueError> for CliError {
     fn from(error: QueueError) -> Self {
-        Self::failed(error.to_string())
+        let message = error.to_string();
+        match error {
+            QueueError::Refused(refusal) => Self::failed(format!("{message}\n  {}", way_out(&refusal))),
+            QueueError::Taken(_) => {
+                Self::failed(format!("{message}\n  choose another name with --id, or leave it out for a number"))
+            }
+            QueueError::BadTask(_) | QueueError::Trouble(_) => Self::failed(message),
+        }
     }
 }
 
@@ -111,7 +118,26 @@ impl QueueConnection {
 }
 
 fn none(name: &str) -> CliError {
-    CliError::failed(format!("the queue has no task {name}"))
+    QueueError::Refused(QueueRequestError::NoSuchTask(name.to_owned())).into()
+}
+
+/// What to do after a refusal of the queue.
+fn way_out(refusal: &QueueRequestError) -> String {
+    match refusal {
+        QueueRequestError::NoSuchTask(_) | QueueRequestError::NoDependency(_) => {
+            "list its tasks with `creel task list --queue`".to_owned()
+        }
+        QueueRequestError::Completed(_) => {
+            "for more work on the same thing, add a task with `creel task add --queue`".to_owned()
+        }
+        QueueRequestError::NoReason(id) => format!("say why: `creel task block --queue {id} REASON`"),
+        QueueRequestError::Waits(id) => format!("`creel task show --queue {id}` shows what it waits for"),
+        QueueRequestError::Unfinished(id) => format!("`creel task show --queue {id}` shows its state"),
+        QueueRequestError::Ready(_) => "a worker takes it: start one with `creel worker`".to_owned(),
+        QueueRequestError::Active { id, .. } => {
+            format!("wait until it ends; `creel task show --queue {id}` names its session")
+        }
+    }
 }
 
 /// A task of the queue alone, or of the session that is named or that this is called from.

@@ -20,7 +20,7 @@ pub(super) fn pipeline(event: &PipelineEvent) -> Described {
         }
         PipelineEvent::Started { pipeline, .. } => Described::new("━━", EventTone::Plain, title(*pipeline)),
         PipelineEvent::RemediationCounted { used, limit, hook, reason, .. } => {
-            let text = format!("Remediation {used} of {limit} for `{}`: {}", name(hook), sentence(reason));
+            let text = format!("Repair {used} of {limit} for `{}`: {}", name(hook), sentence(reason));
             Described::new("↻", EventTone::Problem, text)
         }
         PipelineEvent::ReviewStarted { hook, change, .. } => {

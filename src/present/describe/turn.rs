@@ -47,7 +47,7 @@ pub const fn prompt_name(reason: PromptReason) -> &'static str {
         PromptReason::Recovery => "Recovery prompt",
         PromptReason::FinalDelivery => "Final delivery",
         PromptReason::Message => "Message",
-        PromptReason::Remediation => "Remediation prompt",
+        PromptReason::Remediation => "Repair prompt",
         PromptReason::Gatekeeper => "Review prompt",
     }
 }
