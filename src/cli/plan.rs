@@ -119,7 +119,7 @@ pub(super) fn plan(args: &PlanArgs) -> CliResult {
             }
         };
         match decision {
-            PlanDecision::Queue => return queue(args, &proposal),
+            PlanDecision::Queue => return queue(args, &proposal, &session),
             PlanDecision::Edit => match edited(&proposal, &types)? {
                 Some(changed) => proposal = changed,
                 None => return Ok(leave(&session)),
@@ -149,7 +149,9 @@ fn leave(session: &str) -> u8 {
 fn usable(found: Result<TaskProposal, Vec<ProposalMistake>>, session: &str) -> CliResult<TaskProposal> {
     found.map_err(|mistakes| {
         let list: String = mistakes.iter().map(|mistake| format!("\n  - {mistake}")).collect();
-        CliError::failed(format!("session `{session}` has no proposal that can be used:{list}"))
+        CliError::failed(format!(
+            "session `{session}` has no proposal that can be used:{list}\n  ask for one with `creel plan \"GOAL\"`"
+        ))
     })
 }
 
@@ -263,24 +265,43 @@ fn as_yaml(proposal: &TaskProposal) -> String {
     format!("tasks:\n{}", proposal.tasks.iter().map(task).collect::<String>())
 }
 
-/// Puts the tasks into the queue, each after those that it depends on.
-fn queue(args: &PlanArgs, proposal: &TaskProposal) -> CliResult {
-    let session = SessionArgs {
+/// Puts the tasks into the queue, each after those that it depends on. Their label is the session that proposed them, so
+/// that none is queued twice.
+fn queue(args: &PlanArgs, proposal: &TaskProposal, session: &str) -> CliResult {
+    let queue = SessionArgs {
         config: args.config.clone(),
         nats: NatsArgs { url: args.nats.url.clone() },
         ..SessionArgs::default()
     };
-    let mut connection = QueueConnection::open(&session)?;
+    let mut connection = QueueConnection::open(&queue)?;
+    let present = connection.all()?;
+    let label = session.to_owned();
     let mut names: BTreeMap<String, String> = BTreeMap::new();
+    let mut added = 0;
     for task in proposal.in_order() {
-        // Numbers, since a name can be used only once in the life of a queue.
-        let number = connection.add(TaskSpec { id: String::new(), ..task.spec(&names) })?;
-        say(&format!("creel: task {number}: {}", plain_line(&task.goal, GOAL)));
+        let is_it = |spec: &TaskSpec| spec.goal == task.goal && spec.labels.contains(&label);
+        let number = if let Some(queued) = present.iter().find(|queued| is_it(&queued.order)) {
+            let number = queued.order.id.clone();
+            say(&format!("creel: task {number} is in the queue already: {}", plain_line(&task.goal, GOAL)));
+            number
+        } else {
+            // Numbers, since a name can be used only once in the life of a queue.
+            let spec = TaskSpec { id: String::new(), labels: vec![label.clone()], ..task.spec(&names) };
+            let number = connection.add(spec)?;
+            added += 1;
+            say(&format!("creel: task {number}: {}", plain_line(&task.goal, GOAL)));
+            number
+        };
         names.insert(task.id.clone(), number);
     }
     if args.json {
         return json(&names);
     }
-    say("creel: work on them with `creel worker --jobs 3`");
+    say(if added == 0 {
+        "creel: nothing was added; `creel task start --queue ID` repeats a task, `creel task remove --queue ID` makes room to \
+         queue it anew"
+    } else {
+        "creel: work on them with `creel worker --jobs 3`"
+    });
     Ok(0)
 }

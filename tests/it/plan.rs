@@ -83,6 +83,19 @@ fn without_a_terminal_the_user_decides_later() {
     assert_eq!(later.code, 0, "{}", later.err);
     assert_eq!(queued(&project).len(), 3);
     assert_eq!(fs::read_to_string(project.root().with_file_name("turn")).expect("turns").trim(), "1");
+    // Once more, it adds only what is missing.
+    let again = project.creel(&["plan", "--session", name, "--yes"]);
+    assert_eq!(again.code, 0, "{}", again.err);
+    assert!(
+        again.err.contains("task 1 is in the queue already") && again.err.contains("nothing was added"),
+        "{}",
+        again.err
+    );
+    assert_eq!(queued(&project).len(), 3);
+    assert_eq!(project.creel(&["task", "remove", "--queue", "2"]).code, 0);
+    let again = project.creel(&["plan", "--session", name, "--yes"]);
+    assert!(again.err.contains("creel: task 4: ") && again.err.contains("work on them with"), "{}", again.err);
+    assert_eq!(queued(&project).len(), 3);
 }
 
 #[test]
