@@ -285,7 +285,7 @@ pub(super) fn task(verb: TaskCliCommand) -> CliResult {
         }
         TaskCliCommand::Done(TaskDoneArgs { id, result, session, queue: QueueArgs { queue: true }, .. }) => {
             let result = result.as_deref().map(given).transpose()?;
-            queue::ask(&session, &id, &QueueRequest::Complete(result))
+            queue::done(&session, &id, result)
         }
         TaskCliCommand::Block(TaskBlockArgs { id, reason, session, queue: QueueArgs { queue: true }, .. }) => {
             queue::ask(&session, &id, &QueueRequest::Block(given(&reason)?))

@@ -145,7 +145,7 @@ impl ProjectRepository {
 
     /// Pushes a branch. If the remote has other work under its name, for example of a worker on another machine that was
     /// cut off, this work gets another name.
-    fn push(&self, branch: &str, remote: &str) -> Result<String, UnfinishedWork> {
+    pub fn push(&self, branch: &str, remote: &str) -> Result<String, UnfinishedWork> {
         let reference = format!("refs/heads/{branch}");
         let push = |to: &str| {
             let refspec = format!("{reference}:refs/heads/{to}");

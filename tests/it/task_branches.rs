@@ -134,6 +134,37 @@ fn an_unresolved_conflict_blocks_the_task_and_names_the_files() {
 }
 
 #[test]
+fn a_blocked_task_that_you_complete_hands_in_its_branch() {
+    let block = "max_hook_retries: 0\nhooks: { stop: [{ command: 'case $CREEL_SESSION in task-1) exit 2;; esac' }] }";
+    let project = with_agent(block, with_remote);
+    let one = add(&project, "write one.txt, leave", &[]);
+    let two = add(&project, "write two.txt", &[&one]);
+    drain(&project, "2");
+    assert_eq!(
+        (&task(&project, &one)["state"], &task(&project, &two)["state"]),
+        (&"blocked".into(), &"created".into())
+    );
+    // What is uncommitted would be missing from the tasks that wait, and from the merge.
+    let refused = project.creel(&["task", "done", "--queue", &one]);
+    let why = "task 1 is not done: its worktree ";
+    let advice = "`creel worktree open task-1`";
+    assert!(refused.code == 1 && refused.err.contains(why) && refused.err.contains(advice), "{}", refused.err);
+    assert!(refused.err.contains("one.txt"), "{}", refused.err);
+    let there = project.root().join(".creel/worktrees/task-1").display().to_string();
+    git(&project, &["-C", &there, "add", "--all"]);
+    git(&project, &["-C", &there, "commit", "--quiet", "-m", "by hand"]);
+    let done = project.creel(&["task", "done", "--queue", &one]);
+    assert_eq!(done.code, 0, "{}", done.err);
+    assert!(git(&project, &["ls-remote", "origin"]).contains("refs/heads/creel/task-1"));
+    drain(&project, "2");
+    assert!(files(&project, "creel/task-2").contains("one.txt"));
+    let merged = project.creel(&["merge", "--queue"]);
+    assert_eq!(merged.code, 0, "{}", merged.err);
+    let all = files(&project, "origin/main");
+    assert!(all.contains("one.txt") && all.contains("two.txt"), "{all}");
+}
+
+#[test]
 fn several_jobs_need_a_repository() {
     let project = Project::with(&config("true", ""));
     let ran = project.creel(&["worker", "--jobs", "2", "--trust"]);

@@ -19,9 +19,10 @@ use crate::{
     },
     engine::{
         input::SessionCommand,
-        queue::{QueueRequest, QueueRequestError, QueuedTask, task_spec::TaskSpec},
+        queue::{QueueRequest, QueueRequestError, QueuedTask, QueuedTaskState, task_spec::TaskSpec},
         tasks::{
             command::{NewTask, TaskCommand},
+            refusal::TaskRefusal,
             task::PRIORITY,
         },
     },
@@ -32,6 +33,7 @@ use crate::{
     },
     runtime::now,
     socket::message::ReplyData,
+    worktrees::{ProjectRepository, inventory::OwnedWorktree},
 };
 
 impl From<QueueTrouble> for CliError {
@@ -47,6 +49,9 @@ impl From<QueueError> for CliError {
             QueueError::Refused(refusal) => Self::failed(format!("{message}\n  {}", way_out(&refusal))),
             QueueError::Taken(_) => {
                 Self::failed(format!("{message}\n  choose another name with --id, or leave it out for a number"))
+            }
+            QueueError::BadTask(TaskRefusal::NoGoal) => {
+                Self::failed(format!("{message}\n  say what to do: `creel task add --queue \"Write the parser.\"`"))
             }
             QueueError::BadTask(_) | QueueError::Trouble(_) => Self::failed(message),
         }
@@ -232,4 +237,52 @@ pub(super) fn ask(session: &SessionArgs, id: &str, ask: &QueueRequest) -> CliRes
     let key = reached.key(id)?;
     reached.tokio.block_on(reached.queue.ask(&key, ask, now()))?;
     Ok(0)
+}
+
+/// Completes a task. The work of a blocked one is on a branch that no worker has handed in: nothing in its worktree may be
+/// uncommitted, and other machines get the branch from the remote.
+pub(super) fn done(session: &SessionArgs, id: &str, result: Option<String>) -> CliResult {
+    let mut reached = QueueConnection::open(session)?;
+    let key = reached.key(id)?;
+    let found = reached.tokio.block_on(reached.queue.board.get(&key))?.map(|seen| seen.task);
+    let is_blocked = |task: &QueuedTask| matches!(task.standing, QueuedTaskState::Blocked { .. });
+    if let Some(task) = found.filter(is_blocked)
+        && let Some(branch) = hand_in(session, &task)?
+    {
+        reached.change(&key, |task| Some(task.clone().on_branch(Some(branch.clone()))))?;
+    }
+    reached.ask(&key, &QueueRequest::Complete(result))?;
+    Ok(0)
+}
+
+/// Pushes the branch of a blocked task, if it is here and there is a remote. Returns its name at the remote.
+fn hand_in(session: &SessionArgs, task: &QueuedTask) -> CliResult<Option<String>> {
+    let (root, _) = sessions_of(&session.config)?;
+    let (Some(branch), Ok(repository)) = (&task.branch, ProjectRepository::of(&root)) else { return Ok(None) };
+    let worker = task.standing.by().map(|by| by.session.as_str());
+    let worktrees = repository.worktrees()?;
+    let mut own = worktrees.iter().filter(|worktree| !worktree.is_missing);
+    if let Some(worktree) = own.find(|worktree| worktree.session.is_some() && worktree.session.as_deref() == worker) {
+        let OwnedWorktree { name, path, .. } = worktree;
+        let (id, path) = (&task.order.id, path.display());
+        if let Some(unsaved) = worktree.unsaved(&repository)? {
+            let what = unsaved.in_words();
+            return Err(CliError::failed(format!(
+                "task {id} is not done: its worktree {path} has {what}\n  commit there what belongs to the task, discard the \
+                 rest, then try again (`creel worktree open {name}` opens a shell in it)"
+            )));
+        }
+        if worktree.branch.as_ref() != Some(branch) {
+            return Err(CliError::failed(format!(
+                "task {id} is not done: its worktree {path} is not on its branch `{branch}`\n  put the work there with \
+                 `git switch -C {branch}`, then try again"
+            )));
+        }
+    }
+    let configured =
+        Project::load(&session.config).ok().and_then(|project| project.settings.draft.submit.remote.clone());
+    let remote = repository.remote(configured.as_deref())?;
+    let (Some(remote), Some(_)) = (remote, repository.branch(branch)?) else { return Ok(None) };
+    let pushed = repository.push(branch, &remote);
+    pushed.map(Some).map_err(|error| CliError::failed(format!("task {} is not done: {error}", task.order.id)))
 }
