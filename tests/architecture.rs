@@ -31,7 +31,7 @@ const ARROWS: [(&str, &[&str]); 20] = [
     ("nats", &["engine", "process", "config", "journal", "runtime", "present", "socket", "queue"]),
     ("queue", &["engine", "config", "journal", "runtime", "present", "socket", "nats"]),
     ("mcp", &["engine", "process", "config", "journal", "runtime", "present", "socket", "nats"]),
-    ("sessions", &["engine", "process", "config", "journal", "runtime", "present", "socket", "nats"]),
+    ("sessions", &["engine", "process", "config", "journal", "runtime", "present", "socket", "nats", "worktrees"]),
     (
         "cli",
         &[

@@ -73,7 +73,7 @@ impl RunningSession {
     fn listed(&self, folder: &SessionDir) -> ListedSession {
         let modified = fs::metadata(folder.journal()).and_then(|meta| meta.modified());
         let base = stored_session::unread(folder, modified.unwrap_or(SystemTime::UNIX_EPOCH));
-        base.with_state(self.followed.state(), &self.times, true)
+        stored_session::on_branch(base.with_state(self.followed.state(), &self.times, true), self.followed.state())
     }
 }
 

@@ -3,10 +3,11 @@
 //! # Invariants
 //! - A long journal is never read whole: its snapshot, or its first and its last records, must do.
 
-use std::{fs, ops::ControlFlow, time::SystemTime};
+use std::{fs, ops::ControlFlow, path::Path, time::SystemTime};
 
 use crate::{
     engine::{
+        SessionState,
         event::{Event, SessionEvent, SessionOutcome},
         time::UnixTime,
     },
@@ -16,6 +17,7 @@ use crate::{
         session_list::{ListedSession, ListedState},
         text::{plain, plain_line},
     },
+    worktrees::repository::checked_out,
 };
 
 /// Journals up to this many bytes are read whole.
@@ -43,7 +45,7 @@ pub fn look_at(folder: &SessionDir) -> ListedSession {
     let base = unread(folder, changed.unwrap_or(SystemTime::UNIX_EPOCH));
     let mut times = SessionTimes::default();
     match JournalFollower::open(&folder.journal(), |at, event| times.follow(at, event)) {
-        Ok(session) => base.with_state(session.state(), &times, true),
+        Ok(session) => on_branch(base.with_state(session.state(), &times, true), session.state()),
         Err(error) => unreadable(base, &error),
     }
 }
@@ -58,15 +60,27 @@ pub fn read(folder: &SessionDir) -> ListedSession {
         return whole(folder, base);
     }
     match journal::quick_fold(&path) {
-        Some(state) => base.with_state(&state, &SessionTimes::default(), false),
+        Some(state) => on_branch(base.with_state(&state, &SessionTimes::default(), false), &state),
         None => from_ends(folder, base),
     }
+}
+
+/// The session with the branch of its worktree, as it is now.
+pub(super) fn on_branch(listed: ListedSession, state: &SessionState) -> ListedSession {
+    ListedSession { branch: checked_out_branch(state).as_deref().map(plain).unwrap_or_default(), ..listed }
+}
+
+/// The branch that is checked out in the session's worktree: the agent may have left the one that creel created. If the
+/// worktree is gone, the branch that stayed.
+pub fn checked_out_branch(state: &SessionState) -> Option<String> {
+    let worktree = state.began.worktree.as_ref()?;
+    checked_out(Path::new(&worktree.path)).unwrap_or_else(|| Some(worktree.branch.clone()))
 }
 
 fn whole(folder: &SessionDir, base: ListedSession) -> ListedSession {
     let mut times = SessionTimes::default();
     match JournalFollower::open(&folder.journal(), |at, event| times.follow(at, event)) {
-        Ok(session) => base.with_state(session.state(), &times, false),
+        Ok(session) => on_branch(base.with_state(session.state(), &times, false), session.state()),
         Err(error) => unreadable(base, &error),
     }
 }

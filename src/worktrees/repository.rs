@@ -22,8 +22,8 @@ pub enum WorktreeError {
     #[error("cannot run git: {0}")]
     CannotRun(io::Error),
     #[error(
-        "{} is not in a git repository, and a worktree needs one\n  create one with `git init` and a first commit, or run \
-         without `worktree`", .0.display()
+        "{} is not in a git repository, and a worktree needs one\n  create one with `git init` and a first commit. Without \
+         one, leave out --worktree, `worktree:` and --jobs", .0.display()
     )]
     NoRepository(PathBuf),
     #[error("the repository has no commit yet, and a worktree starts from one; commit something first")]
@@ -159,6 +159,16 @@ impl ProjectRepository {
 pub fn entry_of(worktree: &Path) -> Option<PathBuf> {
     let link = std::fs::read_to_string(worktree.join(".git")).ok()?;
     worktree.join(link.strip_prefix("gitdir: ")?.trim_end()).canonicalize().ok()
+}
+
+/// The branch that is checked out in a worktree, without asking git. `Some(None)` if only a commit is; None if that cannot be
+/// read.
+pub fn checked_out(worktree: &Path) -> Option<Option<String>> {
+    // A journal can name any path.
+    let is_file = |path: &Path| std::fs::symlink_metadata(path).is_ok_and(|meta| meta.is_file());
+    let head = entry_of(Some(worktree).filter(|worktree| is_file(&worktree.join(".git")))?)?.join("HEAD");
+    let head = std::fs::read_to_string(Some(head).filter(|head| is_file(head))?).ok()?;
+    Some(head.trim_end().strip_prefix("ref: refs/heads/").map(str::to_owned))
 }
 
 /// Calls git in the top folder of a worktree. Without its own `.git` file, git would use the repository around it: the

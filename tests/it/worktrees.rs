@@ -152,6 +152,22 @@ fn commits_that_no_branch_has_keep_their_folder() {
 }
 
 #[test]
+fn a_branch_that_the_agent_switched_to_is_named_and_its_folder_stays() {
+    let agent = format!("git switch -q -c other && {COMMITS}");
+    let project = repository(&config(&agent, "worktree: { keep: never }"));
+    let ran = project.run();
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    assert!(ran.err.contains("the agent left the branch `creel/s`"), "{}", ran.err);
+    assert!(ran.err.contains("with the branch `other` checked out"), "{}", ran.err);
+    let listed: Value = serde_json::from_str(&project.creel(&["sessions", "--json"]).out).expect("JSON");
+    assert_eq!(listed[0]["branch"], "other", "{listed}");
+    // The work is merged from where it is.
+    let merged = project.creel(&["merge", "s", "--headless"]);
+    assert_eq!(merged.code, 0, "{}{}", merged.out, merged.err);
+    assert!(git(&project, &["log", "--format=%s", "main"]).contains("made"));
+}
+
+#[test]
 fn problems_get_an_answer_before_anything_runs() {
     let refused = |project: &Project, args: &[&str], expected: &str| {
         let all: Vec<&str> = ["run", "--headless", "--trust"].iter().chain(args).copied().collect();

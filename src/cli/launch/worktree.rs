@@ -26,6 +26,7 @@ use crate::{
         new_worktree::WorktreeName,
         occupancy,
         removal::{BranchRemoval, RemovalOutcome},
+        repository::checked_out,
     },
 };
 
@@ -170,8 +171,16 @@ pub(crate) fn let_go(folder: &SessionDir, state: &SessionState) {
     let keep = state.plan().worktree.clone().unwrap_or_default().keep;
     let is_complete = state.phase.outcome() == Some(SessionOutcome::Complete);
     let can_go = keep.lets_go(is_complete);
-    let removed = if can_go { removed(folder, worktree).unwrap_or_else(|error| Some(error.to_string())) } else { None };
     let SessionWorktree { name, path, branch, .. } = worktree;
+    // A commit without a branch is checked before the folder is removed.
+    if let Some(now) = checked_out(Path::new(path)).flatten().filter(|now| now != branch) {
+        say(&format!(
+            "creel: the agent left the branch `{branch}`: the worktree {path} stays, with the branch `{now}` checked out\n  \
+             `creel submit` and `creel merge` of this session use that branch"
+        ));
+        return;
+    }
+    let removed = if can_go { removed(folder, worktree).unwrap_or_else(|error| Some(error.to_string())) } else { None };
     say(&match (can_go, removed) {
         (true, None) => format!("creel: the work is on branch `{branch}`; creel removed its worktree"),
         (true, Some(why)) => {
