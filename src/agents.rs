@@ -127,7 +127,7 @@ pub enum AgentError {
          {{{{conversation}}}} in `continue_command`"
     )]
     UnknownName { name: String },
-    #[error("creel cannot use the agent's script: {0}")]
+    #[error("the agent's script is not valid: {0}\n  correct the file that `script:` names under `agents:`")]
     Script(#[from] scripted::ScriptError),
 }
 

@@ -364,8 +364,8 @@ fn parse(script: &str) -> Result<AgentScript, ScriptError> {
         duplicate_keys: serde_yaml::DuplicateKeyPolicy::Error,
         strict_booleans: true,
     };
-    let script: AgentScript =
-        serde_yaml::from_str_with_options(script, options).map_err(|e| ScriptError::Malformed(e.render()))?;
+    let script: AgentScript = serde_yaml::from_str_with_options(script, options)
+        .map_err(|e| ScriptError::Malformed(e.render().trim_start_matches("error: ").replace("<input>", "script")))?;
     if script.otherwise.when.is_some() {
         return Err(ScriptError::WhenOtherwise);
     }

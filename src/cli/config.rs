@@ -42,7 +42,7 @@ pub(super) fn config(args: &ConfigCommandArgs) -> CliResult {
             let path = found.ok_or_else(|| {
                 args.config.as_ref().map_or_else(
                     || CliError::usage("no config in this folder or above; write one with `creel init`"),
-                    |path| CliError::usage(format!("the file {} does not exist", path.display())),
+                    |path| CliError::usage(format!("the file {} does not exist\n  name another file with --config, or write a config with `creel init`", path.display())),
                 )
             })?;
             print(&format!("{}\n", path.display()))

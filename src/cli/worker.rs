@@ -72,7 +72,7 @@ pub struct WorkerArgs {
     #[arg(short, long, value_name = "N", default_value_t = 1, value_parser = job_count)]
     pub jobs: usize,
     /// Start no further session while the load average of this machine is higher. One can always run.
-    #[arg(long, value_name = "LOAD", value_parser = load_limit)]
+    #[arg(long, value_name = "LOAD", value_parser = load_limit, allow_negative_numbers = true)]
     pub max_load: Option<f64>,
     /// Exit when the queue has no task left, instead of waiting for more.
     #[arg(long)]

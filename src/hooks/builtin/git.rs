@@ -63,12 +63,14 @@ impl ProgramRunner {
                 "{} has no work tree: run creel in a clone that has one",
                 self.cwd.display()
             ))),
-            Some(_) | None => Err(BuiltinError::failed(format!(
-                "{} is not usable as a git repository ({}): create one with `git init`, or remove this hook from the \
-                 config",
-                self.cwd.display(),
-                ran.complaint()
-            ))),
+            Some(_) | None => {
+                let said = ran.complaint();
+                let why = if said.contains("not a git repository") { String::new() } else { format!(" ({said})") };
+                Err(BuiltinError::failed(format!(
+                    "{} is not usable as a git repository{why}: create one with `git init` and a first commit",
+                    self.cwd.display()
+                )))
+            }
         }
     }
 

@@ -31,8 +31,8 @@ pub(super) async fn run(worker: &mut BuiltinRun<'_>) -> Result<BuiltinSuccess, B
     let standing = BranchStatus::of(worker).await?;
     let Some(remote) = standing.remote.clone() else {
         return Err(BuiltinError::failed(
-            "the repository has no remote to push to: add one with `git remote add origin URL`, or remove `create_pr` \
-             from the config",
+            "the repository has no remote to push to: add one with `git remote add origin URL`, or list `before_submit` \
+             hooks without `create_pr` in the config",
         ));
     };
     let base = standing.fetch_base(worker).await?;
