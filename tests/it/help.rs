@@ -163,6 +163,54 @@ fn the_manual_pages_are_well_formed() {
     assert_eq!((ran.code, ran.err.as_str()), (0, ""));
 }
 
+/// Runs a shell with a script of completions, or says that it is not installed.
+#[expect(clippy::print_stderr, reason = "a test says what it skips")]
+fn completed(shell: &str, file: &str, args: &[&str]) -> Option<String> {
+    let project = Project::new();
+    project.write(file, &project.creel(&["completions", shell]).out);
+    let mut command = std::process::Command::new("timeout");
+    command.args(["60", shell]).args(args).current_dir(project.root()).env("HOME", project.root());
+    let creel = Path::new(env!("CARGO_BIN_EXE_creel")).parent().expect("a folder").display().to_string();
+    command.env("PATH", format!("{creel}:{}", std::env::var("PATH").expect("a PATH"))).env("TERM", "xterm");
+    let ran = Ran::of(&command.output().expect("timeout is installed"));
+    if ran.code == 127 {
+        eprintln!("{shell} is not installed: its completions are not tried");
+        return None;
+    }
+    assert_eq!((ran.code, ran.err.as_str()), (0, ""), "{}", ran.out);
+    Some(ran.out)
+}
+
+#[test]
+fn fish_completes_commands_and_options() {
+    let script =
+        "source creel.fish; complete -C 'creel wor'; complete -C 'creel task bl'; complete -C 'creel run --max'";
+    let Some(out) = completed("fish", "creel.fish", &["--no-config", "-c", script]) else { return };
+    let words: Vec<&str> = out.lines().filter_map(|line| line.split('\t').next()).collect();
+    assert_eq!(words, ["worker", "worktree", "block", "--max-iterations"]);
+}
+
+#[test]
+fn zsh_completes_commands_and_options() {
+    // A pseudo-terminal, because zsh completes only there.
+    let script = r#"
+        zmodload zsh/zpty
+        zpty z zsh -f -i
+        zpty -w z 'PROMPT=; fpath=($PWD/zsh $fpath); autoload -Uz compinit; compinit -u -D; print loaded-$((1 + 1))'
+        zpty -r z out '*loaded-2*'
+        zpty -n -w z $'creel workt\t'
+        zpty -r z out '*worktree*'
+        zpty -n -w z $'rem\t'
+        zpty -r z out '*remove*'
+        zpty -n -w z $'\025creel run --max\t'
+        zpty -r z out '*--max-iterations*'
+        zpty -d z
+        print done
+    "#;
+    let Some(out) = completed("zsh", "zsh/_creel", &["-f", "-c", script]) else { return };
+    assert_eq!(out, "done\n");
+}
+
 #[test]
 fn the_version_names_the_commit() {
     let shown = creel(&["--version"]);
