@@ -60,7 +60,7 @@ impl CliError {
 impl fmt::Display for CliError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "creel: {}", self.message)?;
-        let way_out = self.refusal.as_deref().and_then(way_out).filter(|_| !self.message.contains('`'));
+        let way_out = self.refusal.as_deref().and_then(way_out).filter(|_| !self.message.contains("`creel"));
         way_out.map_or(Ok(()), |way_out| write!(f, "\n  {way_out}"))
     }
 }

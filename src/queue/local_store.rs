@@ -19,6 +19,7 @@ use rustix::fs::OFlags;
 use serde::{Deserialize, Serialize};
 
 use crate::{
+    config::file_error::in_words,
     engine::{queue::QueuedTask, tasks::command::is_name},
     journal::{
         open,
@@ -38,7 +39,7 @@ const FEW_LINES: usize = 1_000;
 /// Why the folder cannot be used at the moment.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum LocalQueueError {
-    #[error("cannot use {path}: {cause}")]
+    #[error("cannot use {path}: {cause}\n  a folder that you can write to must be there")]
     Io { path: String, cause: String },
     #[error("another creel process has had the lock {0} for ten seconds; is it suspended?")]
     Locked(String),
@@ -115,7 +116,7 @@ impl LocalQueueDir {
     }
 
     pub(super) fn error(&self, cause: &io::Error) -> LocalQueueError {
-        LocalQueueError::Io { path: self.path.display().to_string(), cause: cause.to_string() }
+        LocalQueueError::Io { path: self.path.display().to_string(), cause: in_words(cause) }
     }
 
     /// Waits for the lock.

@@ -97,6 +97,7 @@ const CASES: &[(&str, &[ErrorCase])] = &[
             case(&["task", "list"]),
             case(&["task", "start", "--queue", "9"]),
             case(&["task", "add", "--queue", " "]),
+            ErrorCase { files: &[(".creel/queue", "")], before: &[], args: &["task", "list", "--queue"] },
             case(&["worktree", "list"]),
             case(&["worker", "--max-load", "-1"]),
             case(&["config", "path", "-c", "no-such.yaml"]),

@@ -238,7 +238,7 @@ fn hooks_are_listed_switched_and_run_from_another_terminal() {
     assert_eq!(names(&switched), [("lint".into(), false.into()), ("tests".into(), true.into())]);
     assert!(project.creel(&["hooks", "list"]).out.contains("off  pre_iteration     lint: echo lint"));
     project.does(&["hooks", "disable", "tests"]);
-    project.refuses(&["hooks", "run", "nope"], "unknown hook `nope`");
+    project.refuses(&["hooks", "run", "nope"], "unknown hook `nope`\n  list the hooks with `creel hooks list`");
     project.rejects(&["hooks", "run", "lint", "--point", "never"], "use one of: session_start, pre_iteration");
     project.does(&["hooks", "run", "lint"]);
     assert_eq!(session.wait_for("hook_finished")["hook"], "lint");

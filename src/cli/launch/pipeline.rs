@@ -16,6 +16,7 @@ use crate::{
             trust_prompt::{self, TrustFlag},
             worktree,
         },
+        output::say,
         target::{
             choose_session,
             project::{self, Project},
@@ -72,7 +73,9 @@ pub(in crate::cli) fn pipeline(pipeline: PipelineKind, args: &PipelineArgs) -> C
     };
     match folder {
         Some(folder) if journal::running(&folder).is_some() => {
-            session_request::ask_in(&folder, SessionCommand::Pipeline { pipeline }).map(VerbOutcome::Done)
+            let code = session_request::ask_in(&folder, SessionCommand::Pipeline { pipeline })?;
+            say(&format!("creel: session `{}` starts the {} after this iteration", folder.name, pipeline.name()));
+            Ok(VerbOutcome::Done(code))
         }
         Some(folder) => of_session(pipeline, args, folder),
         None => of_work_tree(pipeline, args),
