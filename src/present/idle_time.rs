@@ -31,6 +31,10 @@ impl IdleTime {
         self.has_ended = !continues && (self.has_ended || matches!(event, Event::Session(SessionEvent::Ended { .. })));
     }
 
+    pub const fn total(&self) -> TimeSpan {
+        self.total
+    }
+
     /// How long the session ran from one moment to another.
     pub fn running(&self, from: UnixTime, to: UnixTime) -> TimeSpan {
         TimeSpan(to.since(from).0.saturating_sub(self.total.0))

@@ -153,6 +153,11 @@ impl SessionTimes {
         self.ended
     }
 
+    /// How long no process ran the session.
+    pub const fn idle(&self) -> TimeSpan {
+        self.idle.total()
+    }
+
     /// How long the session took, or has taken so far.
     pub fn elapsed(&self, state: &SessionState, now: UnixTime) -> TimeSpan {
         self.idle.running(state.started, self.ended.unwrap_or(now))

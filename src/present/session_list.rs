@@ -91,6 +91,8 @@ pub struct ListedSession {
     /// In dollars.
     pub cost: f64,
     pub started: Option<UnixTime>,
+    /// How long no process ran it since then.
+    pub idle: TimeSpan,
     /// The last change; of an ended session, its end.
     pub changed: UnixTime,
     pub state: ListedState,
@@ -119,6 +121,7 @@ impl ListedSession {
             max_iterations: 0,
             cost: 0.0,
             started: None,
+            idle: TimeSpan::default(),
             changed,
             state: ListedState::Unread,
             can_resume: false,
@@ -148,6 +151,7 @@ impl ListedSession {
             max_iterations: state.max_iterations(),
             cost: state.account.cost,
             started: Some(state.started),
+            idle: times.idle(),
             changed: times.end().unwrap_or(self.changed),
             can_resume: !matches!(listed, ListedState::Runs { .. }) && state.refuse_resume(None).is_none(),
             state: listed,
@@ -240,7 +244,10 @@ impl ListedSession {
 
     /// How long the session took or has taken; at a gate, since when it waits. Empty if unknown.
     pub fn time(&self, now: UnixTime, zone: &TimeZone) -> String {
-        let took = |until: UnixTime| self.started.map(|started| running_clock(until.since(started)));
+        let took = |until: UnixTime| {
+            let whole = until.since(self.started?);
+            Some(running_clock(TimeSpan(whole.0.saturating_sub(self.idle.0))))
+        };
         match &self.state {
             ListedState::Runs { activity: CurrentActivity::NeedsUser { since, .. }, .. } => {
                 format!("since {}", moment(*since, now, zone))
@@ -382,6 +389,14 @@ mod tests {
 
     fn complete() -> ListedState {
         ListedState::Ended { outcome: SessionOutcome::Complete, reason: "all tests pass".into() }
+    }
+
+    #[test]
+    fn the_time_of_a_session_is_the_time_in_which_it_ran() {
+        let ended = session("a", 600_000, complete());
+        assert_eq!(ended.time(UnixTime(900_000), &TimeZone::UTC), "1:00");
+        let continued = ListedSession { idle: TimeSpan(18_000), ..ended };
+        assert_eq!(continued.time(UnixTime(900_000), &TimeZone::UTC), "0:42");
     }
 
     #[test]
