@@ -27,6 +27,7 @@ pub mod session_client;
 pub mod status;
 pub mod stream;
 pub mod subject;
+pub mod worker_list;
 
 use std::{
     io,

@@ -14,6 +14,7 @@ mod local_line;
 pub mod local_store;
 pub mod place;
 mod ready_tasks;
+mod retention;
 mod task_bucket;
 
 use std::{collections::BTreeMap, path::Path, sync::Arc, time::Duration};
@@ -32,6 +33,7 @@ use crate::{
         local_line::LocalLine,
         local_store::{LocalQueueDir, LocalStore},
         ready_tasks::ReadyTaskStream,
+        retention::TaskRetention,
         task_bucket::TaskBucket,
     },
 };
@@ -51,6 +53,8 @@ pub struct TaskQueue {
     pub line: Box<dyn ReadyLine>,
     /// Why the queue has fewer replicas than the config asks for.
     pub missing_replicas: Option<String>,
+    /// Set if the server forgets tasks that ended long ago.
+    retention: Option<TaskRetention>,
 }
 
 /// The queue together with its tasks, kept up to date.
@@ -121,14 +125,15 @@ impl TaskQueue {
         let line = ReadyTaskStream::open(jetstream, nats, lease).await?;
         let missing = [board.missing_replicas(), line.missing_replicas()].into_iter().flatten().collect::<Vec<_>>();
         let missing_replicas = (!missing.is_empty()).then(|| missing.join("; "));
-        Ok(Self { board: Arc::new(board), line: Box::new(line), missing_replicas })
+        let retention = TaskRetention::of(nats, &board, &line);
+        Ok(Self { board: Arc::new(board), line: Box::new(line), missing_replicas, retention })
     }
 
     /// Opens the queue of a project. Creates its folder.
     pub fn of_project(root: &Path, lease: Duration) -> Result<Self, QueueTrouble> {
         let store = LocalStore::new(LocalQueueDir::open(root)?);
         let line = LocalLine::new(store.clone(), lease);
-        Ok(Self { board: Arc::new(store), line: Box::new(line), missing_replicas: None })
+        Ok(Self { board: Arc::new(store), line: Box::new(line), missing_replicas: None, retention: None })
     }
 
     /// Adds a task. One without a name gets the next number.
@@ -247,6 +252,16 @@ impl WatchedQueue {
                 tracing::info!("{trouble}");
                 tokio::time::sleep(AGAIN).await;
             }
+        }
+    }
+
+    /// Deletes tasks that ended longer ago than the config keeps them. If the server does not allow that, they stay.
+    pub async fn clear_out(&mut self, at: UnixTime) {
+        let Self { queue, tasks, .. } = self;
+        let Some(retention) = &queue.retention else { return };
+        if let Err(why) = retention.clear_out(tasks, at).await {
+            tracing::warn!("nats: tasks that are older than `max_age` stay in the queue: {why}");
+            queue.retention = None;
         }
     }
 

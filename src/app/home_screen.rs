@@ -47,7 +47,7 @@ pub(super) fn show(args: HomeRequestArgs) -> CliResult {
         None => NatsServerConnection::named(&nats, &ConfigArgs::default())?,
     };
     let (tokio, source) = if let Some(NatsServerConnection { tokio, nats, client, .. }) = server {
-        (tokio, HomeSource::Fleet { client, prefix: nats.prefix })
+        (tokio, HomeSource::Fleet { client, nats: Box::new(nats) })
     } else {
         // A worker has its sessions in one project.
         let list = if worker.is_some() { None } else { Some(ProjectList::of(&project::state_dir()?)) };

@@ -14,6 +14,9 @@ mod gate_watch;
 mod job_slots;
 pub mod screened_worker;
 mod worker_loop;
+mod worker_table;
+
+use std::collections::BTreeSet;
 
 use clap::Args;
 
@@ -23,10 +26,10 @@ use crate::{
         error::{CliError, CliResult},
         home::HomeRequestArgs,
         launch::trust_prompt::{self, TrustFlag},
-        output::say,
+        output::{self, say},
         target::{
             project::{Project, here},
-            remote_sessions::on_command_line,
+            remote_sessions::{NatsServerConnection, on_command_line},
         },
         tokio_runtime,
         verb_outcome::VerbOutcome,
@@ -36,6 +39,7 @@ use crate::{
             job_slots::JobSlots,
             screened_worker::{ScreenedWorker, end_with_screen, wants_screen},
             worker_loop::{WorkerIdentity, WorkerSite},
+            worker_table::worker_table,
         },
     },
     config::{BadDuration, NatsConfig, duration_of},
@@ -87,6 +91,9 @@ pub struct WorkerArgs {
     /// Print lines. Default: with several jobs in a terminal, the home screen shows the sessions.
     #[arg(long)]
     pub headless: bool,
+    /// List the workers that are running on the server: what they can do, and how busy they are.
+    #[arg(long, conflicts_with_all = ["types", "agent", "attended", "jobs", "max_load", "drain", "headless", "trust"])]
+    pub list: bool,
     /// Internal: the home screen shows the sessions.
     #[arg(long, hide = true)]
     pub behind_screen: bool,
@@ -96,6 +103,9 @@ pub struct WorkerArgs {
 }
 
 pub(super) fn worker(args: &WorkerArgs) -> CliResult<VerbOutcome> {
+    if args.list {
+        return list_workers(args).map(VerbOutcome::Done);
+    }
     let project = Project::load(&args.config)?;
     let nats = on_command_line(args.nats.url.as_deref(), project.settings.nats.clone())?;
     let callings =
@@ -132,19 +142,37 @@ pub(super) fn worker(args: &WorkerArgs) -> CliResult<VerbOutcome> {
     let tokio = tokio_runtime::start()?;
     let code = tokio.block_on(async {
         children::keep_reaping();
-        let agents: std::collections::BTreeSet<&str> = plans.iter().map(|plan| plan.agent.as_str()).collect();
-        let agents = agents.into_iter().collect::<Vec<_>>().join(", ");
+        let agents: BTreeSet<String> = plans.iter().map(|plan| plan.agent.clone()).collect();
+        let agents: Vec<String> = agents.into_iter().collect();
         let types = if args.types.is_empty() { "every type".to_owned() } else { args.types.join(", ") };
         let whose = nats.as_ref().map_or_else(|| "this project's queue".to_owned(), NatsConfig::shown);
         let at_once = if args.jobs > 1 { format!(", up to {} at once", args.jobs) } else { String::new() };
         let slots = JobSlots::new(args.jobs, args.max_load);
-        let crew = WorkerCrew { args, settings: &project.settings, site, nats, me, slots };
+        let named = agents.join(", ");
+        let crew = WorkerCrew { args, settings: &project.settings, site, nats, me, slots, agents };
         // The server is reachable, or this is where the worker says that it is not.
-        say(&format!("creel: waiting for tasks ({types}) from {whose} for {agents}{at_once}; stop with Ctrl-C"));
-        Box::pin(crew.work()).await
+        say(&format!("creel: waiting for tasks ({types}) from {whose} for {named}{at_once}; stop with Ctrl-C"));
+        Box::pin(crew.work_listed()).await
     });
     tokio.shutdown_background();
     code.map(VerbOutcome::Done)
+}
+
+/// Prints the workers of a server.
+fn list_workers(args: &WorkerArgs) -> CliResult {
+    let Some(server) = NatsServerConnection::meant(&args.nats, &args.config)? else {
+        let why = "only a server lists its workers; pass it with --nats, or set `nats:` in the config";
+        return Err(CliError::usage(why));
+    };
+    let workers = server.workers()?;
+    if args.json {
+        return output::json(&workers);
+    }
+    if workers.is_empty() {
+        say("creel: no worker is running; start one with `creel worker`");
+        return Ok(0);
+    }
+    output::print(&worker_table(&workers))
 }
 
 fn lease(text: &str) -> Result<TimeSpan, LeaseError> {

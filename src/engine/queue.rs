@@ -1,8 +1,8 @@
 //! The rules of the task queue that workers on many machines share.
 //!
 //! Owns which worker can start a task, which result counts, and when a task is started again. [`task_spec`] describes a
-//! task, [`handover`] keeps a session and the queue in step about a task of the session, and [`worker_rules`] decides
-//! which tasks a worker accepts. Does not store or distribute tasks.
+//! task, [`handover`] keeps a session and the queue in step about a task of the session, [`worker_rules`] decides
+//! which tasks a worker accepts, and [`retention`] which ones the queue can forget. Does not store or distribute tasks.
 //!
 //! # Invariants
 //! - A task is started only when none of its dependencies is open.
@@ -11,6 +11,7 @@
 //! - A task that keeps crashing its worker is not started for ever.
 
 pub mod handover;
+pub mod retention;
 pub mod task_proposal;
 pub mod task_spec;
 pub mod worker_rules;

@@ -2,7 +2,8 @@
 //!
 //! # Invariants
 //! - A session is listed once, however often it changes.
-//! - A session that crashed is recognised by the age of its last heartbeat, and disappears from the list after a day.
+//! - A session that crashed is recognised by the age of its last heartbeat.
+//! - A session disappears from the list when its last heartbeat is older than `max_age`, or than a day without one.
 
 use std::{cell::Cell, pin::Pin, sync::Arc, time::Duration};
 
@@ -26,8 +27,10 @@ use crate::{
     },
 };
 
-/// How long the bucket keeps the last heartbeat of a session.
+/// How long the list has a session that has ended, unless the config says it.
 const REMEMBERED: Duration = Duration::from_hours(24);
+/// The shortest time for which the bucket keeps a heartbeat, since it must outlive the time until the next.
+const SHORTEST: Duration = Duration::from_hours(1);
 /// How often a session sends a heartbeat when nothing happens.
 pub const EVERY: Duration = Duration::from_secs(10);
 /// The shortest time between two heartbeats.
@@ -54,10 +57,21 @@ impl SessionHeartbeat {
         seen.map_or(UnixTime(0), |seen| UnixTime(seen.as_millisecond()))
     }
 
+    /// Whether the list no longer has the session.
+    pub fn is_past(&self, nats: &NatsConfig, at: UnixTime) -> bool {
+        Duration::from(at.since(self.seen_at())) > remembered(nats)
+    }
+
     /// Whether the heartbeat is so old that the session must have crashed, unless it has ended.
     pub fn is_overdue(&self, at: UnixTime) -> bool {
         Duration::from(at.since(self.seen_at())) > EVERY * 3
     }
+}
+
+/// How long the list has a session that has ended.
+fn remembered(nats: &NatsConfig) -> Duration {
+    let max_age = nats.stream.max_age;
+    if max_age.is_zero() { REMEMBERED } else { max_age.into() }
 }
 
 pub fn bucket(prefix: &str) -> String {
@@ -123,7 +137,8 @@ impl<'a> HeartbeatSender<'a> {
     /// server again.
     async fn open(&self, warn: &mut impl FnMut(String)) -> Result<(), NatsError> {
         if !self.is_open.get() {
-            let wanted = stream::bucket(&bucket(&self.nats.prefix), REMEMBERED, self.nats.stream.replicas);
+            let kept = remembered(self.nats).max(SHORTEST);
+            let wanted = stream::bucket(&bucket(&self.nats.prefix), kept, self.nats.stream.replicas);
             let store = stream::ensured_replicas(self.jetstream, wanted).await?;
             self.is_open.set(true);
             store.differences.into_iter().for_each(warn);
@@ -133,13 +148,15 @@ impl<'a> HeartbeatSender<'a> {
 }
 
 /// The last heartbeats of all sessions, the latest first.
-pub async fn signs(jetstream: &Context, prefix: &str) -> Result<Vec<SessionHeartbeat>, NatsError> {
+pub async fn signs(jetstream: &Context, nats: &NatsConfig) -> Result<Vec<SessionHeartbeat>, NatsError> {
+    let (prefix, at) = (nats.prefix.as_str(), now());
     let bucket = bucket(prefix);
     // The bucket does not exist if no session has used this server.
     let Some(stream) = stream::found(jetstream, &format!("KV_{bucket}")).await? else { return Ok(Vec::new()) };
     let last = Arc::new(NatsStream::of(stream)).last_of_each(format!("$KV.{bucket}.>")).await?;
     let mut signs: Vec<SessionHeartbeat> =
         last.iter().filter_map(|message| sign(message.subject.as_str(), &message.payload, prefix)).collect();
+    signs.retain(|sign| !sign.is_past(nats, at));
     signs.sort_by(|one, other| other.seen.cmp(&one.seen).then_with(|| one.id.cmp(&other.id)));
     Ok(signs)
 }

@@ -16,7 +16,7 @@ pub fn table(tasks: &[TaskView]) -> String {
 }
 
 /// Rows below a heading, with aligned columns.
-pub(super) fn columns<const N: usize>(heading: [&str; N], rows: impl Iterator<Item = [String; N]>) -> String {
+pub fn columns<const N: usize>(heading: [&str; N], rows: impl Iterator<Item = [String; N]>) -> String {
     let rows: Vec<[String; N]> = std::iter::once(heading.map(str::to_owned)).chain(rows).collect();
     let width = |column: usize| rows.iter().map(|row| row[column].width()).max().unwrap_or(0);
     let widths: [usize; N] = std::array::from_fn(width);

@@ -37,7 +37,7 @@ use crate::{
 };
 
 /// How long to wait for a message of the bucket.
-const PATIENCE: Duration = Duration::from_secs(10);
+const PATIENCE: Duration = Duration::from_secs(5);
 
 #[derive(Debug, Clone)]
 pub(super) struct TaskBucket {
@@ -49,6 +49,8 @@ pub(super) struct TaskBucket {
 /// The changes of tasks: first each task as it is, then each change.
 struct QueueChanges {
     messages: Ordered,
+    store: std::sync::Arc<NatsStream>,
+    filter: String,
     /// The subjects that existed at the start and have not arrived. A count would not do, since tasks change meanwhile.
     missing: BTreeSet<String>,
 }
@@ -114,12 +116,17 @@ impl TaskBucket {
         }
     }
 
+    /// One more than the highest number, and than the number of tasks, since a task can have another name.
     async fn next_number(&self) -> Result<u64, NatsError> {
-        // Names are never freed, so there are about as many as there are messages.
-        let info = self.store.stream.get_info().await;
-        let known =
-            info.map_err(|error| NatsError(format!("the server does not report how many tasks there are: {error}")))?;
-        Ok(known.state.messages + 1)
+        let own = self.subject(&QueueTaskKey::own("*").tokens());
+        let known = self.store.subjects(own).await?;
+        let number = |subject: &String| subject.rsplit('.').next()?.parse().ok();
+        Ok(known.iter().filter_map(number).chain([known.len() as u64]).max().unwrap_or(0) + 1)
+    }
+
+    /// Deletes a task, unless it has changed since it was read.
+    pub(super) async fn forget(&self, key: &QueueTaskKey, read: u64) -> Result<(), NatsError> {
+        stream::purge(&self.store.stream, &self.subject(&key.tokens()), Some(read)).await
     }
 
     /// All tasks in the order of their last change. Skips those in a format that this creel cannot read.
@@ -141,8 +148,8 @@ impl TaskBucket {
         let consumer = self.store.stream.create_consumer(config).await.map_err(|error| cannot(error.to_string()))?;
         let messages = consumer.messages().await.map_err(|error| cannot(error.to_string()))?;
         // Read after the consumer was created, so each of these subjects will arrive.
-        let missing = self.store.subjects(filter).await?;
-        Ok(QueueChanges { messages, missing })
+        let missing = self.store.subjects(filter.clone()).await?;
+        Ok(QueueChanges { messages, store: self.store.clone(), filter, missing })
     }
 }
 
@@ -150,11 +157,23 @@ impl QueueChanges {
     async fn all(&mut self) -> Result<BTreeMap<QueueTaskKey, TaskRevision>, NatsError> {
         let mut all = BTreeMap::new();
         while !self.missing.is_empty() {
-            let next = tokio::time::timeout(PATIENCE, self.next()).await;
-            let seen = next.map_err(|_| NatsError("the server does not answer".to_owned()))??;
-            all.extend(seen.map(|seen| (QueueTaskKey::of(&seen.task.order), seen)));
+            match tokio::time::timeout(PATIENCE, self.next()).await {
+                Ok(seen) => all.extend(seen?.map(|seen| (QueueTaskKey::of(&seen.task.order), seen))),
+                Err(_) => self.skip_the_forgotten().await?,
+            }
         }
         Ok(all)
+    }
+
+    /// Stops waiting for tasks that a worker deleted before they arrived.
+    async fn skip_the_forgotten(&mut self) -> Result<(), NatsError> {
+        let known = self.store.subjects(self.filter.clone()).await?;
+        let before = self.missing.len();
+        self.missing.retain(|subject| known.contains(subject));
+        if self.missing.len() == before {
+            return Err(NatsError("the server does not answer".to_owned()));
+        }
+        Ok(())
     }
 
     async fn next(&mut self) -> Result<Option<TaskRevision>, NatsError> {

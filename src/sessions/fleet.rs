@@ -5,6 +5,7 @@ use tokio::sync::mpsc;
 
 use super::{SessionChange, SessionKey};
 use crate::{
+    config::NatsConfig,
     engine::time::UnixTime,
     nats::heartbeat::{self, EVERY, HeartbeatWatch, SessionHeartbeat},
     present::{
@@ -61,10 +62,10 @@ fn change(sign: &SessionHeartbeat) -> SessionChange {
 }
 
 /// Reports all sessions, then each change. Ends when the connection is closed or the receiver is gone.
-pub(super) async fn follow(client: Client, prefix: String, out: mpsc::UnboundedSender<Vec<SessionChange>>) {
+pub(super) async fn follow(client: Client, nats: NatsConfig, out: mpsc::UnboundedSender<Vec<SessionChange>>) {
     // Before the first look, so that no heartbeat in between is missed.
-    let watch = HeartbeatWatch::start(&client, &prefix).await;
-    let signs = heartbeat::signs(&jetstream::new(client), &prefix).await;
+    let watch = HeartbeatWatch::start(&client, &nats.prefix).await;
+    let signs = heartbeat::signs(&jetstream::new(client), &nats).await;
     let (mut watch, mut signs) = match (watch, signs) {
         (Ok(watch), Ok(signs)) => (watch, signs),
         (Err(error), _) | (_, Err(error)) => return tracing::warn!("nats: cannot list the sessions: {error}"),
@@ -85,8 +86,12 @@ pub(super) async fn follow(client: Client, prefix: String, out: mpsc::UnboundedS
                 signs.push(sign);
                 changes
             }
-            // Nothing arrived for a while: some may be lost.
-            Err(_) => signs.iter().filter(|sign| sign.is_overdue(now())).map(change).collect(),
+            // Nothing arrived for a while: some may be lost, or past.
+            Err(_) => {
+                let past = signs.extract_if(.., |sign| sign.is_past(&nats, now())).collect::<Vec<_>>();
+                let gone = past.iter().map(|sign| SessionChange::Removed(key(sign)));
+                gone.chain(signs.iter().filter(|sign| sign.is_overdue(now())).map(change)).collect()
+            }
         };
         if !changes.is_empty() && out.send(changes).is_err() {
             return;

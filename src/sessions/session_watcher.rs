@@ -10,7 +10,7 @@ use async_nats::Client;
 use tokio::{sync::mpsc, task::JoinHandle};
 
 use super::{SessionChange, SessionKey, fleet, folder_watch::FolderWatch, session_store::SessionStore, stored_session};
-use crate::journal::SessionDir;
+use crate::{config::NatsConfig, journal::SessionDir};
 
 /// The shortest time between two looks: an agent that talks writes many records a second.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -33,10 +33,10 @@ impl SessionFeed {
     }
 
     /// Starts to follow the sessions on a NATS server. The first report has all sessions.
-    pub fn of_fleet(client: Client, prefix: String) -> Self {
+    pub fn of_fleet(client: Client, nats: NatsConfig) -> Self {
         let (out, changes) = mpsc::unbounded_channel();
         let (wanted, _) = mpsc::unbounded_channel();
-        let task = tokio::spawn(fleet::follow(client, prefix, out));
+        let task = tokio::spawn(fleet::follow(client, nats, out));
         Self { changes, wanted, task }
     }
 

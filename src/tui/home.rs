@@ -28,7 +28,7 @@ use super::{
     theme::{ScreenTheme, ThemeRole},
 };
 use crate::{
-    config::{self, paths},
+    config::{self, NatsConfig, paths},
     engine::{event::StopTiming, input::SessionCommand},
     journal::SessionDir,
     nats::session_client::NatsSessionClient,
@@ -50,7 +50,7 @@ use update::{HomeEvent, update};
 #[derive(Debug, Clone)]
 pub enum HomeSource {
     Machine(ProjectScope),
-    Fleet { client: Client, prefix: String },
+    Fleet { client: Client, nats: Box<NatsConfig> },
 }
 
 #[derive(Debug, Clone)]
@@ -134,8 +134,8 @@ impl<'a> HomeScreen<'a> {
         let (keymap, wrong) = shown.keys();
         let (scope, feed) = match &options.source {
             HomeSource::Machine(scope) => (HomeScope::Machine, SessionFeed::start(SessionStore::new(scope.clone()))),
-            HomeSource::Fleet { client, prefix } => {
-                (HomeScope::Fleet, SessionFeed::of_fleet(client.clone(), prefix.clone()))
+            HomeSource::Fleet { client, nats } => {
+                (HomeScope::Fleet, SessionFeed::of_fleet(client.clone(), (**nats).clone()))
             }
         };
         let mut model = HomeModel::new(keymap, shown.first_theme(), scope);
@@ -284,8 +284,8 @@ impl<'a> HomeScreen<'a> {
 
     fn stop(&self, key: &SessionKey, how: StopTiming) {
         let (name, remote) = match (key, &self.options.source) {
-            (SessionKey::There { name, id }, HomeSource::Fleet { client, prefix }) => {
-                let asking = NatsSessionClient::new(client.clone(), prefix, name, Some(id.clone()));
+            (SessionKey::There { name, id }, HomeSource::Fleet { client, nats }) => {
+                let asking = NatsSessionClient::new(client.clone(), &nats.prefix, name, Some(id.clone()));
                 (name.clone(), RemoteSession::Far(Box::new(asking)))
             }
             (SessionKey::Here(_) | SessionKey::There { .. }, _) => match key.folder() {

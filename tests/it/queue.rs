@@ -87,6 +87,65 @@ pub(crate) fn is(task: &Value, id: &str, state: &str) -> bool {
     task["id"] == id && task["state"] == state
 }
 
+// How long tasks stay
+
+#[test]
+fn tasks_that_ended_long_ago_leave_the_queue_and_no_number_comes_twice() {
+    let server = NatsServer::start();
+    let here = machine(&server, "", DONE);
+    here.queue(&["add", "First"]);
+    here.queue(&["add", "Second", "--depends-on", "1"]);
+    here.queue(&["add", "Third", "--id", "named"]);
+    here.queue(&["add", "Fourth", "--agent", "nobody"]);
+    here.queue(&["add", "Fifth", "--depends-on", "4", "--depends-on", "2"]);
+    assert_eq!(here.drain(&[]).code, 0);
+    let config = here.read("creel.yaml").replace("url:", "max_age: 1s, url:");
+    here.write("creel.yaml", &config);
+    let names = || {
+        let listed: Value = serde_json::from_str(&here.queue(&["list", "--json"]).out).expect("JSON");
+        let ids = listed.as_array().expect("a list").iter().map(|task| task["id"].as_str().expect("an id").to_owned());
+        ids.collect::<std::collections::BTreeSet<String>>()
+    };
+    let worker = here.worker(&[]);
+    until("the old ones are gone", || names() == ["2", "4", "5"].map(str::to_owned).into());
+    worker.kill();
+    assert_eq!(here.queue(&["add", "Next"]).out, "6\n");
+}
+
+// Which workers there are
+
+#[test]
+fn the_server_lists_its_workers_with_what_they_can_do_and_do() {
+    let server = NatsServer::start();
+    let here = machine(&server, "", UNTIL_GO);
+    let listed = || -> Vec<Value> {
+        let ran = here.creel(&["worker", "--list", "--json", "--nats", &server.url()]);
+        serde_json::from_str(&ran.out).unwrap_or_else(|_| panic!("{}", ran.err))
+    };
+    let none = here.creel(&["worker", "--list", "--nats", &server.url()]);
+    assert_eq!((none.code, none.err.as_str()), (0, "creel: no worker is running; start one with `creel worker`\n"));
+    here.queue(&["add", "Do it", "--type", "bug"]);
+    let worker = here.worker(&["--types", "bug,docs", "--drain"]);
+    until("it works", || listed().iter().any(|worker| worker["working"] == 1));
+    let one = listed().remove(0);
+    assert_eq!(
+        (&one["jobs"], &one["waiting"], &one["types"], &one["agents"]),
+        (&json!(1), &json!(0), &json!(["bug", "docs"]), &json!(["demo"]))
+    );
+    let table = here.creel(&["worker", "--list", "--nats", &server.url()]).out;
+    assert!(table.contains("1 of 1    bug, docs  demo"), "{table}");
+    here.write("go", "");
+    assert_eq!(worker.end().code, 0);
+    assert_eq!(listed(), Vec::<Value>::new(), "it has left");
+}
+
+#[test]
+fn a_projects_own_queue_has_no_list_of_workers() {
+    let ran = Project::with("agent: x\nagents: { x: { command: 'true' } }\n").creel(&["worker", "--list"]);
+    assert_eq!(ran.code, 2);
+    assert!(ran.err.contains("only a server lists its workers"), "{}", ran.err);
+}
+
 // Which worker gets which task, and when
 
 #[test]

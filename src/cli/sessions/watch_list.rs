@@ -44,7 +44,7 @@ pub(super) fn watch(scope: ProjectScope, args: &SessionListArgs) -> CliResult {
 
 pub(super) fn watch_fleet(server: &NatsServerConnection, args: &SessionListArgs) -> CliResult {
     server.tokio.block_on(async {
-        let feed = SessionFeed::of_fleet(server.client.clone(), server.nats.prefix.clone());
+        let feed = SessionFeed::of_fleet(server.client.clone(), server.nats.clone());
         follow(feed, args, ListColumns::WithProject).await
     })
 }

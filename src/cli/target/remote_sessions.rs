@@ -19,6 +19,7 @@ use crate::{
         heartbeat::{self, SessionHeartbeat},
         remote_journal::RemoteJournal,
         session_client::NatsSessionClient,
+        worker_list::{self, ListedWorker},
     },
     present::text::plain,
     runtime::now,
@@ -84,7 +85,15 @@ impl NatsServerConnection {
     pub(crate) fn signs(&self) -> CliResult<Vec<SessionHeartbeat>> {
         Ok(self.tokio.block_on(async {
             let jetstream = jetstream::new(self.client.clone());
-            heartbeat::signs(&jetstream, &self.nats.prefix).await
+            heartbeat::signs(&jetstream, &self.nats).await
+        })?)
+    }
+
+    /// The workers that are running.
+    pub(crate) fn workers(&self) -> CliResult<Vec<ListedWorker>> {
+        Ok(self.tokio.block_on(async {
+            let jetstream = jetstream::new(self.client.clone());
+            worker_list::workers(&jetstream, &self.nats.prefix).await
         })?)
     }
 

@@ -15,8 +15,12 @@ use crate::{
     },
     config::{NatsConfig, Settings},
     engine::queue::worker_rules::WorkerFilter,
-    nats::connection::{ReconnectPolicy, connect},
+    nats::{
+        connection::{ReconnectPolicy, connect},
+        worker_list::{ListedWorker, WorkerListEntry},
+    },
     queue::place::QueuePlace,
+    socket::caller::user,
 };
 
 type LoopFuture<'a> = Pin<Box<dyn Future<Output = CliResult> + 'a>>;
@@ -29,9 +33,48 @@ pub(super) struct WorkerCrew<'a> {
     pub(super) nats: Option<NatsConfig>,
     pub(super) me: WorkerIdentity,
     pub(super) slots: JobSlots,
+    /// The agents that work on its tasks.
+    pub(super) agents: Vec<String>,
 }
 
 impl WorkerCrew<'_> {
+    /// Works, and says meanwhile on the server what it can do and does.
+    pub(super) async fn work_listed(&self) -> CliResult {
+        let Some(nats) = &self.nats else { return self.work().await };
+        let mut entry = None;
+        let listed = async {
+            entry = WorkerListEntry::open(nats, &self.me.worker).await;
+            match &entry {
+                Some(entry) => entry.keep(|| self.described()).await,
+                None => std::future::pending().await,
+            }
+        };
+        let ended = tokio::select! {
+            ended = self.work() => ended,
+            () = listed => unreachable!("the entry is kept until the worker ends"),
+        };
+        if let Some(entry) = entry {
+            entry.remove().await;
+        }
+        ended
+    }
+
+    fn described(&self) -> ListedWorker {
+        let (working, waiting) = self.slots.in_use();
+        ListedWorker {
+            worker: self.me.worker.clone(),
+            host: self.me.host.clone(),
+            user: user(),
+            project: self.site.root.display().to_string(),
+            jobs: self.args.jobs,
+            working,
+            waiting,
+            types: self.args.types.clone(),
+            agents: self.agents.clone(),
+            seen: String::new(),
+        }
+    }
+
     /// Works until there are no more tasks, a signal arrives, or a loop fails. Sessions that run then are finished.
     pub(super) async fn work(&self) -> CliResult {
         let mut loops: Vec<LoopFuture<'_>> = Vec::new();

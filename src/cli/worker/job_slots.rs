@@ -19,8 +19,11 @@ const FREE_MEMORY: f64 = 0.05;
 
 #[derive(Debug, Clone, Copy, Default)]
 struct SlotCounts {
+    /// Slots that are taken, also by a loop that only looks for a task.
     working: usize,
     waiting: usize,
+    /// Sessions, those that wait included.
+    sessions: usize,
     /// Whether no session should start any more.
     is_closed: bool,
 }
@@ -38,6 +41,7 @@ pub(super) struct JobSlots {
 #[derive(Debug)]
 pub(super) struct JobSlot<'a> {
     slots: &'a JobSlots,
+    has_session: bool,
     waits: bool,
 }
 
@@ -56,7 +60,7 @@ impl JobSlots {
             counts.working += 1;
             false
         });
-        Some(JobSlot { slots: self, waits: false })
+        Some(JobSlot { slots: self, has_session: false, waits: false })
     }
 
     /// Notes how a session ended. True if too many failed in a row.
@@ -64,6 +68,12 @@ impl JobSlots {
         let mut failures = self.failures.lock().unwrap_or_else(PoisonError::into_inner);
         *failures = failures.after(outcome);
         failures.is_too_long()
+    }
+
+    /// How many sessions work, and how many wait for the user.
+    pub(super) fn in_use(&self) -> (usize, usize) {
+        let counts = self.counts.borrow();
+        (counts.sessions - counts.waiting, counts.waiting)
     }
 
     /// How many loops are needed, so that one is free for each slot.
@@ -96,6 +106,15 @@ impl JobSlots {
 }
 
 impl JobSlot<'_> {
+    /// Notes that a session has started.
+    pub(super) fn begin(&mut self) {
+        self.has_session = true;
+        self.slots.counts.send_if_modified(|counts| {
+            counts.sessions += 1;
+            false
+        });
+    }
+
     /// Notes whether the session waits for the user.
     pub(super) fn set_waiting(&mut self, waits: bool) {
         if waits == std::mem::replace(&mut self.waits, waits) {
@@ -115,12 +134,13 @@ impl JobSlot<'_> {
 
 impl Drop for JobSlot<'_> {
     fn drop(&mut self) {
-        let (waits, jobs) = (self.waits, self.slots.jobs);
+        let (waits, sessions, jobs) = (self.waits, usize::from(self.has_session), self.slots.jobs);
         // Loops try slots all the time: only one that another loop can wait for is news.
         self.slots.counts.send_if_modified(|counts| {
             let is_news = waits || counts.working >= jobs;
             let count = if waits { &mut counts.waiting } else { &mut counts.working };
             *count -= 1;
+            counts.sessions -= sessions;
             is_news
         });
     }
@@ -149,10 +169,13 @@ mod tests {
     fn a_session_that_waits_for_the_user_makes_room_for_another() {
         let slots = JobSlots::new(2, None);
         let mut one = slots.take().expect("a slot");
+        assert_eq!(slots.in_use(), (0, 0), "it has no session yet");
+        one.begin();
+        assert_eq!(slots.in_use(), (1, 0));
         let two = slots.take().expect("a slot");
         assert!(slots.take().is_none());
         one.set_waiting(true);
-        assert_eq!(slots.loops(), 3);
+        assert_eq!((slots.loops(), slots.in_use()), (3, (0, 1)));
         let three = slots.take().expect("the slot of the session that waits");
         one.set_waiting(false);
         assert_eq!(slots.loops(), 2);

@@ -213,6 +213,7 @@ impl<'a> WorkerLoop<'a> {
                     _ = signals.next() => return Ok(NextWorkerAction::Leave(INTERRUPTED)),
                     mended = queue.mend(|order| callings.agent_for(&DispatchGroup::of(order)).is_some()) => mended?,
                 }
+                self.queue.clear_out(now()).await;
             }
         }
         Ok(NextWorkerAction::Wait)
@@ -337,6 +338,7 @@ impl<'a> WorkerLoop<'a> {
     /// Waits for a session and keeps renewing the lease. Reacts at once to the end of the session and to signals,
     /// whatever the server does.
     async fn stay(&mut self, mut hired: ChildSession, lot: &dyn TaskLease, mut slot: JobSlot<'_>) -> WorkerTaskEnd {
+        slot.begin();
         let mut gates = GateWatch::of(&hired.folder);
         let board = self.queue.queue.board.clone();
         let mut kept = std::pin::pin!(kept(lot, &*board, &self.me.worker));
@@ -406,6 +408,7 @@ async fn kept(lot: &dyn TaskLease, board: &dyn TaskStore, worker: &str) {
 async fn watch(place: &QueuePlace, args: &WorkerArgs) -> std::result::Result<WatchedQueue, QueueTrouble> {
     let mut watched = place.open(args.lease.into()).await?.watched().await?;
     watched.queue.line.restore(Vec::new()).await?;
+    watched.clear_out(now()).await;
     Ok(watched)
 }
 

@@ -73,7 +73,8 @@ pub static NATS: MapShape = MapShape {
         },
         FieldShape {
             name: "max_age",
-            doc: "How long the stream keeps a record; 0: forever.",
+            doc: "How long the server keeps a record, an ended session in the list of sessions, and a completed task. 0: \
+                  records and tasks for ever, ended sessions for a day.",
             ty: ValueType::Duration(ZeroDuration::Allowed),
             default: DefaultValue::Int(0),
         },

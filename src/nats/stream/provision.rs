@@ -3,7 +3,8 @@
 //! # Invariants
 //! - creel uses an existing stream of records as it is: it reports what differs from the config, and changes nothing.
 //! - Streams for creel's own use (the list of sessions, the queue) have at least as many replicas as the config says,
-//!   or creel reports why they have fewer.
+//!   or creel reports why they have fewer. Their `max_age` can grow, and never shrinks: projects with other configs use
+//!   them, too.
 
 use std::time::{Duration, Instant};
 
@@ -46,13 +47,19 @@ pub async fn ensured(jetstream: &Context, wanted: Config) -> Result<NatsStream, 
     }
 }
 
-/// A stream for creel's own use, with at least as many replicas as wanted. The list of sessions and the queue must
-/// survive the loss of a server, so creel adds missing replicas if the server allows it. Otherwise `differences` says
-/// why not.
+/// A stream for creel's own use, with at least as many replicas as wanted, and a `max_age` that is at least as long. The
+/// list of sessions and the queue must survive the loss of a server, so creel adds missing replicas if the server allows
+/// it. Otherwise `differences` says why not.
 pub async fn ensured_replicas(jetstream: &Context, wanted: Config) -> Result<NatsStream, NatsError> {
-    let replicas = wanted.num_replicas;
+    let (replicas, max_age) = (wanted.num_replicas, wanted.max_age);
     let store = NatsStream { differences: Vec::new(), ..ensured(jetstream, wanted).await? };
-    let found = store.stream.cached_info().config.clone();
+    let mut found = store.stream.cached_info().config.clone();
+    if !found.max_age.is_zero() && found.max_age < max_age {
+        found.max_age = max_age;
+        if let Err(error) = jetstream.update_stream(&found).await {
+            tracing::warn!("nats: the server does not keep {} for longer: {error}", found.name);
+        }
+    }
     if found.num_replicas >= replicas {
         return Ok(store);
     }

@@ -1,0 +1,110 @@
+//! Which tasks the queue can forget.
+//!
+//! # Invariants
+//! - An unfinished task stays, and so does everything that it depends on: it starts from their work and their results.
+//! - Work that is on a branch and not merged yet is not forgotten.
+//! - A number is never used for a second task.
+
+use std::collections::BTreeSet;
+
+use crate::engine::{
+    queue::{QueuedTask, QueuedTaskState},
+    time::{TimeSpan, UnixTime},
+};
+
+/// The tasks that ended longer ago than `max_age` and that nothing needs any more.
+///
+/// Tasks of a session stay. The session may be resumed later, and would hand a task over again that is missing.
+pub fn past_tasks<'a>(
+    all: impl Iterator<Item = &'a QueuedTask> + Clone,
+    max_age: TimeSpan,
+    at: UnixTime,
+) -> Vec<&'a QueuedTask> {
+    let all = all.filter(|task| task.order.session.is_none());
+    let unfinished = all.clone().filter(|task| task.is_open());
+    let needed: BTreeSet<&str> = unfinished.flat_map(|task| &task.order.dependencies).map(String::as_str).collect();
+    // The next number is one more than the highest that is there.
+    let highest = all.clone().filter_map(number).max();
+    all.filter(|task| ended_at(task).is_some_and(|ended| at.since(ended) > max_age))
+        .filter(|task| !needed.contains(task.order.id.as_str()))
+        .filter(|task| number(task).is_none() || number(task) != highest)
+        .collect()
+}
+
+/// When the task ended, unless its work still has to be merged. One that was removed counts from when it was added.
+fn ended_at(task: &QueuedTask) -> Option<UnixTime> {
+    let is_merged = task.branch.is_none() || task.merged.is_some();
+    match &task.standing {
+        QueuedTaskState::Completed { completed_at, .. } => UnixTime::from_rfc3339(completed_at).filter(|_| is_merged),
+        QueuedTaskState::Removed => UnixTime::from_rfc3339(&task.created_at),
+        QueuedTaskState::Created
+        | QueuedTaskState::Ready
+        | QueuedTaskState::Active { .. }
+        | QueuedTaskState::Blocked { .. } => None,
+    }
+}
+
+fn number(task: &QueuedTask) -> Option<u64> {
+    task.order.id.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::queue::task_spec::{OwnerSession, TaskSpec};
+
+    const HOUR: TimeSpan = TimeSpan::secs(3_600);
+    const NOW: UnixTime = UnixTime(100 * 3_600_000);
+
+    fn hours_ago(hours: i64) -> UnixTime {
+        UnixTime(NOW.0 - hours * 3_600_000)
+    }
+
+    fn created(id: &str) -> QueuedTask {
+        let order = TaskSpec { id: id.to_owned(), goal: "Any".to_owned(), ..TaskSpec::default() };
+        QueuedTask::new(order, hours_ago(50))
+    }
+
+    fn completed(id: &str, hours: i64) -> QueuedTask {
+        let completed_at = hours_ago(hours).rfc3339();
+        QueuedTask { standing: QueuedTaskState::Completed { result: None, by: None, completed_at }, ..created(id) }
+    }
+
+    fn past(tasks: &[QueuedTask]) -> Vec<&str> {
+        past_tasks(tasks.iter(), HOUR, NOW).into_iter().map(|task| task.order.id.as_str()).collect()
+    }
+
+    #[test]
+    fn a_task_that_ended_long_ago_is_past() {
+        let removed = QueuedTask { standing: QueuedTaskState::Removed, ..created("removed") };
+        assert_eq!(past(&[completed("old", 2), completed("new", 0), created("open"), removed]), ["old", "removed"]);
+    }
+
+    #[test]
+    fn an_unfinished_task_keeps_what_it_depends_on() {
+        let mut waits = created("waits");
+        waits.order.dependencies = ["first".to_owned()].into();
+        assert_eq!(past(&[completed("first", 2), waits.clone()]), [""; 0]);
+        let done = QueuedTask { order: waits.order, ..completed("waits", 0) };
+        assert_eq!(past(&[completed("first", 2), done]), ["first"]);
+    }
+
+    #[test]
+    fn work_that_is_not_merged_stays() {
+        let on_branch = completed("work", 2).on_branch(Some("creel/work".to_owned()));
+        let merged = on_branch.merged_as("abc").expect("it is completed");
+        assert_eq!((past(&[on_branch]).len(), past(&[merged])), (0, vec!["work"]));
+    }
+
+    #[test]
+    fn a_task_of_a_session_stays() {
+        let mut task = completed("task_1", 2);
+        task.order.session = Some(OwnerSession { name: "s".to_owned(), id: "x".to_owned() });
+        assert_eq!(past(&[task]), [""; 0]);
+    }
+
+    #[test]
+    fn the_highest_number_stays_so_that_no_number_comes_twice() {
+        assert_eq!(past(&[completed("9", 2), completed("10", 2), completed("name", 2)]), ["9", "name"]);
+    }
+}
