@@ -25,6 +25,7 @@ use creel::{
             loop_command::{EvaluationRequest, LoopCommand, RuleCheckMode},
             registry::StopHookRegistration,
         },
+        tasks::command::{NewTask, TaskCommand},
         time::UnixTime,
     },
 };
@@ -142,6 +143,8 @@ fn judging() -> Result<SessionState> {
     };
     let mut state = SessionState::new("s", began, UnixTime(1));
     settle(&mut state);
+    let task = NewTask { id: Some("t".into()), goal: "Write the parser".into(), ..NewTask::default() };
+    ask(&mut state, Asks::Task { task: TaskCommand::Add(task) })?;
     for n in 0..HOOKS {
         // Each of them looks for a promise in vain, so that all are asked.
         let preset = if n % 2 == 0 { StopPreset::Default } else { StopPreset::Promise };
