@@ -43,6 +43,9 @@ const FLOOD_LINES: u32 = 1_000_000;
 const FLOOD_LINE: &str =
     "The agent prints this line again and again, until a hundred megabytes have come out of it, to the end.";
 
+/// How long a release build may take on two cores.
+const BUILD: Duration = Duration::from_mins(6);
+
 fn main() -> ExitCode {
     measure::run(&[
         Figure { name: "start", measure: start },
@@ -51,6 +54,7 @@ fn main() -> ExitCode {
         Figure { name: "still", measure: still },
         Figure { name: "flood", measure: flood },
         Figure { name: "binary", measure: binary },
+        Figure { name: "build", measure: build },
     ])
 }
 
@@ -299,4 +303,24 @@ fn binary() -> Result<Vec<Finding>> {
     let megabytes = f64::from(u32::try_from(bytes)?) / 1e6;
     let verdict = if bytes <= 12_000_000 { Verdict::Ok } else { Verdict::Missed };
     Ok(vec![Finding { text: format!("the program: {megabytes:.1} MB, allowed 12 MB"), verdict }])
+}
+
+/// A release build from scratch. It takes minutes, so it is measured only if it is named.
+fn build() -> Result<Vec<Finding>> {
+    if !std::env::args().any(|argument| argument == "build") {
+        let text = "not measured, since it takes minutes: cargo bench --bench outside -- build".to_owned();
+        return Ok(vec![Finding { text, verdict: Verdict::Information }]);
+    }
+    let target = tempfile::tempdir()?;
+    let started = Instant::now();
+    let status = Command::new(env!("CARGO"))
+        .args(["build", "--quiet", "--release", "--locked", "--bin", "creel", "--target-dir"])
+        .arg(target.path())
+        .current_dir(env!("CARGO_MANIFEST_DIR"))
+        .status()?;
+    check(status.success(), "cargo could not build creel")?;
+    let took = started.elapsed();
+    let verdict = if took <= BUILD { Verdict::Ok } else { Verdict::Missed };
+    let text = format!("a release build from scratch: {} s, allowed {} s", took.as_secs(), BUILD.as_secs());
+    Ok(vec![Finding { text, verdict }])
 }
