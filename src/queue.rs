@@ -125,7 +125,7 @@ impl TaskQueue {
         let line = ReadyTaskStream::open(jetstream, nats, lease).await?;
         let missing = [board.missing_replicas(), line.missing_replicas()].into_iter().flatten().collect::<Vec<_>>();
         let missing_replicas = (!missing.is_empty()).then(|| missing.join("; "));
-        let retention = TaskRetention::of(nats, &board, &line);
+        let retention = TaskRetention::of(nats, &board);
         Ok(Self { board: Arc::new(board), line: Box::new(line), missing_replicas, retention })
     }
 

@@ -160,7 +160,7 @@ pub(super) fn worker(args: &WorkerArgs) -> CliResult<VerbOutcome> {
 
 /// Prints the workers of a server.
 fn list_workers(args: &WorkerArgs) -> CliResult {
-    let Some(server) = NatsServerConnection::meant(&args.nats, &args.config)? else {
+    let Some(server) = NatsServerConnection::meant(&NatsArgs { url: args.nats.url.clone() }, &args.config)? else {
         let why = "only a server lists its workers; pass it with --nats, or set `nats:` in the config";
         return Err(CliError::usage(why));
     };

@@ -277,16 +277,6 @@ pub struct MessagePart {
     pub of: usize,
 }
 
-/// Deletes the messages of a subject: all of them, or those up to a sequence number.
-pub async fn purge(stream: &Stream, subject: &str, last: Option<u64>) -> Result<(), NatsError> {
-    let all = stream.purge().filter(subject);
-    let purged = match last {
-        Some(last) => all.sequence(last + 1).await,
-        None => all.await,
-    };
-    purged.map(drop).map_err(|error| NatsError(format!("the server does not delete {subject}: {error}")))
-}
-
 pub fn header<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
     headers.get(name).map(async_nats::HeaderValue::as_str)
 }

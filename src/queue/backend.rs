@@ -43,9 +43,7 @@ pub struct TaskRevision {
 ///
 /// # Invariants
 /// - A write succeeds only if the task has not changed since it was read.
-/// - A name is used once, even after its task was removed, until the queue forgets the task ([`past_tasks`]).
-///
-/// [`past_tasks`]: crate::engine::queue::retention::past_tasks
+/// - A name is used once, even after its task was removed.
 pub trait TaskStore: fmt::Debug + Send + Sync {
     fn get<'a>(&'a self, key: &'a QueueTaskKey) -> QueueFuture<'a, Option<TaskRevision>>;
 

@@ -16,7 +16,7 @@ use async_nats::{
         AckKind, Context, Message,
         consumer::{AckPolicy, PullConsumer, pull},
         context::PublishErrorKind,
-        stream::{Config, DiscardPolicy, RetentionPolicy, StorageType, Stream},
+        stream::{Config, DiscardPolicy, RetentionPolicy, StorageType},
     },
 };
 use futures_core::Stream as _;
@@ -103,7 +103,7 @@ pub fn subjects(prefix: &str) -> String {
     format!("{}>", subject::queue(prefix))
 }
 
-pub(super) fn subject_of(prefix: &str, order: &TaskSpec) -> String {
+fn subject_of(prefix: &str, order: &TaskSpec) -> String {
     format!("{prefix}{}.{}", DispatchGroup::of(order).tokens(), QueueTaskKey::of(order).tokens())
 }
 
@@ -165,11 +165,6 @@ impl ReadyTaskStream {
         }
         self.rows.entry(DispatchGroup::of(order)).or_default();
         Ok(())
-    }
-
-    /// The stream, and the start of its subjects.
-    pub(super) fn stream(&self) -> (Stream, String) {
-        (self.store.stream.clone(), self.prefix.clone())
     }
 
     /// Reads which subjects have tasks and returns them. Groups without tasks are not asked any more.

@@ -37,7 +37,7 @@ use crate::{
 };
 
 /// How long to wait for a message of the bucket.
-const PATIENCE: Duration = Duration::from_secs(5);
+const PATIENCE: Duration = Duration::from_secs(10);
 
 #[derive(Debug, Clone)]
 pub(super) struct TaskBucket {
@@ -49,8 +49,6 @@ pub(super) struct TaskBucket {
 /// The changes of tasks: first each task as it is, then each change.
 struct QueueChanges {
     messages: Ordered,
-    store: std::sync::Arc<NatsStream>,
-    filter: String,
     /// The subjects that existed at the start and have not arrived. A count would not do, since tasks change meanwhile.
     missing: BTreeSet<String>,
 }
@@ -85,7 +83,7 @@ impl TaskBucket {
         let Some(message) = self.store.last_of(&self.subject(&key.tokens())).await? else { return Ok(None) };
         let revision = message.sequence;
         if message.payload.is_empty() {
-            // The task was deleted with the server's own tools. Its name stays taken.
+            // The queue has forgotten it, or it was deleted with the server's own tools. Its name stays taken.
             let order = TaskSpec { id: key.id().to_owned(), ..TaskSpec::default() };
             return Ok(Some(TaskRevision {
                 task: QueuedTask { standing: QueuedTaskState::Removed, ..QueuedTask::new(order, UnixTime(0)) },
@@ -103,11 +101,15 @@ impl TaskBucket {
         let mut headers = HeaderMap::new();
         headers.insert(LAST_OF_SUBJECT, read.to_string().as_str());
         let text = serde_json::to_vec(task).expect("a task has no keys that are not text");
-        let subject = self.subject(&QueueTaskKey::of(&task.order).tokens());
+        self.put(&QueueTaskKey::of(&task.order), headers, text).await
+    }
+
+    async fn put(&self, key: &QueueTaskKey, headers: HeaderMap, text: Vec<u8>) -> Result<Option<u64>, NatsError> {
         let cannot = |error: jetstream::context::PublishError| {
             let cause = std::error::Error::source(&error).map(|cause| format!(": {cause}")).unwrap_or_default();
-            NatsError(format!("the server does not accept task {}: {error}{cause}", task.order.id))
+            NatsError(format!("the server does not accept task {}: {error}{cause}", key.id()))
         };
+        let subject = self.subject(&key.tokens());
         let sent = self.jetstream.publish_with_headers(subject, headers, text.into()).await.map_err(cannot)?;
         match sent.await {
             Ok(ack) => Ok(Some(ack.sequence)),
@@ -116,17 +118,22 @@ impl TaskBucket {
         }
     }
 
-    /// One more than the highest number, and than the number of tasks, since a task can have another name.
     async fn next_number(&self) -> Result<u64, NatsError> {
-        let own = self.subject(&QueueTaskKey::own("*").tokens());
-        let known = self.store.subjects(own).await?;
-        let number = |subject: &String| subject.rsplit('.').next()?.parse().ok();
-        Ok(known.iter().filter_map(number).chain([known.len() as u64]).max().unwrap_or(0) + 1)
+        // Names are never freed, so there are about as many as there are messages.
+        let info = self.store.stream.get_info().await;
+        let known =
+            info.map_err(|error| NatsError(format!("the server does not report how many tasks there are: {error}")))?;
+        Ok(known.state.messages + 1)
     }
 
-    /// Deletes a task, unless it has changed since it was read.
+    /// Deletes the text of a task, unless it has changed since it was read. Its name stays taken.
+    ///
+    /// Not with a purge: servers of version 2.9 then skip what the consumers of the stream have not read.
     pub(super) async fn forget(&self, key: &QueueTaskKey, read: u64) -> Result<(), NatsError> {
-        stream::purge(&self.store.stream, &self.subject(&key.tokens()), Some(read)).await
+        let mut headers = HeaderMap::new();
+        headers.insert(LAST_OF_SUBJECT, read.to_string().as_str());
+        headers.insert("KV-Operation", "DEL");
+        self.put(key, headers, Vec::new()).await.map(drop)
     }
 
     /// All tasks in the order of their last change. Skips those in a format that this creel cannot read.
@@ -148,8 +155,8 @@ impl TaskBucket {
         let consumer = self.store.stream.create_consumer(config).await.map_err(|error| cannot(error.to_string()))?;
         let messages = consumer.messages().await.map_err(|error| cannot(error.to_string()))?;
         // Read after the consumer was created, so each of these subjects will arrive.
-        let missing = self.store.subjects(filter.clone()).await?;
-        Ok(QueueChanges { messages, store: self.store.clone(), filter, missing })
+        let missing = self.store.subjects(filter).await?;
+        Ok(QueueChanges { messages, missing })
     }
 }
 
@@ -157,23 +164,11 @@ impl QueueChanges {
     async fn all(&mut self) -> Result<BTreeMap<QueueTaskKey, TaskRevision>, NatsError> {
         let mut all = BTreeMap::new();
         while !self.missing.is_empty() {
-            match tokio::time::timeout(PATIENCE, self.next()).await {
-                Ok(seen) => all.extend(seen?.map(|seen| (QueueTaskKey::of(&seen.task.order), seen))),
-                Err(_) => self.skip_the_forgotten().await?,
-            }
+            let next = tokio::time::timeout(PATIENCE, self.next()).await;
+            let seen = next.map_err(|_| NatsError("the server does not answer".to_owned()))??;
+            all.extend(seen.map(|seen| (QueueTaskKey::of(&seen.task.order), seen)));
         }
         Ok(all)
-    }
-
-    /// Stops waiting for tasks that a worker deleted before they arrived.
-    async fn skip_the_forgotten(&mut self) -> Result<(), NatsError> {
-        let known = self.store.subjects(self.filter.clone()).await?;
-        let before = self.missing.len();
-        self.missing.retain(|subject| known.contains(subject));
-        if self.missing.len() == before {
-            return Err(NatsError("the server does not answer".to_owned()));
-        }
-        Ok(())
     }
 
     async fn next(&mut self) -> Result<Option<TaskRevision>, NatsError> {

@@ -3,7 +3,6 @@
 //! # Invariants
 //! - An unfinished task stays, and so does everything that it depends on: it starts from their work and their results.
 //! - Work that is on a branch and not merged yet is not forgotten.
-//! - A number is never used for a second task.
 
 use std::collections::BTreeSet;
 
@@ -23,11 +22,8 @@ pub fn past_tasks<'a>(
     let all = all.filter(|task| task.order.session.is_none());
     let unfinished = all.clone().filter(|task| task.is_open());
     let needed: BTreeSet<&str> = unfinished.flat_map(|task| &task.order.dependencies).map(String::as_str).collect();
-    // The next number is one more than the highest that is there.
-    let highest = all.clone().filter_map(number).max();
     all.filter(|task| ended_at(task).is_some_and(|ended| at.since(ended) > max_age))
         .filter(|task| !needed.contains(task.order.id.as_str()))
-        .filter(|task| number(task).is_none() || number(task) != highest)
         .collect()
 }
 
@@ -42,10 +38,6 @@ fn ended_at(task: &QueuedTask) -> Option<UnixTime> {
         | QueuedTaskState::Active { .. }
         | QueuedTaskState::Blocked { .. } => None,
     }
-}
-
-fn number(task: &QueuedTask) -> Option<u64> {
-    task.order.id.parse().ok()
 }
 
 #[cfg(test)]
@@ -101,10 +93,5 @@ mod tests {
         let mut task = completed("task_1", 2);
         task.order.session = Some(OwnerSession { name: "s".to_owned(), id: "x".to_owned() });
         assert_eq!(past(&[task]), [""; 0]);
-    }
-
-    #[test]
-    fn the_highest_number_stays_so_that_no_number_comes_twice() {
-        assert_eq!(past(&[completed("9", 2), completed("10", 2), completed("name", 2)]), ["9", "name"]);
     }
 }
