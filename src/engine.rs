@@ -44,6 +44,7 @@ pub mod input;
 pub(crate) mod known_or_none;
 pub mod line_diff;
 pub(crate) mod nearest_name;
+pub mod omitted_output;
 pub mod output;
 pub mod pending;
 pub mod permission;

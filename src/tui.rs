@@ -27,6 +27,7 @@ pub mod notification;
 mod output_files;
 pub mod output_lines;
 pub mod panes;
+pub mod printed_rows;
 pub mod replay;
 pub mod runs;
 mod screen_terminal;
@@ -387,15 +388,11 @@ impl Tui {
             ScreenRequest::Redraw => self.terminal.screen.redraw(),
             ScreenRequest::Remember => self.remember(),
             ScreenRequest::SetPace(pace) => self.set_pace(pace),
-            ScreenRequest::ReadOutput { title, file, otherwise, earlier, live } => {
+            ScreenRequest::ReadOutput { title, file, otherwise, earlier, live, reason } => {
                 let folder = self.source.journal.parent().unwrap_or(Path::new("."));
-                return Ok(Some(ScreenEvent::Read(output_files::view(
-                    title,
-                    file.map(|file| folder.join(file)),
-                    &otherwise,
-                    &earlier,
-                    live,
-                ))));
+                let file = file.map(|file| folder.join(file));
+                let output = output_files::RunOutput { title, file, otherwise, earlier, live, reason };
+                return Ok(Some(ScreenEvent::Read(output.viewer())));
             }
             ScreenRequest::Seek(target) => self.seek(target)?,
         }
@@ -547,7 +544,10 @@ impl Tui {
     fn on_tick(&mut self) -> io::Result<()> {
         self.model.now = session_time();
         self.terminal.changed = true;
-        if let ScreenMode::Replay(player) = &self.model.mode {
+        // Between two records, only the spinner moves.
+        if let ScreenMode::Replay(player) = &self.model.mode
+            && player.due().is_some_and(|due| due <= self.model.now)
+        {
             let target = player.shown + 1;
             self.seek(target)?;
         }

@@ -4,10 +4,11 @@
 //! message" and "no progress" comparison goes through [`same_text`], so all of them ignore the same things.
 //!
 //! # Invariants
-//! - Only times, durations, process and thread ids, temporary paths, hex addresses, terminal sequences and the amount of
-//!   white space are ignored. Line numbers, counts, versions and file names stay.
+//! - Only times, durations, process and thread ids, temporary paths, hex addresses, terminal sequences, the amount of
+//!   white space, and the size and the place of output that creel left out are ignored. Line numbers, counts, versions
+//!   and file names stay.
 
-use super::plain_text::plain_text;
+use super::{omitted_output::OmittedOutput, plain_text::plain_text};
 
 const TIME: &str = "<time>";
 const ID: &str = "<id>";
@@ -70,6 +71,8 @@ fn changing_part(before: &str, rest: &str) -> Option<(usize, String)> {
     let marked = |mark: &'static str| move |length: usize| (length, mark.to_owned());
     let first = rest.chars().next()?;
     match first {
+        // How many lines were left out counts; durations in them change how many bytes they have.
+        '[' => OmittedOutput::at_start(rest).map(|omitted| (omitted.length, format!("[… {} …]", omitted.lines))),
         '/' => temporary_path(rest),
         '.' | 't' => temporary_name(rest).map(marked(TEMPORARY)),
         'A'..='Z' => dated_by_month(rest).map(marked(TIME)),

@@ -15,6 +15,7 @@ use crate::engine::{
     SessionState,
     conversation::ChangedLines,
     event::{Event, RetryEvent, SessionEvent, SessionOutcome, TurnEvent},
+    pending::{ItemState, PendingItems},
     time::UnixTime,
 };
 
@@ -74,8 +75,7 @@ impl EndTally {
         let used = UsageTotals::from(&state.account).suffix();
         facts.extend((!used.is_empty()).then(|| ("used", used.trim_start_matches(" · ").to_owned())));
         let never: Vec<String> = never_passed(hooks);
-        let undelivered: Vec<String> =
-            state.pending.waiting().map(|item| plain_line(&item.source.hook, NAME)).collect();
+        let undelivered = not_sent(&state.pending);
         let files = self.files.len() + self.more_files;
         let lists = [
             ("never passed", (!never.is_empty()).then(|| some_names(&never, NAMED))),
@@ -118,6 +118,16 @@ impl EndTally {
         };
         format!("{time} · {iterations}{retries}")
     }
+}
+
+/// The items that the agent has not received, also those that the user decided not to send.
+fn not_sent(pending: &PendingItems) -> Vec<String> {
+    let left = pending.items().iter().filter(|item| item.state != ItemState::Delivered);
+    let named = left.map(|item| {
+        let skipped = if item.state == ItemState::Skipped { " (skipped)" } else { "" };
+        format!("{}{skipped}", plain_line(&item.source.hook, NAME))
+    });
+    named.collect()
 }
 
 fn never_passed(hooks: &HookTallies) -> Vec<String> {

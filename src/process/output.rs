@@ -145,12 +145,14 @@ fn shares(limit: usize, stdout: usize, stderr: usize) -> (usize, usize) {
     if stdout <= stderr { (smaller, limit - smaller) } else { (limit - smaller, smaller) }
 }
 
-/// The line in place of the omitted bytes.
-pub fn marker(missing: u64, whole: Option<&str>) -> String {
-    let bytes = if missing == 1 { "1 byte".to_owned() } else { format!("{missing} bytes") };
+/// The line in place of the omitted bytes. `lines` is how many whole lines they had; 0 is not mentioned.
+pub fn marker(missing: u64, lines: u64, whole: Option<&str>) -> String {
+    let counted = |count: u64, unit: &str| format!("{count} {unit}{}", if count == 1 { "" } else { "s" });
+    let lines = if lines == 0 { String::new() } else { format!("{}, ", counted(lines, "line")) };
+    let bytes = counted(missing, "byte");
     match whole {
-        Some(whole) => format!("[… {bytes} left out; {whole} …]\n"),
-        None => format!("[… {bytes} left out …]\n"),
+        Some(whole) => format!("[… {lines}{bytes} left out; {whole} …]\n"),
+        None => format!("[… {lines}{bytes} left out …]\n"),
     }
 }
 
@@ -160,16 +162,29 @@ struct HeadTailBuffer {
     head_cap: usize,
     tail: TailBuffer,
     total: u64,
+    /// How many lines have ended.
+    line_ends: u64,
+    /// Whether the last line has no end yet.
+    is_unfinished: bool,
 }
 
 impl HeadTailBuffer {
     fn new(limit: usize) -> Self {
         let head_cap = limit / 4;
-        Self { head: Vec::new(), head_cap, tail: TailBuffer::new(limit - head_cap), total: 0 }
+        Self {
+            head: Vec::new(),
+            head_cap,
+            tail: TailBuffer::new(limit - head_cap),
+            total: 0,
+            line_ends: 0,
+            is_unfinished: false,
+        }
     }
 
     fn push(&mut self, bytes: &[u8]) {
         self.total += bytes.len() as u64;
+        self.line_ends += bytes.iter().filter(|byte| **byte == b'\n').count() as u64;
+        self.is_unfinished = bytes.last().map_or(self.is_unfinished, |last| *last != b'\n');
         let room = (self.head_cap - self.head.len()).min(bytes.len());
         let (head, tail) = bytes.split_at(room);
         self.head.extend_from_slice(head);
@@ -208,7 +223,8 @@ impl HeadTailBuffer {
             (&self.head[..self.head.len() - torn_end(&self.head)], &tail[torn_start(&tail)..])
         };
         // Plus one for the line break before the marker.
-        let reserve = if count_marker { marker(self.total, whole).len() + 1 } else { 0 };
+        let lines = self.line_ends + u64::from(self.is_unfinished);
+        let reserve = if count_marker { marker(self.total, lines, whole).len() + 1 } else { 0 };
         let room = share.saturating_sub(reserve);
         let (mut text, shown_head) = prefix(head, room / 4);
         let (end, shown_tail) = suffix(tail, room - room / 4);
@@ -216,7 +232,9 @@ impl HeadTailBuffer {
         if !text.is_empty() && !text.ends_with('\n') {
             text.push('\n');
         }
-        text.push_str(&marker(missing, whole));
+        // A line of which a part is shown counts as shown.
+        let shown_lines = (text.lines().count() + end.lines().count()) as u64;
+        text.push_str(&marker(missing, lines.saturating_sub(shown_lines), whole));
         text.push_str(&end);
         (text, missing)
     }
@@ -464,8 +482,9 @@ mod tests {
         let got = captured(512, &[(OutputStream::Stdout, lines.as_bytes())]);
         assert!(got.stdout.len() <= 512);
         assert!(got.stdout.starts_with("line 0\nline 1\n"));
-        assert!(got.stdout.contains("\n[… 8"));
         assert!(got.stdout.contains(" bytes left out …]\nline 9"));
+        let shown = got.stdout.lines().filter(|line| line.starts_with("line ")).count();
+        assert!(got.stdout.contains(&format!("\n[… {} lines, 8", 1000 - shown)), "{}", got.stdout);
         assert!(got.stdout.ends_with("line 998\nline 999\n"));
     }
 

@@ -15,6 +15,39 @@ pub fn lines(diff: &str, theme: &ScreenTheme, width: usize) -> Vec<Line<'static>
     clean.lines().flat_map(|line| wrap(&[(line.to_owned(), theme.style(hunk.role(line)))], width, 1)).collect()
 }
 
+/// A diff of one file: the file, the head of its first hunk, and the lines after that head. On a small screen, a title
+/// with both leaves more rows to the lines.
+pub struct FileDiff {
+    /// Relative to the project, if it is inside.
+    pub path: String,
+    pub hunk: String,
+    pub lines: Vec<Line<'static>>,
+}
+
+impl FileDiff {
+    /// None for several files, or for a file that is renamed, made or removed: then the names of the files matter.
+    pub fn of(diff: &str, project: &str, theme: &ScreenTheme, width: usize) -> Option<Self> {
+        let clean = plain(diff);
+        let (before, rest) = clean.strip_prefix("--- ")?.split_once("\n+++ ")?;
+        let (after, hunks) = rest.split_once('\n')?;
+        let name = |name: &str, side: &str| name.strip_prefix(side).unwrap_or(name).to_owned();
+        let path = name(before, "a/");
+        let hunk = hunks.lines().next().filter(|line| line.starts_with("@@"))?;
+        if path != name(after, "b/") || path.contains('\n') || hunks.lines().any(|line| line.starts_with("--- ")) {
+            return None;
+        }
+        let head = lines(hunk, theme, width).len();
+        let lines = lines(hunks, theme, width).into_iter().skip(head).collect();
+        let inside = path.strip_prefix(project).and_then(|rest| rest.strip_prefix('/')).unwrap_or(&path);
+        Some(Self { path: inside.to_owned(), hunk: hunk.to_owned(), lines })
+    }
+
+    /// Whether it changes this file, named as `path` or `path:line`.
+    pub fn is_of(&self, file: &str) -> bool {
+        file.strip_prefix(self.path.as_str()).is_some_and(|rest| rest.is_empty() || rest.starts_with(':'))
+    }
+}
+
 /// How many lines of a hunk are left. Inside a hunk, a line that begins with `---` is a removed line, not a header.
 #[derive(Default)]
 struct DiffHunk {
@@ -70,6 +103,18 @@ fn count(range: &str) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_head_of_one_file_is_told_from_its_lines() {
+        let theme = ScreenTheme::chosen(crate::config::ThemeName::Dark, false);
+        let parts = |diff: &str| FileDiff::of(diff, "/p", &theme, 40).map(|one| (one.path, one.hunk, one.lines.len()));
+        let one = "--- a/x\n+++ b/x\n@@ -1 +1 @@ fn x\n-a\n+b\n";
+        assert_eq!(parts(one), Some(("x".into(), "@@ -1 +1 @@ fn x".into(), 2)));
+        assert_eq!(parts("--- /p/x\n+++ /p/x\n@@ -1 +1 @@\n-a\n+b").map(|(path, ..)| path), Some("x".into()));
+        assert_eq!(parts("--- /dev/null\n+++ b/x\n@@ -0,0 +1 @@\n+b"), None);
+        assert_eq!(parts(&one.repeat(2)), None);
+        assert_eq!(parts("@@ -1 +1 @@\n-a\n+b"), None);
+    }
 
     fn roles(diff: &str) -> String {
         let mut hunk = DiffHunk::default();

@@ -7,7 +7,6 @@
 //! - While no session works and nothing changes, nothing is drawn and nothing wakes up.
 //! - The terminal gets its own settings back, however the screen ends.
 
-pub mod choice_question;
 pub mod model;
 pub mod new_session;
 pub mod update;

@@ -311,7 +311,7 @@ pub fn short_words(action: KeyAction) -> String {
         KeyAction::PreviewItems => "preview",
         KeyAction::OlderRun => "other runs",
         KeyAction::ToggleItem => "tick",
-        KeyAction::TextDown => "more text",
+        KeyAction::TextDown | KeyAction::TextUp => "more",
         KeyAction::DependTask => "depends on the marked task",
         KeyAction::ReadyTask => "unblock",
         KeyAction::SwitchAgent => "other agent",
@@ -326,7 +326,11 @@ pub fn name(action: KeyAction) -> &'static str {
 
 /// The key with a name as hints show it.
 pub fn key_named(name: &str) -> Option<KeyEvent> {
-    let name = if name == "PgDn" { "page-down" } else { name };
+    let name = match name {
+        "PgDn" => "page-down",
+        "PgUp" => "page-up",
+        name => name,
+    };
     let KeyChord { code, modifiers } = KeyChord::parse(name).ok()?;
     Some(KeyEvent::new(code, modifiers))
 }

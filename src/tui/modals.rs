@@ -1,6 +1,7 @@
 //! Dialogs over the panes: gates, the editor, viewers, help, the palette, questions.
 
 pub mod cancel;
+pub mod choice_question;
 pub mod editor;
 pub mod gate;
 pub mod help;
@@ -32,7 +33,7 @@ pub enum Modal {
     Help(help::HelpModal),
     Palette(palette::PaletteModal),
     Search(search::SearchModal),
-    Quit(quit::QuitModal),
+    Quit(Box<choice_question::ChoiceQuestion<quit::LeaveChoice>>),
     Remove(remove::RemoveModal),
     Cancel(cancel::CancelModal),
 }

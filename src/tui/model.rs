@@ -408,12 +408,21 @@ impl ScreenModel {
         self.hook_rows().nth(self.chosen_hook).map(|row| row.id()).filter(|_| by_somebody)
     }
 
-    /// Opens the gate that waits for the user, and closes a gate that was answered.
+    /// Opens the gate that waits for the user, and closes dialogs that are about something past.
     pub fn look_after_the_gate(&mut self) {
         let open = self.session.as_ref().and_then(|state| state.gates.open.clone());
-        self.modals.retain(|modal| {
-            let Modal::Gate(shown) = modal else { return true };
-            open.as_ref().is_some_and(|gate| gate.id == shown.gate.id)
+        let (is_steered, works) = (self.is_steered(), self.works());
+        self.modals.retain(|modal| match modal {
+            Modal::Gate(shown) => open.as_ref().is_some_and(|gate| gate.id == shown.gate.id),
+            // The session or the turn that the question is about is over.
+            Modal::Quit(_) => is_steered,
+            Modal::Cancel(_) => works,
+            Modal::Editor(_)
+            | Modal::Viewer(_)
+            | Modal::Help(_)
+            | Modal::Palette(_)
+            | Modal::Search(_)
+            | Modal::Remove(_) => true,
         });
         let shown =
             self.modals.iter_mut().filter_map(|modal| if let Modal::Gate(gate) = modal { Some(gate) } else { None });
@@ -477,7 +486,8 @@ impl ScreenModel {
     /// When the screen next changes by itself, because it shows a running time or a replay.
     pub fn next_tick(&self) -> Option<UnixTime> {
         if let ScreenMode::Replay(player) = &self.mode {
-            return player.due();
+            let spins = player.is_playing() && self.motion == MotionMode::Full && self.works();
+            return player.due().map(|due| if spins { due.min(self.next_beat(view::SPIN)) } else { due });
         }
         let arming = self.modals.iter().find_map(|modal| {
             let Modal::Gate(gate) = modal else { return None };

@@ -94,19 +94,22 @@ impl ReplayPlayer {
         self.playing = self.due.is_some();
     }
 
-    /// The position after the next iteration's first record; the end if there is none.
-    pub fn next_iteration(&self) -> usize {
+    pub fn is_playing(&self) -> bool {
+        self.playing
+    }
+
+    /// The position after the next iteration's first record.
+    pub fn next_iteration(&self) -> Option<usize> {
         self.next_with(|mark| mark.iteration)
     }
 
-    /// The position after the next error; the end if there is none.
-    pub fn next_error(&self) -> usize {
+    /// The position after the next error.
+    pub fn next_error(&self) -> Option<usize> {
         self.next_with(|mark| mark.error)
     }
 
-    fn next_with(&self, wanted: impl Fn(&ReplayMark) -> bool) -> usize {
-        let found = self.marks.iter().skip(self.shown).position(wanted);
-        found.map_or(self.marks.len(), |n| self.shown + n + 1)
+    fn next_with(&self, wanted: impl Fn(&ReplayMark) -> bool) -> Option<usize> {
+        self.marks.iter().skip(self.shown).position(wanted).map(|n| self.shown + n + 1)
     }
 
     pub fn describe(&self) -> String {

@@ -14,6 +14,8 @@ mod live_answer;
 mod movement;
 mod rows;
 
+pub use movement::StreamJump;
+
 use std::collections::{HashMap, VecDeque};
 
 use jiff::tz::TimeZone;
@@ -109,6 +111,8 @@ pub struct StreamBlock {
     body: BlockBody,
     spots: Vec<RecordSpan>,
     turn: Option<TurnId>,
+    /// The run of a hook or a rule that the block is about.
+    run: Option<RunId>,
     revision: u32,
 }
 
@@ -224,16 +228,16 @@ impl SessionStream {
             }
             Event::Turn(TurnEvent::AgentPlanned { .. }) => self.planned(new, detail, spot),
             Event::Hook(HookEvent::Started { run, .. }) | Event::Stop(StopEvent::RuleStarted { run, .. }) => {
-                let index = self.put(None, new, detail, spot);
+                let index = self.put(None, StreamBlock { run: Some(*run), ..new }, detail, spot);
                 self.runs.insert(*run, index);
             }
             Event::Hook(HookEvent::Finished(finished)) => {
                 let known = self.runs.remove(&finished.run);
-                self.put(known, new, detail, spot);
+                self.put(known, StreamBlock { run: Some(finished.run), ..new }, detail, spot);
             }
             Event::Stop(StopEvent::RuleChecked { run, .. }) => {
                 let known = self.runs.remove(run);
-                self.put(known, new, detail, spot);
+                self.put(known, StreamBlock { run: Some(*run), ..new }, detail, spot);
             }
             Event::Turn(TurnEvent::PromptSent(_)) => {
                 // Tool calls of the last turn get no more updates, and an agent may use their ids again.

@@ -41,7 +41,8 @@ use modal::{
 use mouse::on_mouse;
 use pane::{
     ScrollStep, change_speed, copy, edit_item, focus, focus_by, fold, fold_thoughts, jump_to_error, jump_to_iteration,
-    leave, open_item, pause, play, preview, quit, scroll, search, seek, skip_item, split, steer, write, zoom,
+    leave, open_item, pause, play, preview, quit, scroll, search, seek, seek_next, skip_item, split, steer, write,
+    zoom,
 };
 use task::on_remove_key;
 
@@ -106,6 +107,8 @@ pub enum ScreenRequest {
         earlier: String,
         /// The run, if it still runs: the viewer follows it.
         live: Option<RunId>,
+        /// Why the run failed: the viewer opens at this line. None if it did not fail.
+        reason: Option<String>,
     },
     /// Show a past session up to this record.
     Seek(usize),
@@ -277,7 +280,8 @@ fn interrupt(model: &mut ScreenModel) -> Vec<ScreenRequest> {
 }
 
 fn on_pane_key(model: &mut ScreenModel, key: KeyEvent, reload: RecordLoader<'_>) -> Vec<ScreenRequest> {
-    if model.keymap.action(key, &[KeyContext::Gate]) == Some(KeyAction::Aside) && model.end_card().is_some() {
+    let closes = model.keymap.action(key, &[KeyContext::Gate]) == Some(KeyAction::Aside) || key.code == KeyCode::Enter;
+    if closes && view::shows_end_card(model) {
         model.card_closed = true;
         return Vec::new();
     }
@@ -370,8 +374,8 @@ pub fn perform(model: &mut ScreenModel, action: KeyAction, reload: RecordLoader<
         // Before the first record there is nothing to show.
         KeyAction::StepBack => seek(model, |player| player.shown.saturating_sub(1).max(1)),
         KeyAction::Faster | KeyAction::Slower => change_speed(model, if action == KeyAction::Faster { 1 } else { -1 }),
-        KeyAction::StepIteration => seek(model, ReplayPlayer::next_iteration),
-        KeyAction::StepError => seek(model, ReplayPlayer::next_error),
+        KeyAction::StepIteration => seek_next(model, "iteration", ReplayPlayer::next_iteration),
+        KeyAction::StepError => seek_next(model, "error", ReplayPlayer::next_error),
         // These apply only inside their dialogs, or on the home screen.
         KeyAction::NextChoice
         | KeyAction::PreviousChoice

@@ -11,6 +11,7 @@ pub mod pipeline;
 mod status;
 mod tabs;
 
+pub use end_card::is_shown as shows_end_card;
 pub use layout::{ScreenLayout, has_room, has_tabs, is_split_line, places, split_at};
 pub use status::{SPIN, chip, role as chip_role};
 
@@ -59,8 +60,8 @@ pub fn key_at(model: &ScreenModel, column: u16, row: u16) -> Option<KeyEvent> {
         Some(Modal::Help(_)) => hints(area.bottom().checked_sub(1)),
         Some(Modal::Editor(_)) => hints(Some(editor::hint_row(area))),
         Some(Modal::Gate(gate)) if gate.hint_row() == Some(row) => Some(KeyRow::Hints),
-        Some(Modal::Quit(_) | Modal::Remove(_) | Modal::Cancel(_)) => Some(KeyRow::Answer),
-        Some(Modal::Gate(_) | Modal::Palette(_) | Modal::Search(_)) | None => {
+        Some(Modal::Remove(_) | Modal::Cancel(_)) => Some(KeyRow::Answer),
+        Some(Modal::Gate(_) | Modal::Palette(_) | Modal::Search(_) | Modal::Quit(_)) | None => {
             hints(places(model, area).map(|places| places.hints.y))
         }
     }?;
@@ -211,9 +212,7 @@ fn draw_places(model: &ScreenModel, places: &ScreenLayout, area: Rect, buffer: &
     for (pane, rect) in &places.panes {
         draw_pane(model, *pane, theme, *rect, buffer);
     }
-    if let Some((_, rect)) = places.panes.iter().find(|(pane, _)| *pane == Pane::Stream) {
-        end_card::draw(model, theme, *rect, buffer);
-    }
+    end_card::draw(model, theme, buffer);
     if let (Some(rect), Some(detail)) = (places.detail, &model.detail) {
         detail::draw(detail, theme, rect, buffer);
     }
@@ -265,13 +264,16 @@ fn announce_gate(model: &ScreenModel, theme: &ScreenTheme, area: Rect, buffer: &
     if model.modals.iter().any(|modal| matches!(modal, Modal::Gate(_))) {
         return;
     }
-    let most = usize::from(area.width);
+    let (most, style) = (usize::from(area.width), theme.style(ThemeRole::Alert));
     let title = gate_words::gate_title(state, gate);
-    let title = fit(&title, most.saturating_sub(how.width() + 8));
-    let text = fit(&format!(" ◆ {title} · {how} "), most);
-    let width = u16::try_from(text.width()).unwrap_or(area.width);
-    let place = Rect { x: area.right().saturating_sub(width), y: area.y, width, height: 1 };
-    Line::styled(text, theme.style(ThemeRole::Alert)).render(place, buffer);
+    // A title that does not fit beside the key has more rows.
+    let text = format!(" ◆ {title} · {how} ");
+    let lines = if text.width() <= most { vec![Line::styled(text, style)] } else { wrap(&[(text, style)], most, 3) };
+    let width = if lines.len() == 1 { u16::try_from(lines[0].width()).unwrap_or(area.width) } else { area.width };
+    let height = u16::try_from(lines.len()).unwrap_or(area.height).min(area.height);
+    let place = Rect { x: area.right().saturating_sub(width), y: area.y, width, height };
+    Clear.render(place, buffer);
+    Paragraph::new(lines).style(style).render(place, buffer);
 }
 
 fn draw_pane(model: &ScreenModel, pane: Pane, theme: &ScreenTheme, area: Rect, buffer: &mut Buffer) {

@@ -447,7 +447,7 @@ fn a_stopped_session_is_resumed_from_home() {
     terminal.wait_for("its screen", |shown| shown.status().contains("asks") && shown.has("1 Stream"));
     terminal.press("ctrl-c");
     terminal.wait_for_text("Leave?");
-    click_on(&terminal, "stop now");
+    click_on(&terminal, "Stop now");
     terminal.wait_for_text("ENDED  1");
     click_on(&terminal, "q quit");
     assert_eq!(terminal.end(), 0);

@@ -17,6 +17,7 @@ use creel::{
         input::{GateAnswer, SessionCommand},
         policy::PermissionPolicy,
         submit::kind::PipelineKind,
+        time::TimeSpan,
     },
     tui::{
         modals::{Modal, gate::GateModal, viewer::ViewerModal},
@@ -182,7 +183,16 @@ fn keys_jump_between_iterations_and_errors() {
     "#]]
     .assert_eq(&jumps);
     screen.press("end ]");
-    assert_eq!(toast(&screen), "there are no more");
+    assert_eq!(toast(&screen), "No iteration after this point: this is the first one");
+    assert!(first_line(&screen).contains("ITERATION 1"), "{}", first_line(&screen));
+    screen.press("home E");
+    assert_eq!(toast(&screen), "No error before this point: this is the last one");
+    let mut calm = Screen::of(&scenes::works(), SMALL);
+    calm.press("e");
+    assert_eq!(toast(&calm), "No error so far");
+    calm.press("home ]");
+    calm.press("]");
+    assert_eq!(toast(&calm), "No other iteration");
 }
 
 #[test]
@@ -338,6 +348,7 @@ fn runs_are_opened_switched_off_and_ended() {
                 otherwise: "4f2a1c parser: keep the places",
                 earlier: "",
                 live: None,
+                reason: None,
             },
         ]
     "#]]
@@ -489,6 +500,56 @@ fn a_gate_is_announced_over_a_viewer_and_answered_from_there() {
         assert_eq!(screen.press("enter"), [], "as always, not at once");
         assert_eq!(screen.later(600).press("1"), answer(GateChoice::Approve));
     }
+}
+
+#[test]
+fn the_title_of_a_gate_over_a_viewer_is_not_cut() {
+    let mut screen = Screen::of(&scenes::works(), (60, 16));
+    screen.told(ScreenEvent::Read(ViewerModal::new("text", "some text", "")));
+    screen.see(&scenes::permission());
+    let frame = screen.frame();
+    let top = frame.lines().take(2).collect::<Vec<_>>().join(" ");
+    let top = top.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(top.starts_with("◆ The agent asks for permission · 2 more after this · g answer"), "{frame}");
+}
+
+#[test]
+fn a_gate_with_a_timeout_says_when_creel_decides() {
+    for size in [(60, 16), SMALL, WIDE] {
+        let world = scenes::at_gate(scenes::eventful().plan(|plan| plan.gates.timeout = TimeSpan::secs(7)));
+        let mut screen = Screen::of(&world, size).armed();
+        assert!(screen.frame().contains("╚═ creel decides at 00:00:"), "{}", screen.frame());
+    }
+}
+
+#[test]
+fn help_over_a_viewer_shows_the_keys_of_the_viewer() {
+    let mut screen = Screen::of(&scenes::works(), SMALL);
+    screen.told(ScreenEvent::Read(ViewerModal::new("text", "some text", "")));
+    assert!(screen.row("copy").contains("? keys"), "{}", screen.frame());
+    screen.press("?");
+    let frame = screen.frame();
+    assert!(frame.contains("wrap long lines or not") && frame.contains("search"), "{frame}");
+    assert!(!frame.contains("pause"), "{frame}");
+    screen.press("esc");
+    assert!(matches!(screen.model.modals[..], [Modal::Viewer(_)]));
+}
+
+#[test]
+fn a_replay_that_plays_moves_and_says_that_space_pauses() {
+    let world = scenes::first_turn();
+    let mut screen = Screen::replay(&world, SMALL, world.events.len() - 3);
+    let words =
+        |screen: &mut Screen| hinted(screen).split("  ").find(|hint| hint.starts_with("space")).map(str::to_owned);
+    assert_eq!(words(&mut screen).as_deref(), Some("space play"));
+    assert_eq!(screen.model.next_tick(), None);
+    screen.press("space");
+    assert_eq!(words(&mut screen).as_deref(), Some("space pause"));
+    let before = screen.frame();
+    let tick = screen.model.next_tick().expect("it plays");
+    assert!(tick.since(screen.model.now).0 <= 250, "the spinner moves before the next record");
+    screen.model.now = tick;
+    assert_ne!(screen.frame(), before);
 }
 
 #[test]
@@ -685,20 +746,26 @@ fn items_at_a_gate_are_selected_and_toggled_by_clicks() {
 }
 
 #[test]
-fn long_text_at_a_gate_scrolls_both_ways() {
+fn long_text_at_a_gate_scrolls_both_ways_and_stops_at_its_ends() {
     let mut screen = Screen::of(&scenes::retry_limit(), (120, 12)).armed();
     screen.press("left left left");
     let end = screen.frame();
     assert!(end.contains("The empty text is no error."), "{end}");
-    screen.press("page-down");
-    assert!(screen.frame().contains("test parser::empty ... FAILED"), "after the end comes the beginning");
-    for _ in 0..9 {
-        screen.press("page-up");
-    }
-    assert!(
-        screen.frame().contains("║test parser::empty ... FAILED")
-            || screen.frame().contains("║ test parser::empty ... FAILED")
-    );
+    screen.press("page-down page-down");
+    assert_eq!(screen.frame(), end, "the end stays");
+    assert!(screen.row("enter answer").contains("PgUp more"), "{end}");
+    let pages = |screen: &mut Screen, key: &str| {
+        for _ in 0..9 {
+            screen.press(key);
+        }
+        screen.frame()
+    };
+    let start = pages(&mut screen, "page-up");
+    assert!(start.contains("║ test parser::empty ... FAILED"), "{start}");
+    assert!(screen.row("enter answer").contains("PgDn more"), "{start}");
+    screen.press("page-up");
+    assert_eq!(screen.frame(), start, "the start stays");
+    assert_eq!(pages(&mut screen, "page-down"), end);
 }
 
 #[test]
@@ -992,11 +1059,14 @@ fn a_click_on_a_key_that_the_screen_shows_presses_it() {
     screen.click_on("q leave");
     assert!(screen.frame().contains("Leave?"));
     assert_eq!(screen.click_on("The session is still running."), []);
-    screen.click_on("stay");
+    screen.click_on("Stay");
+    assert!(screen.model.modals.is_empty());
+    screen.press("q");
+    screen.click_on("esc stay");
     assert!(screen.model.modals.is_empty());
     screen.click_on("m message");
     assert!(matches!(screen.model.modals[..], [Modal::Editor(_)]));
-    screen.click_on("esc leave");
+    screen.click_on("esc keep as draft");
     screen.press(":");
     assert!(hinted(&mut screen).starts_with("enter run"), "{}", hinted(&mut screen));
     screen.click_on("go to the hooks");
@@ -1350,6 +1420,36 @@ fn leaving_asks_while_the_session_runs() {
 }
 
 #[test]
+fn the_question_whether_to_leave_is_a_numbered_list() {
+    let mut screen = Screen::of(&scenes::first_turn(), SMALL);
+    screen.model.tie = CloseBehavior::Loose;
+    screen.press("q");
+    let frame = screen.frame();
+    for row in ["▌1  Leave it running", " 2  Stop after this iteration", " 3  Stop now", " 4  Stay"] {
+        assert!(frame.contains(row), "{frame}");
+    }
+    assert_eq!(hinted(&mut screen), "1-4 choose  ↑↓ move  enter answer  esc stay");
+    assert_eq!(screen.press("4"), []);
+    assert!(screen.model.modals.is_empty());
+    assert_eq!(screen.press("q down enter"), asked(SessionCommand::Stop { how: StopTiming::AfterIteration }));
+    assert_eq!(screen.press("q 1"), [ScreenRequest::LeaveRunning]);
+    screen.press("q");
+    assert_eq!(screen.click_on("Stop after this"), asked(SessionCommand::Stop { how: StopTiming::AfterIteration }));
+}
+
+#[test]
+fn questions_about_a_session_close_when_it_ends() {
+    for keys in ["q", "X"] {
+        let mut screen = Screen::of(&scenes::works(), SMALL);
+        screen.press(keys);
+        assert_eq!(screen.model.modals.len(), 1, "{keys}: {}", screen.frame());
+        screen.see(&scenes::works().run());
+        assert!(screen.model.modals.is_empty(), "{keys}: {}", screen.frame());
+        assert!(screen.frame().contains("esc close"), "the end card: {}", screen.frame());
+    }
+}
+
+#[test]
 fn a_session_independent_of_its_screen_can_be_left_running() {
     let mut bound = Screen::of(&scenes::first_turn(), WIDE);
     assert_eq!(bound.press("q d esc ctrl-d"), []);
@@ -1557,12 +1657,12 @@ fn in_a_replay_the_key_for_errors_visits_every_run_that_did_not_pass() {
     let mut visited = Vec::new();
     loop {
         let asks = screen.press("e");
+        if asks.is_empty() {
+            break;
+        }
         let [ScreenRequest::Seek(shown)] = asks[..] else { panic!("{asks:?}") };
         let event = &world.events[shown - 1];
         screen = Screen::replay(&world, SMALL, shown);
-        if shown == world.events.len() {
-            break;
-        }
         visited.push(match event {
             Event::Hook(HookEvent::Finished(finished)) => finished.hook.clone(),
             Event::Stop(StopEvent::RuleChecked { .. }) => "rule".to_owned(),
@@ -1571,6 +1671,7 @@ fn in_a_replay_the_key_for_errors_visits_every_run_that_did_not_pass() {
         });
     }
     assert_eq!(visited, ["fails", "times out", "is missing", "blocks", "turn", "is killed", "rule"]);
+    assert_eq!(toast(&screen), "No error after this point");
 }
 
 #[test]
@@ -1596,7 +1697,7 @@ fn a_changed_item_is_discarded_only_after_two_presses() {
     screen.press("e");
     screen.type_text("more");
     screen.press("ctrl-d esc");
-    assert!(screen.frame().contains("ctrl-s done"), "out of what changed, back to the text");
+    assert!(screen.frame().contains("ctrl-s save"), "out of what changed, back to the text");
     screen.press("esc");
     assert!(screen.frame().contains("esc again discards the change"), "{}", screen.frame());
     screen.press("esc");

@@ -149,7 +149,7 @@ impl AnswerStream {
         let mut end = self.end.bytes();
         let mut warnings = Vec::new();
         if missing > 0 {
-            self.send(AnswerEvent::Bytes(format!("\n{}", output::marker(missing, whole.as_deref())).into_bytes()));
+            self.send(AnswerEvent::Bytes(format!("\n{}", output::marker(missing, 0, whole.as_deref())).into_bytes()));
             end.drain(..output::torn_start(&end));
             let whole = whole.map(|w| format!(" ({w})")).unwrap_or_default();
             warnings

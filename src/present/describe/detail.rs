@@ -36,7 +36,7 @@ pub fn details(event: &Event) -> Vec<DetailText> {
     let texts = if let Event::Turn(event) = event {
         turn(event)
     } else if let Event::Hook(HookEvent::Finished(finished)) = event {
-        vec![DetailText::words(output(finished))]
+        vec![DetailText { kind: DetailKind::Output, text: output(finished) }]
     } else if let Event::Session(SessionEvent::Warning { text }) = event {
         rest(text)
     } else {

@@ -8,7 +8,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use jiff::tz::TimeZone;
 
-use super::{choice_question::ChoiceQuestion, new_session::NewSessionForm};
+use super::{HomeRequest, new_session::NewSessionForm};
 use crate::{
     config::MotionMode,
     engine::time::UnixTime,
@@ -20,7 +20,7 @@ use crate::{
     sessions::{SessionChange, SessionKey},
     tui::{
         keymap::{KeyAction, Keymap},
-        modals::help::HelpModal,
+        modals::{choice_question::ChoiceQuestion, help::HelpModal},
         model::Toast,
         theme::{ScreenTheme, ThemeRole},
         view::SPIN,
@@ -57,7 +57,7 @@ pub enum HomeLine {
 #[derive(Debug)]
 pub enum HomeModal {
     Help(HelpModal),
-    Question(Box<ChoiceQuestion>),
+    Question(Box<ChoiceQuestion<HomeRequest>>),
     NewSession(Box<NewSessionForm>),
     /// The user types a filter.
     Filter,

@@ -5,7 +5,6 @@ use ratatui::layout::Rect;
 
 use super::{
     HomeRequest,
-    choice_question::{ChoiceQuestion, OfferedChoice},
     model::{HomeModal, HomeModel},
     new_session::{FormResult, NewSessionForm},
     view,
@@ -16,7 +15,10 @@ use crate::{
     sessions::{SessionChange, removal::RemovalPreview},
     tui::{
         keymap::{KeyAction, KeyContext},
-        modals::help::HelpModal,
+        modals::{
+            choice_question::{ChoiceQuestion, OfferedChoice},
+            help::HelpModal,
+        },
         theme::ThemeRole,
     },
 };
@@ -266,7 +268,7 @@ fn on_session(model: &mut HomeModel, action: KeyAction) -> Vec<HomeRequest> {
     Vec::new()
 }
 
-fn ask_to_stop(name: &str, stop: impl Fn(StopTiming) -> HomeRequest) -> ChoiceQuestion {
+fn ask_to_stop(name: &str, stop: impl Fn(StopTiming) -> HomeRequest) -> ChoiceQuestion<HomeRequest> {
     let choice = |label: &str, effect: &str, request| OfferedChoice {
         label: label.to_owned(),
         effect: effect.to_owned(),
@@ -284,7 +286,7 @@ fn ask_to_stop(name: &str, stop: impl Fn(StopTiming) -> HomeRequest) -> ChoiceQu
     }
 }
 
-fn ask_to_remove(preview: RemovalPreview) -> ChoiceQuestion {
+fn ask_to_remove(preview: RemovalPreview) -> ChoiceQuestion<HomeRequest> {
     let (name, size) = (preview.folder.name.clone(), preview.size());
     let what = format!("creel deletes this folder with the journal and all output of the session ({size}):");
     ChoiceQuestion {

@@ -63,6 +63,17 @@ impl EditorPurpose {
         }
     }
 
+    /// What finishing the text does.
+    const fn verb(&self) -> &'static str {
+        match self {
+            Self::Message | Self::MessageNow | Self::Answer(_) => "send",
+            Self::Item(_) | Self::ChangeTask { .. } => "save",
+            Self::NewTask => "add the task",
+            Self::Done(_) => "complete the task",
+            Self::Block(_) => "block the task",
+        }
+    }
+
     /// Titles, longest first.
     fn titles(&self) -> Vec<String> {
         let words: &[&str] = match self {
@@ -175,16 +186,32 @@ impl EditorModal {
         } else {
             self.area.render(text, buffer);
         }
-        let keys: &[&str] = if self.asked_to_leave {
-            &["esc again discards the change", "ctrl-s keeps it"]
-        } else if self.in_doubt {
-            &["the session may have it: ctrl-s sends it again", "ctrl-d changes", "ctrl-o $EDITOR", "esc leave"]
-        } else {
-            &["ctrl-s done", "ctrl-d changes", "ctrl-o $EDITOR", "esc leave"]
-        };
-        let keys: Vec<String> = keys.iter().map(|key| (*key).to_owned()).collect();
-        let line = keys_that_fit(&keys, usize::from(hints.width));
+        let line = keys_that_fit(&self.hints(), usize::from(hints.width));
         Line::styled(line, theme.style(ThemeRole::Faint)).render(hints, buffer);
+    }
+}
+
+impl EditorModal {
+    /// The keys and what they do now.
+    fn hints(&self) -> Vec<String> {
+        if self.asked_to_leave {
+            return vec!["esc again discards the change".to_owned(), "ctrl-s keeps it".to_owned()];
+        }
+        let send = if self.in_doubt {
+            "the session may have it: ctrl-s sends it again".to_owned()
+        } else {
+            format!("ctrl-s {}", self.purpose.verb())
+        };
+        let leave = match (self.show_change, self.purpose.keeps_a_draft()) {
+            (true, _) => "esc show text",
+            (false, true) => "esc keep as draft",
+            (false, false) => "esc close",
+        };
+        let changes = if self.show_change { "ctrl-d show text" } else { "ctrl-d show changes" };
+        // A new text has nothing to compare it with.
+        let changes = Some(changes.to_owned()).filter(|_| !self.before.is_empty());
+        let others = changes.into_iter().chain(["ctrl-o edit in $EDITOR".to_owned(), leave.to_owned()]);
+        [send].into_iter().chain(others).collect()
     }
 }
 

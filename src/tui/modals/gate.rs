@@ -182,9 +182,11 @@ impl GateModal {
         !self.items.is_empty()
     }
 
-    /// Whether the text has more rows than are visible.
-    pub fn has_more_text(&self) -> bool {
-        self.layout.rows > self.layout.rows_shown
+    /// The key that shows more of the text. None if all of it is visible.
+    pub fn more_text(&self) -> Option<KeyAction> {
+        let last = self.layout.last_page();
+        let key = if self.scroll < last { KeyAction::TextDown } else { KeyAction::TextUp };
+        (last > 0).then_some(key)
     }
 
     /// Whether the gate shows several runs.
@@ -265,14 +267,13 @@ impl GateModal {
         self.scroll = END;
     }
 
-    /// Scrolls by a page. After the end of a run's output comes its beginning, since the gate shows the end first.
+    /// Scrolls by a page, up to the first or the last one.
     fn page(&mut self, down: bool) {
         let by = self.layout.rows_shown.saturating_sub(1).max(1);
-        let last = self.layout.rows.saturating_sub(self.layout.rows_shown);
-        self.scroll = match down {
-            true if self.scroll >= last && !self.runs.is_empty() => 0,
-            true => self.scroll.saturating_add(by),
-            false => self.scroll.saturating_sub(by),
+        self.scroll = if down {
+            self.scroll.saturating_add(by).min(self.layout.last_page())
+        } else {
+            self.scroll.saturating_sub(by)
         };
     }
 

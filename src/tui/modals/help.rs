@@ -19,6 +19,22 @@ const KEYS: usize = 24;
 /// Narrower pages have no such column.
 const NARROW: usize = 56;
 
+/// The keys on the help page of a viewer.
+const OF_VIEWER: [KeyAction; 12] = [
+    KeyAction::Close,
+    KeyAction::Wrap,
+    KeyAction::Up,
+    KeyAction::Down,
+    KeyAction::PageUp,
+    KeyAction::PageDown,
+    KeyAction::Top,
+    KeyAction::Bottom,
+    KeyAction::Search,
+    KeyAction::SearchNext,
+    KeyAction::SearchPrevious,
+    KeyAction::Copy,
+];
+
 #[derive(Debug)]
 pub struct HelpModal {
     top: usize,
@@ -39,6 +55,11 @@ impl HelpModal {
     /// A page with only these keys of these places.
     pub const fn only(places: Vec<KeyContext>, actions: &'static [KeyAction]) -> Self {
         Self { top: 0, places, only: Some(actions) }
+    }
+
+    /// The keys of a viewer.
+    pub fn of_viewer() -> Self {
+        Self::only(vec![KeyContext::Viewer, KeyContext::Scroll], &OF_VIEWER)
     }
 
     #[expect(clippy::wildcard_enum_match_arm, reason = "an action without a meaning here does nothing")]

@@ -31,6 +31,8 @@ use crate::{
     },
 };
 
+/// How many lines above the reason of a failure are visible.
+const ABOVE: usize = 2;
 /// In bytes. More of an output file is not copied.
 const COPIED: u64 = 8 << 20;
 
@@ -47,6 +49,10 @@ pub struct ViewerModal {
     /// The run that the viewer follows. None if it is no output of a run that was running.
     live: Option<LiveRun>,
     top: ViewerPosition,
+    /// How many lines the text has without the earlier runs below it. None: all of them.
+    own: Option<usize>,
+    /// The line to open at, until the first frame.
+    opens_at: Option<String>,
     left: usize,
     wraps: bool,
     /// The visible rows, made before each frame.
@@ -88,6 +94,8 @@ impl ViewerModal {
             about: about.into(),
             live: None,
             top: ViewerPosition::default(),
+            own: None,
+            opens_at: None,
             left: 0,
             wraps: true,
             shown: Vec::new(),
@@ -114,8 +122,40 @@ impl ViewerModal {
     /// A viewer of an output file. A run that still runs is followed. Otherwise the text after the file follows.
     pub fn of_file(title: String, file: OutputLines, after: &str, live: Option<RunId>) -> Self {
         let about = readable_size(file.size());
+        let own = Some(file.len()).filter(|_| live.is_none());
         let live = live.map(|run| LiveRun { run, follows: true });
-        Self { file: Some(file), live, ..Self::coloured(title, after, about) }
+        Self { file: Some(file), live, own, ..Self::coloured(title, after, about) }
+    }
+
+    /// The same with the earlier runs of the hook below.
+    #[must_use]
+    pub fn followed_by(mut self, earlier: &str) -> Self {
+        self.own = Some(self.count());
+        self.lines.extend(only_colours(earlier).lines().map(with_tabs));
+        self
+    }
+
+    /// The same, opened at the line with this reason, or at the end if no line has it.
+    #[must_use]
+    pub fn opened_at(self, reason: String) -> Self {
+        Self { opens_at: Some(reason), ..self }
+    }
+
+    /// Moves to the line that says why the run failed.
+    fn open_at(&mut self, reason: &str, room: ViewportSize) {
+        let own = self.own.unwrap_or_else(|| self.count());
+        let end = self.end_of(own, room);
+        let said = reason.trim_end_matches('…');
+        let holds = |line: &str| match line.trim() {
+            "" => false,
+            // The reason of a panic has the next line too.
+            line => {
+                !said.is_empty() && (line.contains(said) || line.contains(" panicked at ") && said.starts_with(line))
+            }
+        };
+        let found = (0..own).find(|n| holds(&plain(&self.line(*n))));
+        let line = |line: usize| ViewerPosition { line: line.saturating_sub(ABOVE), row: 0 };
+        self.top = found.map_or(end, |found| line(found).min(end));
     }
 
     /// The text, without colours. Of a very large file, the beginning.
@@ -198,9 +238,14 @@ impl ViewerModal {
     }
 
     /// The position from which everything to the end is visible.
-    fn end(&mut self, (width, height): ViewportSize) -> ViewerPosition {
+    fn end(&mut self, room: ViewportSize) -> ViewerPosition {
+        self.end_of(self.count(), room)
+    }
+
+    /// The position from which the last of the first `count` lines are visible.
+    fn end_of(&mut self, count: usize, (width, height): ViewportSize) -> ViewerPosition {
         let mut left = height;
-        for line in (0..self.count()).rev() {
+        for line in (0..count).rev() {
             let rows = self.rows(line, width);
             if rows >= left {
                 return ViewerPosition { line, row: rows - left };
@@ -256,6 +301,9 @@ impl ViewerModal {
         let room = room((area.width, area.height));
         self.fit_to(room.0);
         self.refresh(model);
+        if let Some(reason) = self.opens_at.take() {
+            self.open_at(&reason, room);
+        }
         if self.live.is_some_and(|live| live.follows) {
             self.top = self.end(room);
         }
@@ -285,8 +333,13 @@ impl ViewerModal {
     }
 
     fn place(&self, model: &ScreenModel) -> String {
-        let count = self.count();
-        let position = || format!("line {} of {}", grouped((self.top.line + 1).min(count)), grouped(count));
+        let count = self.own.unwrap_or_else(|| self.count());
+        let position = || match self.top.line + 1 {
+            line if line <= count || self.own.is_none() => {
+                format!("line {} of {}", grouped(line.min(count)), grouped(count))
+            }
+            _ => "earlier runs".to_owned(),
+        };
         let Some(live) = self.live else { return position() };
         let Some(run) = model.runs.get(live.run) else { return position() };
         let (lines, time) = (grouped(count), running_clock(run.took(model.moment())));
@@ -334,6 +387,7 @@ impl ViewerModal {
             (KeyAction::Search, "search"),
             (KeyAction::Wrap, "wrap"),
             (KeyAction::Copy, "copy"),
+            (KeyAction::Help, "keys"),
             (KeyAction::Close, "close"),
         ];
         let keys = keys.map(|(action, about)| format!("{} {about}", keymap.key(action)));

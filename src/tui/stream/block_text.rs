@@ -4,13 +4,15 @@ use ratatui::text::Line;
 
 use super::BlockFold;
 use crate::{
+    engine::omitted_output::printed_lines,
     present::{
         describe::{DetailKind, DetailText},
-        text::plural,
+        text::{grouped, plural},
     },
     tui::{
         ansi::coloured_lines,
         diff,
+        printed_rows::omitted_words,
         text::{plain_lines, wrap},
         theme::{ScreenTheme, ThemeRole},
     },
@@ -48,7 +50,7 @@ pub(super) fn quoted(parts: &[DetailText], fold: BlockFold, theme: &ScreenTheme,
         rows.extend(match part.kind {
             DetailKind::Change => diff::lines(&part.text, theme, inner),
             DetailKind::Plan => part.text.lines().flat_map(|entry| planned(entry, theme, inner)).collect(),
-            DetailKind::Words | DetailKind::Arguments | DetailKind::Output => output(&part.text, fold, theme, inner),
+            DetailKind::Words | DetailKind::Arguments | DetailKind::Output => output(part, fold, theme, inner),
         });
     }
     for row in &mut rows {
@@ -57,25 +59,28 @@ pub(super) fn quoted(parts: &[DetailText], fold: BlockFold, theme: &ScreenTheme,
     rows
 }
 
-/// Output in its own colours.
-fn output(text: &str, fold: BlockFold, theme: &ScreenTheme, width: usize) -> Vec<Line<'static>> {
-    let text = text.trim_end();
-    let (omitted, text) = if fold == BlockFold::End { end_of(text) } else { (0, text) };
+/// A text in its own colours.
+fn output(part: &DetailText, fold: BlockFold, theme: &ScreenTheme, width: usize) -> Vec<Line<'static>> {
+    let text = part.text.trim_end();
+    let (before, text) = if fold == BlockFold::End { end_of(text) } else { (0, text) };
     let mut rows = Vec::new();
-    if omitted > 0 {
-        let note = format!("… {omitted} more {}", plural(omitted, "line"));
+    if before > 0 {
+        let note = format!("… {} more {}", grouped(before), plural(before, "line"));
         rows.extend(plain_lines(&note, theme.style(ThemeRole::Faint), width));
     }
     let lines = coloured_lines(text, theme.style(ThemeRole::Text), theme.keeps_colours);
-    rows.extend(lines.iter().flat_map(|line| wrap(line, width, 0)));
+    for line in lines {
+        let omitted = omitted_words(&line).filter(|_| part.kind == DetailKind::Output);
+        let line = omitted.map_or(line, |words| vec![(words, theme.style(ThemeRole::Faint))]);
+        rows.extend(wrap(&line, width, 0));
+    }
     rows
 }
 
-/// The last lines of a text, and how many are before them.
+/// The last lines of a text, and how many were printed before them.
 fn end_of(text: &str) -> (usize, &str) {
     let Some((cut, _)) = text.rmatch_indices('\n').nth(END - 1) else { return (0, text) };
-    let before = text[..=cut].matches('\n').count();
-    (before, &text[cut + 1..])
+    (printed_lines(&text[..=cut]), &text[cut + 1..])
 }
 
 /// An entry of a plan: active entries stand out, completed ones are faint.
@@ -101,5 +106,6 @@ mod tests {
         assert_eq!(end_of("1\n2"), (0, "1\n2"));
         let twelve = (1..=12).map(|n| n.to_string()).collect::<Vec<_>>().join("\n");
         assert_eq!(end_of(&twelve).0, 0);
+        assert_eq!(end_of(&format!("1\n[… 900 lines, 9 bytes left out …]\n{twelve}")).0, 901);
     }
 }

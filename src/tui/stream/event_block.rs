@@ -23,6 +23,7 @@ pub(super) fn block(kind: BlockKind, at: UnixTime, head: String, role: ThemeRole
         body,
         spots,
         turn: None,
+        run: None,
         revision: 0,
     }
 }

@@ -7,7 +7,19 @@ use std::ops::Range;
 
 use ratatui::text::Line;
 
-use super::{BlockFold, BlockKind, SessionStream, StreamBlock, StreamPlace, StreamPosition, StreamViewport};
+use super::{BlockBody, BlockFold, BlockKind, SessionStream, StreamBlock, StreamPlace, StreamPosition, StreamViewport};
+use crate::engine::{ids::RunId, omitted_output::OmittedOutput};
+
+/// Where a jump to the next or previous block has led.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StreamJump {
+    Ahead,
+    /// There was none ahead, so it went on from the other end.
+    Around,
+    /// The block under the cursor is the only one.
+    SameBlock,
+    Nowhere,
+}
 
 impl SessionStream {
     /// The row under the cursor.
@@ -142,23 +154,44 @@ impl SessionStream {
         self.position = StreamPosition::At { block: place.block, row: place.row };
     }
 
-    /// Jumps to the next or previous block that `wanted` accepts; returns whether there is one.
-    pub fn jump(&mut self, forward: bool, view: StreamViewport<'_>, wanted: &dyn Fn(&StreamBlock) -> bool) -> bool {
+    /// Jumps to the next or previous block that `wanted` accepts, going around.
+    pub fn jump(
+        &mut self,
+        forward: bool,
+        view: StreamViewport<'_>,
+        wanted: &dyn Fn(&StreamBlock) -> bool,
+    ) -> StreamJump {
         let count = self.blocks.len();
         let here = self.cursor.map_or(count, |place| place.block.min(count));
-        let found = if forward {
-            (here + 1..count).find(|index| wanted(&self.blocks[*index]))
+        let fits = |index: &usize| wanted(&self.blocks[*index]);
+        let (ahead, around) = if forward {
+            ((here + 1..count).find(fits), (0..(here + 1).min(count)).find(fits))
         } else {
-            (0..here).rev().find(|index| wanted(&self.blocks[*index]))
+            ((0..here).rev().find(fits), (here..count).rev().find(fits))
         };
-        if let Some(block) = found {
-            // An iteration begins with an empty row.
-            let spaced = matches!(self.blocks[block].kind, BlockKind::Iteration | BlockKind::Pipeline);
-            let skip = usize::from(spaced && block > 0);
-            let rows = self.rows(block, view).len();
-            self.go_to(StreamPlace { block, row: skip.min(rows.saturating_sub(1)) });
+        let Some(block) = ahead.or(around) else { return StreamJump::Nowhere };
+        // An iteration begins with an empty row.
+        let spaced = matches!(self.blocks[block].kind, BlockKind::Iteration | BlockKind::Pipeline);
+        let skip = usize::from(spaced && block > 0);
+        let rows = self.rows(block, view).len();
+        self.go_to(StreamPlace { block, row: skip.min(rows.saturating_sub(1)) });
+        match ahead {
+            Some(_) => StreamJump::Ahead,
+            None if block == here => StreamJump::SameBlock,
+            None => StreamJump::Around,
         }
-        found.is_some()
+    }
+
+    /// The run under the cursor whose output the stream does not have: it still runs, or a part was left out.
+    pub fn run_to_open(&mut self, view: StreamViewport<'_>) -> Option<RunId> {
+        let index = self.cursor(view).block;
+        let block = self.blocks.get(index).filter(|block| block.run.is_some())?;
+        let has_gap = || self.text(index, view.reload).lines().any(|line| OmittedOutput::at_start(line).is_some());
+        match (&block.body, block.fold) {
+            (BlockBody::None, _) => block.run,
+            (BlockBody::Text(_) | BlockBody::OnDisk, BlockFold::End) if has_gap() => block.run,
+            (BlockBody::Text(_) | BlockBody::OnDisk, BlockFold::Closed | BlockFold::End | BlockFold::Open) => None,
+        }
     }
 
     /// Searches from the cursor, going around; returns whether something was found.
@@ -190,6 +223,15 @@ impl SessionStream {
         let row = row_with(&rows, &query, forward, 0..rows.len()).unwrap_or(0);
         self.go_to(StreamPlace { block, row });
         true
+    }
+
+    /// Closes the block under the cursor.
+    pub fn close_block(&mut self, view: StreamViewport<'_>) {
+        let index = self.cursor(view).block;
+        if let Some(block) = self.blocks.get_mut(index).filter(|block| block.fold != BlockFold::Closed) {
+            block.fold = BlockFold::Closed;
+            block.revision += 1;
+        }
     }
 
     /// Opens or closes the block under the cursor; returns whether it has something to open. A long output opens in two

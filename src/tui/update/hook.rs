@@ -6,7 +6,8 @@ use super::{
 };
 use crate::{
     engine::{
-        hooks::{point::HookPoint, resolve::HookRef},
+        hooks::{point::HookPoint, resolve::HookRef, verdict::Verdict},
+        ids::RunId,
         input::SessionCommand,
     },
     present::{
@@ -48,12 +49,8 @@ pub(super) fn search_attempts(model: &mut ScreenModel, query: &str, forward: boo
 pub(super) fn open_hook(model: &mut ScreenModel) -> Vec<ScreenRequest> {
     let Some(row) = model.hook_rows().nth(model.chosen_hook) else { return Vec::new() };
     if let Some(run) = row.latest() {
-        let what = if run.kind == RunSubject::Rule { "rule" } else { run.point.name() };
-        let title = format!("run {} · {what} · {}", run.run, run.name());
-        let live = run.ended.is_none().then_some(run.run);
-        let file = run.ended.as_ref().map_or_else(|| Some(run.run.output_file()), |finished| finished.file.clone());
         let earlier = row.newest_first().skip(1).map(earlier_run).collect();
-        return vec![ScreenRequest::ReadOutput { title, file, otherwise: view::coloured_run_text(run), earlier, live }];
+        return vec![read_output(run, earlier)];
     }
     let about = match row.kind {
         HookRowKind::Hook(spec) => {
@@ -66,6 +63,26 @@ pub(super) fn open_hook(model: &mut ScreenModel) -> Vec<ScreenRequest> {
     };
     let viewer = ViewerModal::new(format!("{} · {}", row.point, row.name()), &hook_text(&row), about);
     lay_over(model, Modal::Viewer(Box::new(viewer)))
+}
+
+/// Shows the output of a run that the stream does not have. None if there is no more than the stream shows.
+pub(super) fn open_run(model: &ScreenModel, run: RunId) -> Option<ScreenRequest> {
+    let run = model.runs.get(run)?;
+    let is_complete = run.ended.as_ref().is_some_and(|finished| finished.omitted_bytes == 0);
+    (!is_complete).then(|| read_output(run, String::new()))
+}
+
+fn read_output(run: &RunEntry, earlier: String) -> ScreenRequest {
+    let what = if run.kind == RunSubject::Rule { "rule" } else { run.point.name() };
+    let failed = run.ended.as_ref().is_some_and(|finished| finished.verdict != Verdict::Pass);
+    ScreenRequest::ReadOutput {
+        title: format!("run {} · {what} · {}", run.run, run.name()),
+        file: run.ended.as_ref().map_or_else(|| Some(run.run.output_file()), |finished| finished.file.clone()),
+        otherwise: view::coloured_run_text(run),
+        earlier,
+        live: run.ended.is_none().then_some(run.run),
+        reason: failed.then(|| run.reason.clone()),
+    }
 }
 
 /// An earlier run of a hook, with a line that says how it ended.

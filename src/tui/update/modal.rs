@@ -21,10 +21,12 @@ use crate::{
             Modal,
             editor::{EditorModal, EditorPurpose},
             gate::GateKeyResult,
+            help::HelpModal,
+            quit::LeaveChoice,
             search::SearchModal,
             viewer,
         },
-        model::{CloseBehavior, ScreenMode, ScreenModel},
+        model::{ScreenMode, ScreenModel},
         stream::RecordLoader,
         task_board::form::TaskFormError,
         theme::ThemeRole,
@@ -200,7 +202,8 @@ pub(super) fn on_viewer_key(model: &mut ScreenModel, key: KeyEvent) -> Vec<Scree
     let room = viewer::room(model.size);
     let contexts = [KeyContext::Viewer, KeyContext::Scroll, KeyContext::Gate];
     let Some(action) = model.keymap.action(key, &contexts) else {
-        return answer_over(model, key);
+        let asks = model.keymap.action(key, &[KeyContext::Global]) == Some(KeyAction::Help);
+        return if asks { lay_over(model, Modal::Help(HelpModal::of_viewer())) } else { answer_over(model, key) };
     };
     match action {
         KeyAction::Close | KeyAction::Aside => {
@@ -307,20 +310,34 @@ pub(super) fn on_search_key(model: &mut ScreenModel, key: KeyEvent, reload: Reco
 
 #[expect(clippy::wildcard_enum_match_arm, reason = "the terminal library's enum grows")]
 pub(super) fn on_quit_key(model: &mut ScreenModel, key: KeyEvent) -> Vec<ScreenRequest> {
-    match key.code {
-        KeyCode::Char('y') => {
-            model.modals.pop();
-            vec![ScreenRequest::Command(SessionCommand::Stop { how: StopTiming::Now }), ScreenRequest::LeaveAtTheEnd]
+    let action = model.keymap.action(key, &[KeyContext::Scroll]);
+    let Some(Modal::Quit(question)) = model.modals.last_mut() else { return Vec::new() };
+    let numbered = |wanted| question.choices.iter().position(|choice| choice.request == wanted).map(|at| at + 1);
+    let number = match key.code {
+        KeyCode::Enter => Some(question.chosen + 1),
+        KeyCode::Char(c) if c.is_ascii_digit() => c.to_digit(10).and_then(|digit| usize::try_from(digit).ok()),
+        KeyCode::Char('d') => numbered(Some(LeaveChoice::LeaveRunning)),
+        KeyCode::Char('w') => numbered(Some(LeaveChoice::StopAfterIteration)),
+        KeyCode::Char('y') => numbered(Some(LeaveChoice::StopNow)),
+        KeyCode::Esc | KeyCode::Char('n' | 'q') => numbered(None),
+        _ => {
+            question.move_by(isize::from(action == Some(KeyAction::Down)) - isize::from(action == Some(KeyAction::Up)));
+            None
         }
-        KeyCode::Char('d') if model.tie == CloseBehavior::Loose => vec![ScreenRequest::LeaveRunning],
-        KeyCode::Char('w') => {
-            model.modals.pop();
-            vec![ScreenRequest::Command(SessionCommand::Stop { how: StopTiming::AfterIteration })]
-        }
-        KeyCode::Esc | KeyCode::Char('n' | 'q') => {
-            model.modals.pop();
-            Vec::new()
-        }
-        _ => Vec::new(),
+    };
+    number.map_or_else(Vec::new, |number| answer_leave(model, number))
+}
+
+/// Gives the answer with this number, from 1, to the question whether to leave.
+pub(super) fn answer_leave(model: &mut ScreenModel, number: usize) -> Vec<ScreenRequest> {
+    let Some(Modal::Quit(question)) = model.modals.last() else { return Vec::new() };
+    let Some(chosen) = question.numbered(number).map(|choice| choice.request) else { return Vec::new() };
+    model.modals.pop();
+    let stop = |how| ScreenRequest::Command(SessionCommand::Stop { how });
+    match chosen {
+        Some(LeaveChoice::LeaveRunning) => vec![ScreenRequest::LeaveRunning],
+        Some(LeaveChoice::StopAfterIteration) => vec![stop(StopTiming::AfterIteration)],
+        Some(LeaveChoice::StopNow) => vec![stop(StopTiming::Now), ScreenRequest::LeaveAtTheEnd],
+        None => Vec::new(),
     }
 }

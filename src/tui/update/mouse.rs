@@ -5,9 +5,9 @@ use ratatui::layout::Rect;
 
 use super::{
     ScreenRequest,
-    modal::on_gate,
+    modal::{answer_leave, on_gate},
     on_key,
-    pane::{on_stream, wheel},
+    pane::{on_stream, open_row, wheel},
     perform,
 };
 use crate::tui::{
@@ -79,6 +79,10 @@ fn click(model: &mut ScreenModel, column: u16, row: u16, reload: RecordLoader<'_
             let is_command = palette.choose_at(area, column, row);
             if is_command { on_key(model, KeyEvent::from(KeyCode::Enter), reload) } else { Vec::new() }
         }
+        Some(Modal::Quit(question)) => {
+            let chosen = question.choice_at(area, column, row);
+            chosen.map_or_else(Vec::new, |chosen| answer_leave(model, chosen + 1))
+        }
         Some(_) => Vec::new(),
         None if on_line => {
             model.drags = true;
@@ -99,13 +103,9 @@ fn click_pane(model: &mut ScreenModel, column: u16, row: u16, reload: RecordLoad
         | (ClickedRow::Nothing, Pane::Stream) => Vec::new(),
         (ClickedRow::Chosen | ClickedRow::Again, Pane::Stream) => {
             let place = model.stream_cursor;
-            on_stream(model, reload, |stream, view| {
-                if let Some(place) = place {
-                    stream.point_at(place, view);
-                    stream.fold(view);
-                }
-            });
-            Vec::new()
+            let Some(place) = place else { return Vec::new() };
+            on_stream(model, reload, |stream, view| stream.point_at(place, view));
+            open_row(model, reload).unwrap_or_default()
         }
         (ClickedRow::Again, _) if !was_there => Vec::new(),
         (ClickedRow::Again, Pane::Hooks) => perform(model, KeyAction::Open, reload),

@@ -2,7 +2,7 @@
 
 use super::{
     ScreenRequest,
-    hook::{chosen_attempt, hook_text, latest_hook, search_attempts, search_hooks},
+    hook::{chosen_attempt, hook_text, latest_hook, open_run, search_attempts, search_hooks},
     lay_over, task,
 };
 use crate::{
@@ -18,12 +18,12 @@ use crate::{
         modals::{
             Modal,
             editor::{EditorModal, EditorPurpose},
-            quit::QuitModal,
+            quit::leave_question,
             viewer::ViewerModal,
         },
         model::{CloseBehavior, Pane, ScreenMode, ScreenModel},
         replay::ReplayPlayer,
-        stream::{BlockKind, RecordLoader, SessionStream, StreamBlock, StreamViewport},
+        stream::{BlockKind, RecordLoader, SessionStream, StreamBlock, StreamJump, StreamViewport},
         theme::ThemeRole,
     },
 };
@@ -64,8 +64,8 @@ pub(super) fn quit(model: &mut ScreenModel) -> Vec<ScreenRequest> {
         return vec![ScreenRequest::LeaveRunning];
     }
     let keys = model.keymap.keys(KeyAction::Quit);
-    let again = keys.split(' ').find(|key| key.contains('-')).map(str::to_owned);
-    lay_over(model, Modal::Quit(QuitModal { tie: model.tie, again }))
+    let again = keys.split(' ').find(|key| key.contains('-'));
+    lay_over(model, Modal::Quit(Box::new(leave_question(model.tie, again))))
 }
 
 /// Leaves without asking, since nothing is lost.
@@ -84,8 +84,7 @@ pub(super) fn leave(model: &mut ScreenModel) -> Vec<ScreenRequest> {
 
 /// Whether there is no running session to stop or leave.
 fn is_past(model: &ScreenModel) -> bool {
-    let over = model.session.as_ref().is_none_or(|state| state.phase.outcome().is_some());
-    over || matches!(model.mode, ScreenMode::Replay(_))
+    !model.is_steered()
 }
 
 pub(super) fn write(model: &mut ScreenModel, purpose: EditorPurpose) -> Vec<ScreenRequest> {
@@ -245,30 +244,48 @@ pub(super) fn jump_to_iteration(
     forward: bool,
     reload: RecordLoader<'_>,
 ) -> Vec<ScreenRequest> {
-    jump(model, forward, reload, &|block| matches!(block.kind, BlockKind::Iteration | BlockKind::Pipeline))
+    jump(model, ("iteration", forward), reload, &|block| {
+        matches!(block.kind, BlockKind::Iteration | BlockKind::Pipeline)
+    })
 }
 
 pub(super) fn jump_to_error(model: &mut ScreenModel, forward: bool, reload: RecordLoader<'_>) -> Vec<ScreenRequest> {
-    jump(model, forward, reload, &|block| block.error)
+    jump(model, ("error", forward), reload, &|block| block.error)
 }
 
+/// Jumps to the next or previous block of a kind, and says so if it is not ahead.
 fn jump(
     model: &mut ScreenModel,
-    forward: bool,
+    (what, forward): (&str, bool),
     reload: RecordLoader<'_>,
     fits: &dyn Fn(&StreamBlock) -> bool,
 ) -> Vec<ScreenRequest> {
-    if !on_stream(model, reload, |stream, view| stream.jump(forward, view, fits)) {
-        model.say(ThemeRole::Faint, "there are no more");
-    }
+    let note = match (on_stream(model, reload, |stream, view| stream.jump(forward, view, fits)), forward) {
+        (StreamJump::Ahead, _) => return Vec::new(),
+        (StreamJump::Around, true) => format!("No {what} after this point: this is the first one"),
+        (StreamJump::Around, false) => format!("No {what} before this point: this is the last one"),
+        (StreamJump::SameBlock, _) => format!("No other {what}"),
+        (StreamJump::Nowhere, _) => format!("No {what} so far"),
+    };
+    model.say(ThemeRole::Faint, note);
     Vec::new()
 }
 
 pub(super) fn fold(model: &mut ScreenModel, reload: RecordLoader<'_>) -> Vec<ScreenRequest> {
-    if !on_stream(model, reload, SessionStream::fold) {
+    open_row(model, reload).unwrap_or_else(|| {
         model.say(ThemeRole::Faint, "this row has nothing to open");
+        Vec::new()
+    })
+}
+
+/// Opens or closes the row under the cursor, or shows the output of its run. None if it has nothing to open.
+pub(super) fn open_row(model: &mut ScreenModel, reload: RecordLoader<'_>) -> Option<Vec<ScreenRequest>> {
+    let run = on_stream(model, reload, SessionStream::run_to_open);
+    if let Some(request) = run.and_then(|run| open_run(model, run)) {
+        on_stream(model, reload, SessionStream::close_block);
+        return Some(vec![request]);
     }
-    Vec::new()
+    on_stream(model, reload, SessionStream::fold).then(Vec::new)
 }
 
 pub(super) fn fold_thoughts(model: &mut ScreenModel) -> Vec<ScreenRequest> {
@@ -348,6 +365,22 @@ pub(super) fn seek(model: &mut ScreenModel, target: impl FnOnce(&ReplayPlayer) -
     match &model.mode {
         ScreenMode::Replay(player) => vec![ScreenRequest::Seek(target(player))],
         ScreenMode::Live => Vec::new(),
+    }
+}
+
+/// Shows a replay up to the next record of a kind.
+pub(super) fn seek_next(
+    model: &mut ScreenModel,
+    what: &str,
+    target: impl FnOnce(&ReplayPlayer) -> Option<usize>,
+) -> Vec<ScreenRequest> {
+    let ScreenMode::Replay(player) = &model.mode else { return Vec::new() };
+    match target(player) {
+        Some(target) => vec![ScreenRequest::Seek(target)],
+        None => {
+            model.say(ThemeRole::Faint, format!("No {what} after this point"));
+            Vec::new()
+        }
     }
 }
 

@@ -9,11 +9,14 @@ use ratatui::{
 use unicode_width::UnicodeWidthStr as _;
 
 use crate::{
-    present::{end_card::AFTER_DEMO, session_chip::ChipRole},
+    present::{
+        end_card::{AFTER_DEMO, EndCard},
+        session_chip::ChipRole,
+    },
     tui::{
         keymap::KeyAction,
         modals::framed,
-        model::{CloseBehavior, ScreenModel},
+        model::{CloseBehavior, Pane, ScreenModel},
         stream::StreamPosition,
         text::{fit, wrap},
         theme::{ScreenTheme, ThemeRole},
@@ -22,38 +25,40 @@ use crate::{
 
 /// The widest card, in columns.
 const WIDEST: u16 = 76;
-/// How many rows of the stream stay visible above the card.
-const ABOVE: u16 = 4;
+/// In columns. A narrower card has no fixed column of names.
+const NARROW: usize = 60;
+
+/// Columns and rows. A smaller stream has no card.
+const SMALLEST: (u16, u16) = (34, 7);
+/// The facts that a small screen leaves out, the first one first. The outcome and the next command stay.
+const LEFT_OUT: [&str; 4] = ["used", "loop ended", "never passed", "changed"];
+/// The columns of the names of facts, at most.
+const NAMES: usize = 14;
+
+/// Whether the card is visible: after scrolling back, and on another tab, the user reads something else.
+pub fn is_shown(model: &ScreenModel) -> bool {
+    let follows = model.stream.position() == StreamPosition::Follow;
+    follows && model.end_card().is_some() && place(model).is_some()
+}
+
+/// The stream, if the card has room in it.
+fn place(model: &ScreenModel) -> Option<Rect> {
+    let places = super::places(model, super::screen_area(model))?;
+    let stream = places.panes.into_iter().find(|(pane, _)| *pane == Pane::Stream).map(|(_, rect)| rect);
+    stream.filter(|rect| rect.width >= SMALLEST.0 && rect.height >= SMALLEST.1)
+}
 
 /// Draws the card if the session has ended and there is room for it.
-pub(super) fn draw(model: &ScreenModel, theme: &ScreenTheme, stream: Rect, buffer: &mut Buffer) {
-    let (Some(card), Some(state)) = (model.end_card(), &model.session) else { return };
-    // After scrolling back, the user reads something else.
-    if model.stream.position() != StreamPosition::Follow {
+pub(super) fn draw(model: &ScreenModel, theme: &ScreenTheme, buffer: &mut Buffer) {
+    if !is_shown(model) {
         return;
     }
+    let (Some(card), Some(state), Some(stream)) = (model.end_card(), &model.session, place(model)) else { return };
     let width = stream.width.saturating_sub(6).min(WIDEST);
-    let inner = usize::from(width.saturating_sub(4));
-    let style = theme.style(ThemeRole::Text);
-    let mut lines = wrap(&[(card.head.clone(), theme.style(ThemeRole::Heading))], inner.max(1), 0);
-    // A session that ends with its screen has no next command of its own.
-    let next = match (model.tie, model.demo) {
-        (CloseBehavior::Loose | CloseBehavior::Home, _) => Some(card.next.join(" · ")),
-        (CloseBehavior::Close, Some(_)) => Some(AFTER_DEMO.to_owned()),
-        (CloseBehavior::Close, None) => None,
-    };
-    let next = next.map(|next| ("next", next));
-    for (name, fact) in card.facts.iter().cloned().chain(next) {
-        let name = Span::styled(format!("{name:14}"), theme.style(ThemeRole::Faint));
-        let room = inner.saturating_sub(name.content.width());
-        lines.push(Line::from(vec![name, Span::styled(fit(&fact, room), style)]));
-    }
-    let close = format!("{} close", model.keymap.key(KeyAction::Aside));
-    lines.push(Line::styled(close, theme.style(ThemeRole::Faint)));
-    let height = u16::try_from(lines.len()).unwrap_or(u16::MAX).saturating_add(2);
-    if height + ABOVE + 2 > stream.height || inner < 24 {
-        return;
-    }
+    let inner = usize::from(width.saturating_sub(4)).max(1);
+    let room = stream.height.saturating_sub(2);
+    let lines = lines(model, &card, theme, inner, usize::from(room.saturating_sub(2)));
+    let height = u16::try_from(lines.len()).unwrap_or(u16::MAX).saturating_add(2).min(room);
     let frame = Rect { x: stream.x + 3, y: stream.bottom() - 1 - height, width, height };
     let chip = super::chip(model, state);
     let role = match chip.role {
@@ -71,4 +76,51 @@ pub(super) fn draw(model: &ScreenModel, theme: &ScreenTheme, stream: Rect, buffe
     let inside = framed(frame, &chip.label(), role, theme, buffer);
     let inside = Rect { x: inside.x + 1, width: inside.width.saturating_sub(2), ..inside };
     Paragraph::new(lines).render(inside, buffer);
+    let edge =
+        Rect { x: frame.x + 1, y: frame.bottom().saturating_sub(1), width: frame.width.saturating_sub(2), height: 1 };
+    let close = format!(" {} close ", model.keymap.key(KeyAction::Aside));
+    Line::styled(close, theme.style(role)).right_aligned().render(edge, buffer);
+}
+
+/// The lines of the card, without the facts that have no room.
+fn lines(model: &ScreenModel, card: &EndCard, theme: &ScreenTheme, width: usize, room: usize) -> Vec<Line<'static>> {
+    let next = next(model, card);
+    let mut facts: Vec<(&str, String)> = card.facts.clone();
+    let mut head = wrap(&[(card.head.clone(), theme.style(ThemeRole::Heading))], width, 0);
+    let wanted = |facts: &[(&str, String)], head: &[Line<'_>]| head.len() + facts.len() + usize::from(next.is_some());
+    for name in LEFT_OUT {
+        if wanted(&facts, &head) > room {
+            facts.retain(|(fact, _)| *fact != name);
+        }
+    }
+    while wanted(&facts, &head) > room && head.len() > 1 {
+        head.pop();
+    }
+    let names = facts.iter().map(|(name, _)| name.width() + 2).max().unwrap_or(0).max(6);
+    let names = if width < NARROW { names } else { NAMES };
+    let commands = |commands: &[String]| joined(commands, width.saturating_sub(names));
+    let facts = facts.into_iter().chain(next.map(|next| ("next", commands(&next))));
+    head.into_iter()
+        .chain(facts.map(|(name, fact)| {
+            let name = Span::styled(format!("{name:names$}"), theme.style(ThemeRole::Faint));
+            let fact = fit(&fact, width.saturating_sub(names));
+            Line::from(vec![name, Span::styled(fact, theme.style(ThemeRole::Text))])
+        }))
+        .collect()
+}
+
+/// The next commands. A session that ends with its screen has none of its own.
+fn next(model: &ScreenModel, card: &EndCard) -> Option<Vec<String>> {
+    match (model.tie, model.demo) {
+        (CloseBehavior::Loose | CloseBehavior::Home, _) => Some(card.next.clone()),
+        (CloseBehavior::Close, Some(_)) => Some(vec![AFTER_DEMO.to_owned()]),
+        (CloseBehavior::Close, None) => None,
+    }
+}
+
+/// As many of the commands as fit: half a command is no help.
+fn joined(commands: &[String], width: usize) -> String {
+    let up_to = |n: &usize| commands[..*n].join(" · ").width() <= width;
+    let count = (1..=commands.len()).rev().find(up_to).unwrap_or(1.min(commands.len()));
+    commands[..count].join(" · ")
 }

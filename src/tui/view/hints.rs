@@ -31,7 +31,14 @@ pub(super) fn draw(model: &ScreenModel, theme: &ScreenTheme, area: Rect, buffer:
         Line::styled(text, theme.style(toast.role)).render(area, buffer);
         return;
     }
-    let hint = |action: KeyAction| (model.keymap.key(action), format!(" {}  ", words(model, action)));
+    let hint = |action: KeyAction| {
+        let key = match model.keymap.key(action).as_str() {
+            "page-down" => "PgDn".to_owned(),
+            "page-up" => "PgUp".to_owned(),
+            key => key.to_owned(),
+        };
+        (key, format!(" {}  ", words(model, action)))
+    };
     let literal = |key: &str, about: &str| (key.to_owned(), format!(" {about}  "));
     let width = |(key, about): &(String, String)| key.width() + about.width();
     // The keys for leaving and for help are always shown, the others if there is room.
@@ -40,6 +47,11 @@ pub(super) fn draw(model: &ScreenModel, theme: &ScreenTheme, area: Rect, buffer:
         Some(Modal::Gate(gate)) if gate.armed_at > model.now => (Vec::new(), Vec::new()),
         Some(Modal::Palette(_)) => {
             (Vec::new(), vec![literal("enter", "run"), literal("↑↓", "move"), literal("esc", "close")])
+        }
+        Some(Modal::Quit(question)) => {
+            let numbers = format!("1-{}", question.choices.len());
+            let keys = [(numbers.as_str(), "choose"), ("↑↓", "move"), ("enter", "answer"), ("esc", "stay")];
+            (Vec::new(), keys.map(|(key, about)| literal(key, about)).to_vec())
         }
         Some(dialog) => (in_modal(dialog), Vec::new()),
         None if model.plays_demo().is_some_and(|pace| pace.mode == PlaybackMode::Play) => {
@@ -71,17 +83,28 @@ pub(super) fn draw(model: &ScreenModel, theme: &ScreenTheme, area: Rect, buffer:
 /// The words for a key at this moment.
 fn words(model: &ScreenModel, action: KeyAction) -> String {
     let paused = || model.session.as_ref().is_some_and(|state| state.steering.paused);
-    if action == KeyAction::Pause && paused() { "resume".to_owned() } else { keymap::short_words(action) }
+    if action == KeyAction::Pause && paused() {
+        "resume".to_owned()
+    } else if action == KeyAction::Play && matches!(&model.mode, ScreenMode::Replay(player) if player.is_playing()) {
+        "pause".to_owned()
+    } else if action == KeyAction::Aside && model.modals.is_empty() {
+        "close".to_owned()
+    } else {
+        keymap::short_words(action)
+    }
 }
 
 /// The keys that are useful now, most useful first: those of the pane, then those that work everywhere.
 pub fn useful(model: &ScreenModel) -> Vec<KeyAction> {
     let asks = model.session.as_ref().is_some_and(|state| state.gates.open.is_some());
     let paused = model.is_steered() && model.session.as_ref().is_some_and(|state| state.steering.paused);
-    let first = [(KeyAction::ShowGate, asks), (KeyAction::Pause, paused)];
+    let has_card = super::shows_end_card(model);
+    let first = [(KeyAction::ShowGate, asks), (KeyAction::Pause, paused), (KeyAction::Aside, has_card)];
     let mut keys: Vec<KeyAction> = first.into_iter().filter(|(_, now)| *now).map(|(action, _)| action).collect();
     for action in in_pane(model).into_iter().chain(anywhere(model).iter().copied()) {
-        if !keys.contains(&action) {
+        // The card hides the row that enter would open.
+        let is_hidden = has_card && action == KeyAction::Fold;
+        if !keys.contains(&action) && !is_hidden {
             keys.push(action);
         }
     }
@@ -115,9 +138,8 @@ fn in_modal(modal: &Modal) -> Vec<KeyAction> {
 
 /// The keys of a gate that currently do something.
 fn in_gate(gate: &GateModal) -> Vec<KeyAction> {
-    let mut keys = if gate.has_items() {
+    let others = if gate.has_items() {
         vec![
-            KeyAction::Answer,
             KeyAction::NextChoice,
             KeyAction::Aside,
             KeyAction::ToggleItem,
@@ -125,11 +147,10 @@ fn in_gate(gate: &GateModal) -> Vec<KeyAction> {
             KeyAction::PreviewItems,
         ]
     } else {
-        vec![KeyAction::Answer, KeyAction::ItemDown, KeyAction::Aside]
+        vec![KeyAction::ItemDown, KeyAction::Aside]
     };
-    let more = [(KeyAction::OlderRun, gate.has_runs()), (KeyAction::TextDown, gate.has_more_text())];
-    keys.extend(more.into_iter().filter(|(_, works)| *works).map(|(action, _)| action));
-    keys
+    let runs = Some(KeyAction::OlderRun).filter(|_| gate.has_runs());
+    [KeyAction::Answer].into_iter().chain(gate.more_text()).chain(others).chain(runs).collect()
 }
 
 /// The keys of the focused pane that currently do something.

@@ -96,7 +96,11 @@ pub const fn role(role: ChipRole) -> ThemeRole {
 
 /// The frame of the spinner at this moment. None if nothing is to move.
 pub(super) fn spinner(model: &ScreenModel) -> Option<&'static str> {
-    let moves = model.motion == MotionMode::Full && matches!(model.mode, ScreenMode::Live);
+    let plays = match &model.mode {
+        ScreenMode::Live => true,
+        ScreenMode::Replay(player) => player.is_playing(),
+    };
+    let moves = model.motion == MotionMode::Full && plays;
     let frame = usize::try_from(model.now.0.div_euclid(SPIN)).unwrap_or(0) % SPINNER.len();
     moves.then(|| SPINNER[frame])
 }

@@ -11,9 +11,9 @@ use unicode_width::UnicodeWidthStr as _;
 
 use super::{GateAvailability, GateModal, ItemMark, layout::GAP};
 use crate::{
-    engine::ids::ItemId,
+    engine::{gate::Gate, ids::ItemId},
     present::{
-        clock::time_of_day,
+        clock::{time_of_day, time_with_seconds},
         text::{plain_line, readable_size},
     },
     tui::{
@@ -52,6 +52,9 @@ impl GateModal {
         let width = usize::from(layout.hints.width);
         Line::styled(self.hints(model, width), theme.style(ThemeRole::Faint)).render(layout.hints, buffer);
         self.draw_place(theme, layout.frame, buffer);
+        if self.standing == GateAvailability::Waits {
+            draw_deadline(&self.gate, model, layout.frame, buffer);
+        }
     }
 
     fn fitting_title(&self) -> String {
@@ -153,6 +156,9 @@ impl GateModal {
                     let gap = " ".repeat(labels.saturating_sub(used) + 3);
                     spans.push(Span::raw(gap));
                     spans.push(Span::styled(option.words.effect.to_string(), theme.style(ThemeRole::Text)));
+                } else if chosen && self.layout.effect.height == 0 {
+                    let effect = fit(&option.words.effect, width.saturating_sub(OPTION_MARGIN + used + 3));
+                    spans.push(Span::styled(format!("   {effect}"), theme.style(ThemeRole::Accent)));
                 }
                 Line::from(spans)
             })
@@ -179,16 +185,15 @@ impl GateModal {
             let number = self.choice + 1;
             return fit(&format!("{} or {number} again aborts the session", key(KeyAction::Answer)), width);
         }
-        let mut hints = vec![format!("{} answer", key(KeyAction::Answer)), format!("1-{} choose", self.options.len())];
+        let mut hints = vec![format!("{} answer", key(KeyAction::Answer))];
+        hints.extend(self.more_text().map(|action| format!("{} more", key(action))));
+        hints.push(format!("1-{} choose", self.options.len()));
         let up_down = format!("{}{}", key(KeyAction::ItemUp), key(KeyAction::ItemDown));
         if self.has_items() {
             hints.push(format!("{} tick", key(KeyAction::ToggleItem)));
             hints.push(format!("{} edit", key(KeyAction::EditItem)));
             hints.push(format!("{} preview", key(KeyAction::PreviewItems)));
             hints.push(format!("{up_down} item"));
-        }
-        if self.has_more_text() {
-            hints.push(format!("{} more output", key(KeyAction::TextDown)));
         }
         if self.has_runs() {
             hints.push(format!("{}{} other runs", key(KeyAction::OlderRun), key(KeyAction::NewerRun)));
@@ -203,13 +208,24 @@ impl GateModal {
     /// Draws the scroll position at the edge if the text is longer than its area.
     fn draw_place(&self, theme: &ScreenTheme, area: Rect, buffer: &mut Buffer) {
         let (rows, height) = (self.layout.rows, self.layout.rows_shown);
-        let text = format!(" {}–{} of {rows} ", self.scroll + 1, (self.scroll + height).min(rows));
+        let text = format!(" {} ", self.layout.place_from(self.scroll));
         let width = u16::try_from(text.chars().count()).unwrap_or(u16::MAX);
         if rows <= height || width + 4 > area.width {
             return;
         }
         let edge = Rect { x: area.right() - width - 2, y: area.bottom().saturating_sub(1), width, height: 1 };
         Line::styled(text, theme.style(ThemeRole::Gate)).render(edge, buffer);
+    }
+}
+
+/// When creel decides without the user, at the edge, where the smallest gate has room for it.
+fn draw_deadline(gate: &Gate, model: &ScreenModel, frame: Rect, buffer: &mut Buffer) {
+    let Some(deadline) = model.session.as_ref().and_then(|state| gate.deadline(state.plan())) else { return };
+    let text = format!(" creel decides at {} ", time_with_seconds(deadline, &model.zone));
+    let width = u16::try_from(text.width()).unwrap_or(u16::MAX);
+    if width + 4 <= frame.width {
+        let edge = Rect { x: frame.x + 2, y: frame.bottom().saturating_sub(1), width, height: 1 };
+        Line::styled(text, model.theme.style(ThemeRole::Gate)).render(edge, buffer);
     }
 }
 
@@ -238,6 +254,7 @@ fn key_sign(key: &str) -> String {
         "left" => "←".to_owned(),
         "right" => "→".to_owned(),
         "page-down" => "PgDn".to_owned(),
+        "page-up" => "PgUp".to_owned(),
         other => other.to_owned(),
     }
 }

@@ -19,14 +19,9 @@ use crate::{
     present::{
         clock::time_of_day,
         gate_words::{GateFigures, gate_reason, gate_title},
+        text::grouped,
     },
-    tui::{
-        ansi::coloured_lines,
-        modals::middle,
-        model::ScreenModel,
-        text::{plain_lines, wrap},
-        theme::ThemeRole,
-    },
+    tui::{modals::middle, model::ScreenModel, printed_rows::PrintedRows, text::plain_lines, theme::ThemeRole},
 };
 
 /// How many lines of the reason are shown.
@@ -37,8 +32,9 @@ const NARROWEST: usize = 56;
 pub(super) const GAP: u16 = 3;
 /// On screens that are narrower than this, a gate has no margin.
 const MARGIN_FROM: u16 = 60;
-/// If all of the text or this many rows of it are visible, blank rows set the answers off.
-const AIR: u16 = 2;
+/// If all of the text or this many rows of it are visible, blank rows set the answers off, and the effect of the chosen
+/// answer has its own row. The text matters more than both.
+const AIR: u16 = 8;
 
 /// The areas of a gate, and the texts in them.
 #[derive(Debug, Default)]
@@ -71,6 +67,8 @@ pub(super) struct GateLayout {
 pub(super) struct TextColumn {
     pub(super) area: Rect,
     pub(super) lines: Vec<Line<'static>>,
+    /// The number of the line that each row is part of. Empty if rows are counted instead.
+    pub(super) numbers: Vec<usize>,
 }
 
 impl GateLayout {
@@ -78,6 +76,18 @@ impl GateLayout {
     pub(super) fn option_at(&self, column: u16, row: u16) -> Option<usize> {
         let inside = self.options.contains((column, row).into());
         inside.then(|| self.first_option + usize::from(row - self.options.y))
+    }
+
+    /// The lines of the text that are visible from this row on, and how many there are: `1–13 of 22`.
+    pub(super) fn place_from(&self, scroll: usize) -> String {
+        let number = |row: usize| self.body.numbers.get(row).copied().unwrap_or(row + 1);
+        let (last, all) = ((scroll + self.rows_shown).min(self.rows), number(self.rows.saturating_sub(1)));
+        format!("{}–{} of {}", grouped(number(scroll)), grouped(number(last.saturating_sub(1))), grouped(all))
+    }
+
+    /// The first row of the text's last page.
+    pub(super) const fn last_page(&self) -> usize {
+        self.rows.saturating_sub(self.rows_shown)
     }
 }
 
@@ -102,8 +112,7 @@ impl GateModal {
         let bytes = self.ticked().map(|ticked| size_of(&ticked, model));
         self.options = answers::options(&self.gate, self.ask.as_ref(), GateFigures { bytes, ..figures });
         self.layout = self.laid_out(model, area);
-        let last = self.layout.rows.saturating_sub(self.layout.rows_shown);
-        self.scroll = self.scroll.min(last);
+        self.scroll = self.scroll.min(self.layout.last_page());
     }
 
     fn content(&self, model: &ScreenModel, most: usize) -> GateContent {
@@ -115,7 +124,7 @@ impl GateModal {
         let widest = if self.has_items() { most * 3 / 5 } else { most / 2 };
         let list_width = u16::try_from(natural.min(widest)).unwrap_or(0);
         let beside = if list == 0 { 0 } else { usize::from(list_width + GAP) };
-        let text = self.text_lines(model, most.saturating_sub(beside).max(1));
+        let text = self.text_rows(model, most.saturating_sub(beside).max(1)).rows;
         let text = text.iter().map(Line::width).max().unwrap_or(0);
         let labels = self.options.iter().map(|option| option.words.label.width()).max().unwrap_or(0);
         let effects = self.options.iter().map(|option| option.words.effect.width()).max().unwrap_or(0);
@@ -147,7 +156,7 @@ impl GateModal {
         let width = u16::try_from(content.width).unwrap_or(most);
         let beside = if content.list == 0 { 0 } else { content.list_width + GAP };
         let text_width = width.saturating_sub(beside).max(1);
-        let lines = self.text_lines(model, usize::from(text_width));
+        let PrintedRows { rows: lines, numbers } = self.text_rows(model, usize::from(text_width));
         let reason = reason_lines(&content.reason, model, usize::from(width));
         let heads = u16::from(!self.runs.is_empty());
         let counted = |n: usize| u16::try_from(n).unwrap_or(u16::MAX);
@@ -173,7 +182,7 @@ impl GateModal {
             reason,
             label_width: wide.then(|| self.options.iter().map(|o| o.words.label.width()).max().unwrap_or(0)),
             rows: lines.len(),
-            body: TextColumn { area: Rect::default(), lines },
+            body: TextColumn { area: Rect::default(), lines, numbers },
             ..GateLayout::default()
         };
         self.with_areas(
@@ -193,12 +202,12 @@ impl GateModal {
 
     fn with_areas(&self, layout: GateLayout, inside: Rect, wanted: GateRows) -> GateLayout {
         let height = inside.height;
-        let effect = wanted.effect.min(u16::from(height >= 8 || wanted.body == 0));
         let hints = u16::from(height >= 3);
-        let fixed = wanted.reason + wanted.options + effect + hints + wanted.heads;
+        let fixed = wanted.reason + wanted.options + wanted.effect + hints + wanted.heads;
         let text = wanted.body.saturating_sub(wanted.heads);
         let blanks = u16::from(wanted.reason > 0) + u16::from(wanted.body > 0);
         let blank = u16::from(height >= fixed.saturating_add(blanks + text.min(AIR)));
+        let effect = if wanted.body == 0 { wanted.effect } else { wanted.effect.min(blank) };
         let options = wanted.options.min((height * 2 / 3).max(1)).min(height.saturating_sub(hints + 1).max(1));
         let left = height.saturating_sub(options + hints + effect + blank);
         let reason = if wanted.body == 0 { wanted.reason.min(left) } else { wanted.reason.min(left.div_ceil(3)) };
@@ -236,23 +245,24 @@ impl GateModal {
             (text, list)
         };
         let first_option = (self.choice + 1).saturating_sub(usize::from(options.height));
-        let body = TextColumn { area: text, lines: layout.body.lines };
+        let body = TextColumn { area: text, ..layout.body };
         let rows_shown = usize::from(text.height);
         GateLayout { head, body, list, heads, rows_shown, options, first_option, effect, hints, ..layout }
     }
 
     /// The text of the gate: of the chosen item, of the chosen run, or what the gate is about.
-    fn text_lines(&self, model: &ScreenModel, width: usize) -> Vec<Line<'static>> {
-        let style = model.theme.style(ThemeRole::Text);
-        if let Some((id, _)) = self.items.get(self.item) {
-            let item = model.session.as_ref().and_then(|state| state.pending.get(*id));
-            return item.map(|item| plain_lines(&item.text, style, width)).unwrap_or_default();
-        }
+    fn text_rows(&self, model: &ScreenModel, width: usize) -> PrintedRows {
         if let Some(run) = self.runs.get(self.run) {
-            let lines = coloured_lines(run.text.trim_end(), style, model.theme.keeps_colours);
-            return lines.iter().flat_map(|line| wrap(line, width, 0)).collect();
+            return PrintedRows::of(&run.text, &model.theme, width);
         }
-        text::lines(&self.gate, self.ask.as_ref(), model, &model.theme, width)
+        let style = model.theme.style(ThemeRole::Text);
+        let rows = if let Some((id, _)) = self.items.get(self.item) {
+            let item = model.session.as_ref().and_then(|state| state.pending.get(*id));
+            item.map(|item| plain_lines(&item.text, style, width)).unwrap_or_default()
+        } else {
+            text::lines(&self.gate, self.ask.as_ref(), model, &model.theme, width)
+        };
+        PrintedRows { rows, numbers: Vec::new() }
     }
 }
 

@@ -14,7 +14,7 @@ use crate::{
         tool_calls, usage_totals,
     },
     tui::{
-        diff,
+        diff::{self, FileDiff},
         model::ScreenModel,
         runs::RunEntry,
         text::{fit, plain_lines, wrap},
@@ -55,23 +55,32 @@ fn request(ask: &AgentPermissionRequest, project: &str, theme: &ScreenTheme, wid
         let pieces = [(kind, theme.style(ThemeRole::Accent)), (line.to_owned(), theme.style(ThemeRole::Heading))];
         lines.extend(wrap(&pieces, width, 2));
     }
-    let files = tool_calls::files(call, project).join(", ");
-    if !files.is_empty() {
-        lines.extend(wrap(&[(format!("files: {files}"), theme.style(ThemeRole::Accent))], width, 2));
+    let file_diff = call.diff.as_deref().and_then(|diff| FileDiff::of(diff, project, theme, width));
+    let files = tool_calls::files(call, project);
+    // The title of the change names its file.
+    let is_named = matches!((&files[..], &file_diff), ([one], Some(diff)) if diff.is_of(one));
+    if !files.is_empty() && !is_named {
+        let files = format!("files: {}", files.join(", "));
+        lines.extend(wrap(&[(files, theme.style(ThemeRole::Accent))], width, 2));
     }
-    let change = call.diff.as_deref().map(|diff| diff::lines(diff, theme, width)).unwrap_or_default();
     let arguments = call.input.as_deref().map(tool_calls::arguments).unwrap_or_default();
     let arguments = plain_lines(&arguments, theme.style(ThemeRole::Text), width);
+    let (head, change) = match file_diff {
+        Some(FileDiff { path, hunk, lines }) => (format!("{path}  {hunk}"), lines),
+        None => ("changes".to_owned(), diff::lines(call.diff.as_deref().unwrap_or_default(), theme, width)),
+    };
     if change.is_empty() && arguments.is_empty() {
         lines.push(Line::default());
         lines.extend(plain_lines("The agent gives no more details.", theme.style(ThemeRole::Faint), width));
     }
     // The change first: the arguments often repeat it in a form that is hard to read.
-    for (title, part) in [("changes", change), ("arguments", arguments)] {
-        if !part.is_empty() {
-            lines.extend([Line::default(), Line::styled(title, theme.style(ThemeRole::Faint))]);
-            lines.extend(part);
-        }
+    if !change.is_empty() {
+        lines.push(Line::styled(fit(&head, width), theme.style(ThemeRole::Accent)));
+        lines.extend(change);
+    }
+    if !arguments.is_empty() {
+        lines.extend([Line::default(), Line::styled("arguments", theme.style(ThemeRole::Faint))]);
+        lines.extend(arguments);
     }
     lines
 }

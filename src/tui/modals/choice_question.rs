@@ -1,4 +1,4 @@
-//! A question over the home screen: a numbered list in which each answer says what happens.
+//! A question: a numbered list in which each answer says what happens.
 
 use ratatui::{
     buffer::Buffer,
@@ -9,38 +9,40 @@ use ratatui::{
 };
 use unicode_width::UnicodeWidthStr as _;
 
-use super::HomeRequest;
+use super::{framed, middle};
 use crate::tui::{
-    modals::{framed, middle},
     text::{fit, wrap},
     theme::{ScreenTheme, ThemeRole},
 };
 
+/// In columns. With less room, a part of an effect says nothing.
+const NARROWEST: usize = 16;
+
 /// An answer: what it is called, what follows, and what creel then does. Without a request, nothing happens.
 #[derive(Debug, Clone)]
-pub struct OfferedChoice {
+pub struct OfferedChoice<R> {
     pub label: String,
     pub effect: String,
-    pub request: Option<HomeRequest>,
+    pub request: Option<R>,
 }
 
 #[derive(Debug)]
-pub struct ChoiceQuestion {
+pub struct ChoiceQuestion<R> {
     pub title: String,
     /// What the user should know first.
     pub text: Vec<String>,
-    pub choices: Vec<OfferedChoice>,
+    pub choices: Vec<OfferedChoice<R>>,
     pub chosen: usize,
 }
 
-impl ChoiceQuestion {
+impl<R> ChoiceQuestion<R> {
     pub fn move_by(&mut self, by: isize) {
         let last = self.choices.len().saturating_sub(1);
         self.chosen = self.chosen.saturating_add_signed(by).min(last);
     }
 
     /// The answer with this number, from 1.
-    pub fn numbered(&self, number: usize) -> Option<&OfferedChoice> {
+    pub fn numbered(&self, number: usize) -> Option<&OfferedChoice<R>> {
         self.choices.get(number.checked_sub(1)?)
     }
 
@@ -75,7 +77,8 @@ impl ChoiceQuestion {
             let is_chosen = n == self.chosen;
             let sign = if is_chosen { "▌" } else { " " };
             // The cursor, the number and two gaps.
-            let effect = fit(&choice.effect, width.saturating_sub(labels + 6));
+            let room = width.saturating_sub(labels + 6);
+            let effect = if room < NARROWEST { String::new() } else { fit(&choice.effect, room) };
             let line = Line::from(vec![
                 Span::styled(sign, theme.style(ThemeRole::BorderFocused)),
                 Span::styled(format!("{}  ", n + 1), theme.style(ThemeRole::Key)),
