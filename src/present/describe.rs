@@ -18,6 +18,7 @@ pub use pipelines::pipeline_result;
 pub use turn::prompt_name;
 
 use super::{
+    gate_words::{answer_origin, answer_words},
     permission_requests::TurnPermissions,
     text::{counted, plain_line, plural, readable_size},
     usage_limits::limit_reached,
@@ -29,9 +30,9 @@ use crate::engine::{
         AutomationEvent, Event, GateEvent, HookEvent, HookFinished, IterationOutcome, PendingEvent, RetryEvent,
         SessionEvent, SessionOutcome, SteeringEvent, StopTiming, TurnEvent, UsageLimitEvent,
     },
-    gate::kind::GateKind,
+    gate::{event::GateGrants, kind::GateKind},
     hooks::verdict::{RunEnd, Verdict},
-    ids::ItemId,
+    ids::{GateId, ItemId},
 };
 
 /// The longest name or title in a line, in characters.
@@ -92,6 +93,8 @@ pub struct EventContext {
     /// The project's folder.
     project: String,
     permissions: TurnPermissions,
+    /// The gate that opened last.
+    gate: Option<(GateId, GateKind)>,
     iteration: UsageTotals,
     session: UsageTotals,
 }
@@ -102,6 +105,7 @@ impl EventContext {
         Self {
             project: state.began.cwd.clone(),
             permissions: TurnPermissions::of(state),
+            gate: state.gates.open.as_ref().map(|gate| (gate.id, gate.kind())),
             iteration: UsageTotals::from(&state.account.iteration),
             session: UsageTotals::from(&state.account),
         }
@@ -110,7 +114,9 @@ impl EventContext {
     /// Remembers an event, after it has been described.
     pub fn follow(&mut self, event: &Event) {
         self.permissions.follow(event);
-        if let Event::Session(SessionEvent::Started(began)) = event {
+        if let Event::Gate(GateEvent::Opened { gate, about, .. }) = event {
+            self.gate = Some((*gate, *about));
+        } else if let Event::Session(SessionEvent::Started(began)) = event {
             self.project.clone_from(&began.cwd);
         } else if let Event::Session(SessionEvent::IterationStarted { .. }) = event {
             self.iteration = UsageTotals::default();
@@ -250,7 +256,9 @@ fn usage_limit(event: &UsageLimitEvent) -> Described {
             let text = format!("Switched from `{}` to `{}`: {}", name(from), name(to), sentence(reason));
             Described::new("⇄", EventTone::Warning, text)
         }
-        UsageLimitEvent::WaitSkipped { by } => Described::new("◷", EventTone::Quiet, format!("Wait skipped · by {by}")),
+        UsageLimitEvent::WaitSkipped { by } => {
+            Described::new("◷", EventTone::Quiet, format!("Wait skipped{}", answer_origin(by)))
+        }
     }
 }
 
@@ -280,9 +288,11 @@ fn gate(event: &GateEvent, context: &EventContext) -> Option<Described> {
         GateEvent::Opened { gate, reason, .. } => {
             Described::new("◆", EventTone::Question, format!("Gate {gate}: {}", sentence(reason)))
         }
-        GateEvent::Answered { gate, choice, by, option, grants: _ } => {
+        GateEvent::Answered { gate, choice, by, option, grants } => {
             context.permissions.answered(*gate, *choice, by, option.as_deref()).unwrap_or_else(|| {
-                Described::new("◆", EventTone::Question, format!("Gate {gate} answered: {} · by {by}", choice.name()))
+                let retries = grants.as_deref().and_then(GateGrants::most_retries);
+                let kind = context.gate.filter(|(id, _)| id == gate).map(|(_, kind)| kind);
+                Described::new("◆", EventTone::Question, answer_words(kind, *choice, retries, by))
             })
         }
     })

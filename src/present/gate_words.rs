@@ -13,8 +13,10 @@ use super::{
 };
 use crate::engine::{
     SessionState,
+    event::{Actor, ActorKind},
     gate::{
         Gate,
+        event::GateGrants,
         grants::granted,
         kind::{GateChoice, GateKind},
         subject::GateSubject,
@@ -46,7 +48,7 @@ pub struct GateFigures {
 impl GateFigures {
     pub fn of(state: &SessionState) -> Self {
         let grants = granted(state, GateChoice::Continue);
-        let retries = grants.and_then(|grants| grants.retries.or_else(|| grants.hooks.values().copied().max()));
+        let retries = grants.as_ref().and_then(GateGrants::most_retries);
         Self { retries, bytes: None }
     }
 }
@@ -103,6 +105,37 @@ const fn fixed_words(kind: GateKind, choice: GateChoice) -> (char, &'static str,
         (_, GateChoice::Escalate) => ('x', "End as escalated", "you can resume later"),
         (_, GateChoice::Fail) => ('f', "End as failed", "you can resume later"),
     }
+}
+
+/// Which answer a gate got, in the words of the choice. Without the kind of the gate, the choice has only its name.
+pub fn answer_words(kind: Option<GateKind>, choice: GateChoice, retries: Option<u32>, by: &Actor) -> String {
+    let words = kind.map(|kind| choice_words(kind, choice, GateFigures { retries, bytes: None }).label);
+    let words = words.unwrap_or_else(|| choice.name().into());
+    let actor = match by.by {
+        ActorKind::Tui | ActorKind::Cli => "You chose",
+        ActorKind::Policy | ActorKind::Timeout => "creel chose",
+        ActorKind::Mcp | ActorKind::Nats | ActorKind::Agent | ActorKind::Hook => "Answered",
+    };
+    format!("{actor}: {}{}", words.trim_end_matches('…'), answer_origin(by))
+}
+
+/// Where an answer came from, unless it was the user at the session's screen.
+pub fn answer_origin(by: &Actor) -> String {
+    let origin = match by.by {
+        ActorKind::Tui => return String::new(),
+        ActorKind::Cli => "on the command line".to_owned(),
+        ActorKind::Mcp => "by an MCP client".to_owned(),
+        ActorKind::Nats => match (&by.user, &by.host) {
+            (Some(user), Some(host)) => format!("by {}@{}", plain_line(user, NAME), plain_line(host, NAME)),
+            (Some(one), None) | (None, Some(one)) => format!("by {}", plain_line(one, NAME)),
+            (None, None) => "from another machine".to_owned(),
+        },
+        ActorKind::Agent => "by the agent".to_owned(),
+        ActorKind::Hook => "by a hook".to_owned(),
+        ActorKind::Policy => "by policy".to_owned(),
+        ActorKind::Timeout => "after the timeout".to_owned(),
+    };
+    format!(" · {origin}")
 }
 
 /// What happened, in one line.

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 
 use super::{
     describe::{Described, EventTone},
+    gate_words::answer_origin,
     text::plain_line,
 };
 use crate::engine::{
@@ -63,6 +64,6 @@ impl TurnPermissions {
         let short = |text: &str| plain_line(text, LINE);
         let taken = options.iter().find(|known| Some(known.id.as_str()) == option);
         let taken = taken.map(|option| format!(" · “{}”", short(&option.name))).unwrap_or_default();
-        Some(Described::new(sign, tone, format!("{verb}: {}{taken} · by {by}", short(title))))
+        Some(Described::new(sign, tone, format!("{verb}: {}{taken}{}", short(title), answer_origin(by))))
     }
 }

@@ -523,6 +523,21 @@ fn a_gate_with_a_timeout_says_when_creel_decides() {
 }
 
 #[test]
+fn an_answer_is_in_the_stream_in_the_words_of_the_choice() {
+    let answered = |choice| {
+        let mut world = scenes::retry_limit();
+        world.command(SessionCommand::AnswerGate(GateAnswer { gate: GateId(1), choice, text: None, items: None }));
+        let mut screen = Screen::of(&world, WIDE);
+        screen.press("esc");
+        screen.frame()
+    };
+    let shown = answered(GateChoice::Ignore);
+    assert!(shown.contains("◆ You chose: Accept as it is "), "{shown}");
+    let shown = answered(GateChoice::Continue);
+    assert!(shown.contains("◆ You chose: Retry 3 more times "), "{shown}");
+}
+
+#[test]
 fn help_over_a_viewer_shows_the_keys_of_the_viewer() {
     let mut screen = Screen::of(&scenes::works(), SMALL);
     screen.told(ScreenEvent::Read(ViewerModal::new("text", "some text", "")));

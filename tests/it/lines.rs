@@ -72,8 +72,8 @@ fn permission_requests_and_answers_are_printed_in_the_agents_words() {
           → Prompt sent · 4 bytes: GOAL
           ? Permission request: ✎ Edit a.rs
           ? Permission request: ✎ Edit b.rs
-          ✓ Always allowed: Edit a.rs · “yes” · by tui
-          ✗ Rejected: Edit b.rs · “no” · by tui
+          ✓ Always allowed: Edit a.rs · “yes”
+          ✗ Rejected: Edit b.rs · “no”
           Working.
           ✓ Iteration 1 done
           Decision: continue · Iteration in progress

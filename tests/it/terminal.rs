@@ -93,7 +93,7 @@ fn in_the_permission_demo_one_request_is_allowed_and_another_is_not() {
     terminal.press("down down");
     terminal.wait_for_text("▌3  No ");
     terminal.press("enter");
-    terminal.wait_for_text("✗ Rejected: rm notes.txt · “No” · by ");
+    terminal.wait_for_text("✗ Rejected: rm notes.txt · “No”");
     assert_eq!(leave(&mut terminal, "complete"), 0);
     assert!(terminal.text().contains(" · 12.4k tokens · $0.07: "), "{}", terminal.text());
     let folder = fs::read_dir(project.root()).expect("a folder").filter_map(Result::ok).map(|entry| entry.path());

@@ -64,3 +64,10 @@ pub struct GateGrants {
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub hooks: BTreeMap<String, u32>,
 }
+
+impl GateGrants {
+    /// The retries that it grants, of the hook that gets most.
+    pub fn most_retries(&self) -> Option<u32> {
+        self.retries.or_else(|| self.hooks.values().copied().max())
+    }
+}
