@@ -53,7 +53,8 @@ pub(super) fn show(args: HomeRequestArgs) -> CliResult {
         let list = if worker.is_some() { None } else { Some(ProjectList::of(&project::state_dir()?)) };
         (tokio_runtime::start()?, HomeSource::Machine(ProjectScope { projects: vec![root.clone()], list }))
     };
-    let mut options = HomeOptions { screen: screens::screen_options(ui), source, root, has_config };
+    let screen = screens::screen_options(ui);
+    let mut options = HomeOptions { screen, source, root, has_config, is_worker: worker.is_some() };
     let mut memory = HomeMemory::default();
     loop {
         let left = tokio.block_on(home::run(&options, &mut memory));
@@ -64,6 +65,9 @@ pub(super) fn show(args: HomeRequestArgs) -> CliResult {
         if left == HomeExit::Quit {
             // A task that still reads must not delay the exit.
             tokio.shutdown_background();
+            if let Some(words) = &memory.farewell {
+                say(&format!("creel: {words}"));
+            }
             return Ok(worker.map_or(0, |mut worker| farewell(&mut worker)));
         }
         if let Err(failure) = visit(left, &options, &nats, ui) {

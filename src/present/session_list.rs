@@ -20,7 +20,7 @@ use super::{
 };
 use crate::engine::{
     SessionState,
-    event::SessionOutcome,
+    event::{SessionOutcome, SessionStarted},
     gate::kind::GateKind,
     time::{TimeSpan, UnixTime},
 };
@@ -86,6 +86,8 @@ pub struct ListedSession {
     /// The branch of its worktree. Empty without one.
     pub branch: String,
     pub agent: String,
+    /// The first line of the prompt. Empty if unknown.
+    pub goal: String,
     pub iteration: u32,
     pub max_iterations: u32,
     /// In dollars.
@@ -107,6 +109,13 @@ pub struct ListedWords {
     pub role: ChipRole,
 }
 
+/// The goal of a session in one line.
+pub fn goal(began: &SessionStarted) -> String {
+    let first =
+        plain(&began.prompt).lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or_default().to_owned();
+    plain_line(&first, REASON)
+}
+
 impl ListedSession {
     /// A session whose journal has not been read yet.
     pub fn unread(name: &str, project: &str, changed: UnixTime) -> Self {
@@ -117,6 +126,7 @@ impl ListedSession {
             user: String::new(),
             branch: String::new(),
             agent: String::new(),
+            goal: String::new(),
             iteration: 0,
             max_iterations: 0,
             cost: 0.0,
@@ -147,6 +157,7 @@ impl ListedSession {
         Self {
             branch: state.began.worktree.as_ref().map(|worktree| plain(&worktree.branch)).unwrap_or_default(),
             agent: plain(state.agent_choice().agent()),
+            goal: goal(&state.began),
             iteration: state.iterations.current,
             max_iterations: state.max_iterations(),
             cost: state.account.cost,

@@ -14,7 +14,7 @@ use crate::{
     journal::{self, JournalError, JournalFollower, Record, SessionDir},
     present::{
         session_chip::SessionTimes,
-        session_list::{ListedSession, ListedState},
+        session_list::{self, ListedSession, ListedState},
         text::{plain, plain_line},
     },
     worktrees::repository::checked_out,
@@ -100,6 +100,7 @@ fn from_ends(folder: &SessionDir, base: ListedSession) -> ListedSession {
     };
     let base = ListedSession {
         agent: plain(&began.agent),
+        goal: session_list::goal(&began),
         max_iterations: began.max_iterations,
         started: Some(at),
         can_resume: true,

@@ -59,6 +59,8 @@ pub struct HomeOptions {
     /// The project of the folder in which creel was started.
     pub root: PathBuf,
     pub has_config: bool,
+    /// Whether the sessions are those of a worker, which stops when the screen closes.
+    pub is_worker: bool,
 }
 
 /// A session to start.
@@ -139,7 +141,7 @@ impl<'a> HomeScreen<'a> {
         };
         let mut model = HomeModel::new(keymap, shown.first_theme(), scope);
         (model.motion, model.signs, model.zone) = (shown.motion, shown.signs, local_zone());
-        model.has_config = options.has_config;
+        (model.has_config, model.is_worker) = (options.has_config, options.is_worker);
         // Another machine's home folder is not this one's.
         model.home_dir = std::env::var("HOME").ok().filter(|_| scope == HomeScope::Machine);
         model.now = session_time();

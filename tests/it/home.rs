@@ -279,6 +279,47 @@ fn keys_do_what_the_footer_says_and_nothing_else() {
 }
 
 #[test]
+fn a_narrow_home_tells_sessions_apart_and_shows_the_goal() {
+    let mut model = home_in((60, 16), dark());
+    let seen = |name: &str, goal: &str| {
+        let SessionChange::Seen(key, listed) = session(name, "/home/me/src/parser", 1, works()) else { unreachable!() };
+        SessionChange::Seen(key, Box::new(ListedSession { goal: goal.into(), ..*listed }))
+    };
+    let all = vec![
+        seen("fix-the-parser-of-nested-lists-2", "Fix the parser of nested lists"),
+        seen("fix-the-parser-of-nested-lists-3", "Write the printer"),
+    ];
+    update(&mut model, HomeEvent::AllSessions(all));
+    let shown = frame(&mut model);
+    assert!(shown.contains("fix-the-p…ed-lists-2") && shown.contains("fix-the-p…ed-lists-3"), "{shown}");
+    assert!(shown.contains("\n ~/src/parser · Fix the parser of nested lists\n"), "{shown}");
+    press(&mut model, "j");
+    assert!(frame(&mut model).contains("~/src/parser · Write the printer"), "{}", frame(&mut model));
+    model.size = (120, 40);
+    assert!(frame(&mut model).contains("\n Write the printer\n"), "{}", frame(&mut model));
+}
+
+#[test]
+fn the_home_screen_of_a_worker_says_so_and_what_quitting_does() {
+    let mut model = home((80, 24));
+    model.is_worker = true;
+    let shown = frame(&mut model);
+    assert!(shown.starts_with(" creel · worker"), "{shown}");
+    assert!(shown.contains("q stop the worker"), "{shown}");
+    press(&mut model, "?");
+    let help = frame(&mut model);
+    assert!(help.contains("stop the worker; its tasks go back to the queue"), "{help}");
+    assert!(!help.contains("sessions keep running"), "{help}");
+    assert_eq!(model.farewell(), None, "the worker says itself how it ended");
+}
+
+#[test]
+fn leaving_says_what_happens_to_running_sessions() {
+    assert_eq!(home((80, 24)).farewell().as_deref(), Some("4 sessions keep running; `creel` shows them again"));
+    assert_eq!(home_in((80, 24), dark()).farewell(), None);
+}
+
+#[test]
 fn a_filter_narrows_the_list_and_escape_takes_it_back() {
     let mut model = home((80, 24));
     press(&mut model, "/ p a r s e r enter");

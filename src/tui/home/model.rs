@@ -16,6 +16,7 @@ use crate::{
         session_chip::ChipRole,
         session_list::{ListedSession, ListedState, SessionGroup},
         signs::SignSet,
+        text::counted as counted_words,
     },
     sessions::{SessionChange, SessionKey},
     tui::{
@@ -28,6 +29,8 @@ use crate::{
 };
 
 const SECOND: i64 = 1_000;
+/// Rows. A smaller screen needs them for the list.
+const WITH_DETAIL: u16 = 12;
 
 /// Whose sessions the screen shows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -71,6 +74,8 @@ pub struct HomeMemory {
     filter: String,
     /// A message for the user.
     pub toast: Option<Toast>,
+    /// What happens to the sessions when the user leaves creel now.
+    pub farewell: Option<String>,
 }
 
 #[derive(Debug)]
@@ -83,6 +88,8 @@ pub struct HomeModel {
     pub signs: SignSet,
     pub size: (u16, u16),
     pub scope: HomeScope,
+    /// Whether the sessions are those of a worker, which stops when the screen closes.
+    pub is_worker: bool,
     /// Whether the folder in which creel was started has a config.
     pub has_config: bool,
     /// The user's home folder, which paths leave out.
@@ -118,6 +125,7 @@ impl HomeModel {
             signs: SignSet::default(),
             size: (80, 24),
             scope,
+            is_worker: false,
             has_config: false,
             home_dir: None,
             is_loaded: false,
@@ -137,14 +145,24 @@ impl HomeModel {
 
     /// Continues where the home screen was left.
     pub fn restore(&mut self, memory: &mut HomeMemory) {
-        let HomeMemory { sessions, cursor, filter, toast } = std::mem::take(memory);
+        let HomeMemory { sessions, cursor, filter, toast, farewell: _ } = std::mem::take(memory);
         self.is_loaded = !sessions.is_empty();
         (self.sessions, self.cursor, self.filter, self.toast) = (sessions, cursor, filter, toast);
         self.arrange();
     }
 
+    /// What happens to the sessions when the home screen closes, for the terminal. None if none is running.
+    pub fn farewell(&self) -> Option<String> {
+        let running = self.count(SessionGroup::NeedsYou) + self.count(SessionGroup::Running);
+        let is_local = self.scope == HomeScope::Machine && !self.is_worker;
+        let verb = if running == 1 { "keeps" } else { "keep" };
+        let words = || format!("{} {verb} running; `creel` shows them again", counted_words(running, "session"));
+        (is_local && running > 0).then(words)
+    }
+
     pub fn remember(self) -> HomeMemory {
-        HomeMemory { sessions: self.sessions, cursor: self.cursor, filter: self.filter, toast: None }
+        let farewell = self.farewell();
+        HomeMemory { sessions: self.sessions, cursor: self.cursor, filter: self.filter, toast: None, farewell }
     }
 
     /// Takes the first report of a watcher: sessions that are not in it are gone.
@@ -218,7 +236,12 @@ impl HomeModel {
 
     /// How many lines the list has on the screen.
     pub fn height(&self) -> usize {
-        usize::from(self.size.1.saturating_sub(2))
+        usize::from(self.size.1.saturating_sub(2 + u16::from(self.has_detail())))
+    }
+
+    /// Whether a line below the list says more about the session under the cursor.
+    pub fn has_detail(&self) -> bool {
+        self.size.1 >= WITH_DETAIL && !self.rows.is_empty()
     }
 
     /// The line with this number: each group that has rows begins with its heading.

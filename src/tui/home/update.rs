@@ -212,10 +212,9 @@ fn perform(model: &mut HomeModel, action: KeyAction) -> Vec<HomeRequest> {
         KeyAction::Top => model.move_to(0),
         KeyAction::Bottom => model.move_to(usize::MAX),
         KeyAction::Help => {
-            model.modal = Some(HomeModal::Help(HelpModal::only(
-                vec![KeyContext::Home, KeyContext::Scroll, KeyContext::Global],
-                &EXPLAINED,
-            )));
+            let help = HelpModal::only(vec![KeyContext::Home, KeyContext::Scroll, KeyContext::Global], &EXPLAINED);
+            let quit = (KeyAction::QuitHome, "stop the worker; its tasks go back to the queue");
+            model.modal = Some(HomeModal::Help(if model.is_worker { help.with_words(quit) } else { help }));
         }
         KeyAction::FilterSessions => model.modal = Some(HomeModal::Filter),
         KeyAction::QuitHome => return vec![HomeRequest::Quit],

@@ -11,7 +11,7 @@ use ratatui::{
     text::{Line, Span},
     widgets::Widget as _,
 };
-use unicode_width::UnicodeWidthStr as _;
+use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
 
 use super::{
     model::{HomeLine, HomeModal, HomeModel, HomeRow, HomeScope},
@@ -38,7 +38,11 @@ use crate::{
 /// The smallest screen with room for a list.
 const SMALLEST: (u16, u16) = (24, 6);
 const NAME: usize = 24;
+/// The longest name on a narrow screen.
+const SHORT_NAME: usize = 20;
 const PROJECT: usize = 28;
+/// In columns. A narrower screen has the project below the list.
+const WITH_PROJECT: u16 = 80;
 const AGENT: usize = 14;
 const HOST: usize = 16;
 
@@ -66,7 +70,11 @@ pub fn draw(model: &HomeModel, area: Rect, buffer: &mut Buffer) {
     }
     let line = |y: u16| Rect { y: area.y + y, height: 1, ..area };
     draw_header(model, line(0), buffer);
-    let body = Rect { y: area.y + 1, height: area.height - 2, ..area };
+    let detail = u16::from(model.has_detail());
+    let body = Rect { y: area.y + 1, height: area.height - 2 - detail, ..area };
+    if model.has_detail() {
+        draw_detail(model, line(area.height - 2), buffer);
+    }
     if model.rows().is_empty() {
         draw_empty(model, body, buffer);
     } else {
@@ -120,8 +128,9 @@ fn draw_header(model: &HomeModel, area: Rect, buffer: &mut Buffer) {
     let right: usize = counts.iter().map(Span::width).sum();
     let room = usize::from(area.width).saturating_sub(right + 1);
     let place = match model.scope {
-        HomeScope::Machine => String::new(),
-        HomeScope::Fleet => " · all machines".to_owned(),
+        HomeScope::Machine if model.is_worker => " · worker",
+        HomeScope::Machine => "",
+        HomeScope::Fleet => " · all machines",
     };
     let filter = if model.filter.is_empty() { String::new() } else { format!("   /{}", plain(&model.filter)) };
     let filter = fit(&filter, room.saturating_sub(7 + place.width()));
@@ -184,7 +193,8 @@ impl HomeColumns {
         };
         let fleet = model.scope == HomeScope::Fleet;
         let of = |wanted: bool, column: usize| if wanted { column } else { 0 };
-        let small = if width < 80 { 14 } else { NAME };
+        let is_narrow = width < usize::from(WITH_PROJECT);
+        let small = if is_narrow { SHORT_NAME } else { NAME };
         // What a session does is more important than the whole path of its project.
         let project = match width {
             0..100 => 16,
@@ -193,7 +203,7 @@ impl HomeColumns {
         };
         let mut columns = Self {
             name: widest(&|one| one.row.session.name.width(), small),
-            project: of(width >= 80, widest(&|one| one.project.width(), project)),
+            project: of(!is_narrow, widest(&|one| one.project.width(), project)),
             user: of(fleet && width >= 100, widest(&|one| one.row.session.user.width(), HOST)),
             host: of(fleet, widest(&|one| one.row.session.host.width(), if width < 100 { 10 } else { HOST })),
             branch: of(width >= 120, widest(&|one| one.row.session.branch.width(), NAME)),
@@ -239,6 +249,21 @@ fn draw_list(model: &HomeModel, area: Rect, buffer: &mut Buffer) {
             }
         }
     }
+}
+
+/// What the session under the cursor should do, and where if the list does not say it.
+fn draw_detail(model: &HomeModel, area: Rect, buffer: &mut Buffer) {
+    let Some(session) = model.chosen().map(|row| &row.session) else { return };
+    let width = usize::from(area.width).saturating_sub(2);
+    let project = tail(&short_path(&session.project, model.home_dir.as_deref()), width.min(PROJECT));
+    let place = if area.width < WITH_PROJECT { project } else { String::new() };
+    let gap = if place.is_empty() || session.goal.is_empty() { "" } else { " · " };
+    let goal = fit(&session.goal, width.saturating_sub(place.width() + gap.width()));
+    let spans = vec![
+        Span::styled(format!(" {place}{gap}"), model.theme.style(ThemeRole::Faint)),
+        Span::styled(goal, model.theme.style(ThemeRole::Text)),
+    ];
+    Line::from(spans).render(area, buffer);
 }
 
 fn heading(model: &HomeModel, group: SessionGroup) -> Line<'static> {
@@ -290,7 +315,7 @@ fn row_line(model: &HomeModel, texts: &RowTexts<'_>, columns: HomeColumns, is_ch
     let line = Line::from(vec![
         Span::styled(if is_chosen { "▌" } else { " " }, theme.style(ThemeRole::BorderFocused)),
         Span::styled(format!(" {sign} "), sign_style),
-        Span::styled(left(&plain(&session.name), columns.name), strong),
+        Span::styled(left(&middle_cut(&plain(&session.name), columns.name.saturating_sub(2)), columns.name), strong),
         Span::styled(left(&project, columns.project), faint),
         Span::styled(left(&session.user, columns.user), faint),
         Span::styled(left(&session.host, columns.host), faint),
@@ -311,6 +336,23 @@ fn row_line(model: &HomeModel, texts: &RowTexts<'_>, columns: HomeColumns, is_ch
         Span::styled(right(&texts.cost, columns.cost), faint),
     ]);
     if is_chosen { line.patch_style(theme.style(ThemeRole::Selected)) } else { line }
+}
+
+/// A name that is too long without its middle: names of one project often differ only at the end.
+fn middle_cut(name: &str, width: usize) -> String {
+    if name.width() <= width {
+        return name.to_owned();
+    }
+    let half = width / 2;
+    let mut end = String::new();
+    for c in name.chars().rev() {
+        if end.width() + c.width().unwrap_or(0) > half {
+            break;
+        }
+        end.insert(0, c);
+    }
+    // The beginning with its ellipsis.
+    format!("{}{end}", fit(name, width.saturating_sub(end.width())))
 }
 
 /// The text in exactly this width.
@@ -440,6 +482,7 @@ fn words(model: &HomeModel, action: KeyAction) -> &'static str {
         KeyAction::RunDemo => "demo",
         KeyAction::WriteConfig => "write a config",
         KeyAction::Help => "keys",
+        KeyAction::QuitHome if model.is_worker => "stop the worker",
         KeyAction::QuitHome => "quit",
         _ => "",
     }

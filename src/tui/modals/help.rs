@@ -42,6 +42,8 @@ pub struct HelpModal {
     places: Vec<KeyContext>,
     /// Only these keys of them. None: all.
     only: Option<&'static [KeyAction]>,
+    /// A key that does something else than usual here, and what.
+    unusual: Option<(KeyAction, &'static str)>,
 }
 
 impl HelpModal {
@@ -49,12 +51,18 @@ impl HelpModal {
     pub fn new(first: Vec<KeyContext>) -> Self {
         let others = KeyContext::ALL.into_iter().filter(|context| *context != KeyContext::Home);
         let others: Vec<KeyContext> = others.filter(|context| !first.contains(context)).collect();
-        Self { top: 0, places: first.into_iter().chain(others).collect(), only: None }
+        Self { top: 0, places: first.into_iter().chain(others).collect(), only: None, unusual: None }
     }
 
     /// A page with only these keys of these places.
     pub const fn only(places: Vec<KeyContext>, actions: &'static [KeyAction]) -> Self {
-        Self { top: 0, places, only: Some(actions) }
+        Self { top: 0, places, only: Some(actions), unusual: None }
+    }
+
+    /// The same page with other words for a key.
+    #[must_use]
+    pub fn with_words(self, unusual: (KeyAction, &'static str)) -> Self {
+        Self { unusual: Some(unusual), ..self }
     }
 
     /// The keys of a viewer.
@@ -102,7 +110,8 @@ impl HelpModal {
                 ACTIONS.iter().filter(|(context, action, ..)| *context == place && is_shown(action))
             {
                 let keys = format!("  {:column$}  ", keymap.keys(*action));
-                let pieces = [(keys, theme.style(ThemeRole::Key)), ((*about).to_owned(), theme.style(ThemeRole::Text))];
+                let about = self.unusual.filter(|(known, _)| known == action).map_or(*about, |(_, words)| words);
+                let pieces = [(keys, theme.style(ThemeRole::Key)), (about.to_owned(), theme.style(ThemeRole::Text))];
                 lines.extend(wrap(&pieces, width, column + 4));
             }
         }
