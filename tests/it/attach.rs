@@ -196,7 +196,7 @@ fn leaving_an_attached_screen_leaves_the_session_running() {
     let leave: [&dyn Fn(&Terminal); 3] = [
         &|terminal| {
             terminal.press("q");
-            terminal.wait_for_text("leave it running");
+            terminal.wait_for_text("Leave it running");
             terminal.press("d");
         },
         &|terminal| terminal.signal(Signal::TERM),
@@ -225,7 +225,7 @@ fn two_screens_show_the_same_session_and_either_can_stop_it() {
     one.press("p");
     two.wait_for_status("pauses then");
     two.press("q");
-    two.wait_for_text("leave it running");
+    two.wait_for_text("Leave it running");
     two.press("y");
     assert_eq!(two.end(), 0);
     one.wait_for_status("STOPPED");

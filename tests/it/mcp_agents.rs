@@ -130,7 +130,7 @@ fn a_self_driven_session_is_shown_on_a_screen_too() {
     let mut terminal = Terminal::open(&project, &["attach"], (80, 24));
     terminal.wait_for_text("for TASK-abc123 started");
     terminal.press("q");
-    terminal.wait_for_text("leave it running");
+    terminal.wait_for_text("Leave it running");
     terminal.press("d");
     assert_eq!(terminal.end(), 0, "{}", terminal.text());
     agent.does("task_get", &json!({"taskId": "TASK-abc123"}));

@@ -34,10 +34,10 @@ fn a_permission_gate_shows_the_change_and_the_way_to_the_rest_of_it() {
 
 #[test]
 fn every_gate_shows_some_of_its_text() {
-    let gates =
-        [scenes::retry_limit(), scenes::submit_held(), scenes::errors(), scenes::tampered(), scenes::delivery()];
-    for world in gates {
-        let mut screen = Screen::of(&world, TINY).armed();
+    let gates = [scenes::retry_limit, scenes::submit_held, scenes::errors, scenes::tampered, scenes::delivery]
+        as [fn() -> World; 5];
+    for scene in gates {
+        let mut screen = Screen::of(&scene(), TINY).armed();
         let frame = screen.frame();
         let hints = screen.row("enter answer");
         let is_cut = frame.lines().any(|line| line.contains("╝") && line.contains(" of "));

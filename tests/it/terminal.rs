@@ -176,7 +176,7 @@ fn approving_some_sends_only_those() {
 fn an_edited_item_is_sent_as_edited() {
     let (project, prompt) = deliver(&[], |terminal| {
         terminal.press("e");
-        terminal.wait_for_text("ctrl-s done");
+        terminal.wait_for_text("ctrl-s save");
         terminal.type_text(" as a cherry");
         terminal.wait_for_text("red as a cherry");
         terminal.press("ctrl-s");
@@ -609,7 +609,7 @@ fn escape_sequences_of_agents_and_hooks_do_not_reach_the_terminal() {
     terminal.press("3");
     await_gate(&terminal, "Finished. ");
     terminal.press("e");
-    terminal.wait_for_text("ctrl-s done");
+    terminal.wait_for_text("ctrl-s save");
     terminal.press("ctrl-s");
     await_gate(&terminal, "Finished. ");
     terminal.press("enter");

@@ -155,8 +155,8 @@ impl HomeModel {
     pub fn farewell(&self) -> Option<String> {
         let running = self.count(SessionGroup::NeedsYou) + self.count(SessionGroup::Running);
         let is_local = self.scope == HomeScope::Machine && !self.is_worker;
-        let verb = if running == 1 { "keeps" } else { "keep" };
-        let words = || format!("{} {verb} running; `creel` shows them again", counted_words(running, "session"));
+        let (verb, them) = if running == 1 { ("keeps", "it") } else { ("keep", "them") };
+        let words = || format!("{} {verb} running; `creel` shows {them} again", counted_words(running, "session"));
         (is_local && running > 0).then(words)
     }
 

@@ -19,10 +19,10 @@ pub fn leave_question(tie: CloseBehavior, again: Option<&str>) -> ChoiceQuestion
         effect: effect.to_owned(),
         request,
     };
-    let leave = choice("Leave it running", "`creel attach` shows it again", Some(LeaveChoice::LeaveRunning));
+    let leave = choice("Leave it running", "`creel attach` shows it", Some(LeaveChoice::LeaveRunning));
     let others = [
         choice("Stop after this iteration", "the turn finishes first", Some(LeaveChoice::StopAfterIteration)),
-        choice("Stop now", "cancels the turn, then leaves", Some(LeaveChoice::StopNow)),
+        choice("Stop now", "cancels the turn and leaves", Some(LeaveChoice::StopNow)),
         choice("Stay", "", None),
     ];
     let at_once = again.map(|again| format!("Press {again} again to leave immediately."));

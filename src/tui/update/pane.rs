@@ -375,13 +375,11 @@ pub(super) fn seek_next(
     target: impl FnOnce(&ReplayPlayer) -> Option<usize>,
 ) -> Vec<ScreenRequest> {
     let ScreenMode::Replay(player) = &model.mode else { return Vec::new() };
-    match target(player) {
-        Some(target) => vec![ScreenRequest::Seek(target)],
-        None => {
-            model.say(ThemeRole::Faint, format!("No {what} after this point"));
-            Vec::new()
-        }
+    if let Some(target) = target(player) {
+        return vec![ScreenRequest::Seek(target)];
     }
+    model.say(ThemeRole::Faint, format!("No {what} after this point"));
+    Vec::new()
 }
 
 /// Plays or pauses a replay.
