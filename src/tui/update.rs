@@ -280,7 +280,9 @@ fn interrupt(model: &mut ScreenModel) -> Vec<ScreenRequest> {
 }
 
 fn on_pane_key(model: &mut ScreenModel, key: KeyEvent, reload: RecordLoader<'_>) -> Vec<ScreenRequest> {
-    let closes = model.keymap.action(key, &[KeyContext::Gate]) == Some(KeyAction::Aside) || key.code == KeyCode::Enter;
+    // The card hides the row of the stream that enter would open.
+    let is_over_row = key.code == KeyCode::Enter && model.focus == Pane::Stream;
+    let closes = model.keymap.action(key, &[KeyContext::Gate]) == Some(KeyAction::Aside) || is_over_row;
     if closes && view::shows_end_card(model) {
         model.card_closed = true;
         return Vec::new();

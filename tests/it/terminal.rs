@@ -426,10 +426,11 @@ fn keys_typed_while_the_gate_opens_do_not_answer_it() {
     terminal.wait_for_status("WORKING");
     let gate = |shown: &Shown| shown.has("still fails after");
     project.write("go", "");
+    // Elsewhere the key goes to the stream; at the gate it is an answer.
     while !terminal.glance(gate) {
-        terminal.press("enter");
+        terminal.press("1");
     }
-    terminal.press("enter");
+    terminal.press("1");
     await_gate(&terminal, "still fails after");
     assert_eq!(project.kind("gate_answered").len(), 0);
     terminal.press("esc");
