@@ -1,11 +1,19 @@
 //! Removes a session that does not run.
 
-use std::{fs, io, path::Path};
+use std::{
+    fs, io,
+    path::Path,
+    time::{Duration, Instant},
+};
 
 use crate::{
     journal::{self, SessionDir, SessionsDir},
     present::text::{counted, readable_size},
 };
+
+/// How long the process of a session that has ended may take to exit: it still sends and closes what it has.
+const CLOSING: Duration = Duration::from_secs(5);
+const AGAIN: Duration = Duration::from_millis(20);
 
 /// What a removal would delete.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -52,7 +60,8 @@ pub enum RemovalError {
     Failed { path: String, cause: io::Error },
 }
 
-/// Deletes the session's folder and its entries in the project's indexes. Nothing else of the project changes.
+/// Deletes the session's folder and its entries in the project's indexes. Nothing else of the project changes. Waits for the
+/// process of a session that has just ended.
 pub fn remove(folder: &SessionDir) -> Result<(), RemovalError> {
     let failed = |cause| RemovalError::Failed { path: folder.path.display().to_string(), cause };
     SessionsDir::around(folder).refuse_links().map_err(failed)?;
@@ -61,8 +70,14 @@ pub fn remove(folder: &SessionDir) -> Result<(), RemovalError> {
     }
     // Keeps the lock, so that no process can resume the session meanwhile.
     let lock = fs::File::open(folder.journal()).map_err(failed)?;
-    if journal::running(folder).is_some() || lock.try_lock().is_err() {
-        return Err(RemovalError::Running(folder.name.clone()));
+    let is_free = || journal::running(folder).is_none() && lock.try_lock().is_ok();
+    let has_ended = || journal::fold(&folder.journal()).is_ok_and(|state| state.phase.outcome().is_some());
+    let deadline = Instant::now() + CLOSING;
+    while !is_free() {
+        if Instant::now() > deadline || !has_ended() {
+            return Err(RemovalError::Running(folder.name.clone()));
+        }
+        std::thread::sleep(AGAIN);
     }
     fs::remove_dir_all(&folder.path).map_err(failed)?;
     folder.forget();
