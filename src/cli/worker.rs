@@ -55,7 +55,7 @@ use crate::{
 #[expect(clippy::struct_excessive_bools, reason = "each is a switch of its own")]
 pub struct WorkerArgs {
     /// The task types to work on, separated by commas. Default: all types that an agent of this machine may work on.
-    #[arg(short, long, value_name = "TYPE", value_delimiter = ',')]
+    #[arg(short, long, value_name = "TYPE", value_delimiter = ',', value_parser = task_type)]
     pub types: Vec<String>,
     /// The agent: one of the config's `agents`, or a known name. Default: the config's agent, or the first agent that
     /// the task's type allows and this machine has.
@@ -188,6 +188,12 @@ fn job_count(text: &str) -> Result<usize, WorkerArgumentError> {
     count.ok_or(WorkerArgumentError::BadJobCount)
 }
 
+/// A name. An empty one, such as that of an unset variable, would wait for tasks that do not exist.
+fn task_type(text: &str) -> Result<String, WorkerArgumentError> {
+    let name = text.trim();
+    if name.is_empty() { Err(WorkerArgumentError::NoType) } else { Ok(name.to_owned()) }
+}
+
 fn load_limit(text: &str) -> Result<f64, WorkerArgumentError> {
     let load = text.parse::<f64>().ok().filter(|load| load.is_finite() && *load > 0.0);
     load.ok_or(WorkerArgumentError::BadLoad)
@@ -197,6 +203,8 @@ fn load_limit(text: &str) -> Result<f64, WorkerArgumentError> {
 enum WorkerArgumentError {
     #[error("the number of jobs is a whole number from 1 to {MOST_JOBS}")]
     BadJobCount,
+    #[error("a type needs a name; leave out --types to work on all types")]
+    NoType,
     #[error("a load is a number above 0, such as `4` or `1.5`")]
     BadLoad,
 }

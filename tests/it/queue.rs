@@ -215,6 +215,9 @@ fn mistakes_are_reported_before_anything_runs() {
     };
     assert!(fails(&["worker", "--types", "bgu", "--trust"]).contains("did you mean `bug`?"));
     assert!(fails(&["worker", "--types", "bug", "-a", "demo", "--trust"]).contains("`bug`"));
+    for none in ["", ",", "bug,"] {
+        assert!(fails(&["worker", "--types", none]).contains("a type needs a name"), "{none}");
+    }
     assert!(fails(&["worker", "--lease", "10ms"]).contains("a lease must be at least a second"));
     let asked = fails(&["worker"]);
     assert!(asked.contains("You have not trusted it yet") && asked.matches("agent other: ").count() == 1, "{asked}");

@@ -366,7 +366,10 @@ fn failure(name: &str, ran: &RunResult) -> Option<String> {
     let printed = format!("{}{}", ran.stdout, ran.stderr);
     let from = printed.len().saturating_sub(OUTPUT);
     let printed = &printed[printed.ceil_char_boundary(from)..];
-    Some(format!("`{name}` does not pass ({why}):\n{}", printed.trim()))
+    Some(match printed.trim() {
+        "" => format!("`{name}` does not pass ({why}, no output)"),
+        printed => format!("`{name}` does not pass ({why}):\n{printed}"),
+    })
 }
 
 /// Shows what a check prints.
