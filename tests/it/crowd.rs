@@ -127,15 +127,16 @@ fn nothing_is_lost_and_each_keeps_its_order(records: &[Value]) {
     assert_eq!(satisfied, BUSY * ROUNDS, "what follows by itself followed every time");
 }
 
-/// Iterations ended in every twentieth part of the changes.
+/// Iterations ended all the time: clients never made a fifth of all changes between two of them. An iteration starts
+/// processes, so a machine with little time to spare lets some hundred changes pass meanwhile.
 fn the_session_went_on(records: &[Value]) {
-    let mut iterations = [0; 20];
-    let mut changes = 0;
+    let (mut changes, mut at_last_iteration, mut longest) = (0, 0, 0);
     for record in records {
-        match record["kind"].as_str() {
-            Some("iteration_completed") if changes < CHANGES => iterations[changes * 20 / CHANGES] += 1,
-            _ => changes += usize::from(is_asked_for(record)),
+        changes += usize::from(is_asked_for(record));
+        longest = longest.max(changes - at_last_iteration);
+        if record["kind"] == "iteration_completed" {
+            at_last_iteration = changes;
         }
     }
-    assert!(iterations.iter().all(|completed| *completed > 0), "{iterations:?}");
+    assert!(longest < CHANGES / 5, "{longest} changes without an iteration");
 }

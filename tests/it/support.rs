@@ -30,7 +30,7 @@ use rustix::process::Signal;
 use tokio::signal::unix::{SignalKind, signal};
 
 /// The longest wait of a test.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+pub(crate) const PATIENCE: Duration = Duration::from_mins(2);
 
 /// Waits until a condition is true.
 pub(crate) async fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
