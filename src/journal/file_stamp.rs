@@ -4,7 +4,7 @@ use std::{fs::File, os::unix::fs::MetadataExt as _};
 
 /// Whether the file system changes a file's times exactly when its content changes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum FileTimePrecision {
+pub enum FileTimePrecision {
     Exact,
     /// A network file system can change the times later.
     Vague,
@@ -12,7 +12,7 @@ pub(super) enum FileTimePrecision {
 
 impl FileTimePrecision {
     #[cfg(target_os = "linux")]
-    pub(super) fn of(file: &File) -> Self {
+    pub fn of(file: &File) -> Self {
         // ext2 to ext4, xfs, btrfs, tmpfs, overlayfs, f2fs, zfs.
         const LOCAL: [u64; 7] = [0xef53, 0x5846_5342, 0x9123_683e, 0x0102_1994, 0x794c_7630, 0xf2f5_2010, 0x2fc1_2fc1];
         let sort = rustix::fs::fstatfs(file).map(|found| u64::try_from(found.f_type).unwrap_or_default());
@@ -20,7 +20,7 @@ impl FileTimePrecision {
     }
 
     #[cfg(not(target_os = "linux"))]
-    pub(super) fn of(_: &File) -> Self {
+    pub fn of(_: &File) -> Self {
         Self::Vague
     }
 }

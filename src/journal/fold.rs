@@ -90,20 +90,28 @@ pub fn read_while(
 pub fn last_end(path: &Path) -> Option<Record> {
     /// Few and short records follow the end of a session.
     const NEAR: u64 = 64 << 10;
-    let file = open::to_read(path).ok()?;
-    let start = file.metadata().ok()?.len().saturating_sub(NEAR);
-    let mut tail = RecordTail::new(file, start);
-    if start > 0 {
-        // The rest of a line.
-        tail.next_line().ok()?;
-    }
     let mut end = None;
-    while let Ok(Some(record)) = tail.next_record() {
+    let read = read_last(path, NEAR, |record| {
         if matches!(record.event, Event::Session(SessionEvent::Ended { .. })) {
             end = Some(record);
         }
+    });
+    read.ok().and(end)
+}
+
+/// Reads the records in the last bytes of a journal, oldest first.
+pub fn read_last(path: &Path, bytes: u64, mut each: impl FnMut(Record)) -> io::Result<()> {
+    let file = open::to_read(path)?;
+    let start = file.metadata()?.len().saturating_sub(bytes);
+    let mut tail = RecordTail::new(file, start);
+    if start > 0 {
+        // The rest of a line.
+        tail.next_line()?;
     }
-    end
+    while let Ok(Some(record)) = tail.next_record() {
+        each(record);
+    }
+    Ok(())
 }
 
 /// Where to begin reading.

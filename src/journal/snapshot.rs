@@ -26,7 +26,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
 use super::{
-    file_stamp::JournalFileStamp,
+    file_stamp::{FileTimePrecision, JournalFileStamp},
     fold::{AnsweredPrompts, JournalPosition},
     open,
     snapshot_key::{SnapshotKey, hex},
@@ -150,6 +150,11 @@ pub(super) fn restore(journal: &Path, file: &File) -> Option<RestoredSession> {
     let path = snapshot_file(journal);
     // Most sessions have none.
     fs::symlink_metadata(&path).ok()?;
+    // Where another machine can write without a new time here, only the whole journal tells. (Elsewhere than on Linux creel
+    // does not know the file systems; most of them are local.)
+    if cfg!(target_os = "linux") && FileTimePrecision::of(file) == FileTimePrecision::Vague {
+        return None;
+    }
     restore_with(SnapshotKey::existing()?, journal, file)
 }
 

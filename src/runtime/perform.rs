@@ -236,7 +236,7 @@ impl EffectPerformer {
             Entry::Vacant(place) => {
                 let agent = self.gatekeepers.start(place.key())?;
                 // A reviewer changes no files, so there is nothing to survey.
-                let surveyor = WorktreeWatcher::of_nothing();
+                let surveyor = WorktreeWatcher::of_nothing(self.activity.clone());
                 let hearing = TurnObserver::new(&self.handle, &self.children, &self.asks);
                 let watch = TurnWatch::of_reviewer(self.gatekeepers.place.guard.clone());
                 place.insert(AgentTaskHandle::open(agent, surveyor, watch, hearing))

@@ -26,7 +26,7 @@ use std::{
 pub use contents::DigestMemory;
 pub use line_counts::count_lines;
 use nested::NestedFiles;
-use stat_cache::{GitAnswer, StatCache};
+use stat_cache::{GitAnswer, GitFiles, StatCache};
 
 use crate::engine::conversation::WorktreeChanges;
 
@@ -79,6 +79,8 @@ pub struct WorktreeSurveyor {
     last: Option<LastSurvey>,
     /// Whether the repository is small enough to remember.
     ignored: git::IgnoredFolders,
+    /// Git's settings outside the repository. None if they are not known yet.
+    settings: Option<GitFiles>,
 }
 
 #[derive(Debug)]
@@ -95,7 +97,7 @@ pub async fn survey(folder: &Path, mark: &str) -> WorktreeSnapshot {
 
 impl WorktreeSurveyor {
     pub fn new(folder: PathBuf, mark: String) -> Self {
-        Self { folder, mark, last: None, ignored: git::IgnoredFolders::Listed }
+        Self { folder, mark, last: None, ignored: git::IgnoredFolders::Listed, settings: None }
     }
 
     /// The last survey, if it is not older than this.
@@ -125,14 +127,24 @@ impl WorktreeSurveyor {
     async fn look(&mut self, before: Option<&StatCache>) -> (SnapshotContent, Option<StatCache>) {
         let folder = self.folder.as_path();
         if let Some(repository) = git::GitRepository::around(folder, &self.mark) {
+            let files = GitFiles::around(folder);
             let since = SystemTime::now();
-            let mut told = repository.status(self.ignored).await;
+            let known = self.settings.take().filter(GitFiles::are_unchanged);
+            let settings = async {
+                match known {
+                    Some(known) => Some(known),
+                    None => GitFiles::of_settings(&repository, since).await,
+                }
+            };
+            let (mut told, settings) = tokio::join!(repository.status(self.ignored), settings);
+            let files = files.zip(settings.as_ref()).map(|(files, settings)| files.with(settings));
+            self.settings = settings;
             if matches!(told, Err(git::GitStatusError::TooMuch)) && self.ignored == git::IgnoredFolders::Listed {
                 self.ignored = git::IgnoredFolders::Omitted;
                 told = repository.status(self.ignored).await;
             }
             match told {
-                Ok(status) => return self.look_at(repository, status, (since, before)).await,
+                Ok(status) => return self.look_at(repository, status, (since, files), before).await,
                 Err(git::GitStatusError::TooMuch) => return (SnapshotContent::Unknown, None),
                 // Treat it as a folder without a repository.
                 Err(git::GitStatusError::No) => {}
@@ -150,7 +162,8 @@ impl WorktreeSurveyor {
         &mut self,
         repository: git::GitRepository,
         status: git::WorktreeStatus,
-        (since, before): (SystemTime, Option<&StatCache>),
+        (since, files): (SystemTime, Option<GitFiles>),
+        before: Option<&StatCache>,
     ) -> (SnapshotContent, Option<StatCache>) {
         let git::WorktreeStatus { head, changed, nested, untracked, ignored } = status;
         let nested = NestedFiles::look(&repository, &self.folder, nested).await;
@@ -159,7 +172,8 @@ impl WorktreeSurveyor {
         };
         let mut cache = None;
         if self.ignored == git::IgnoredFolders::Listed && nested.is_empty() {
-            let answer = GitAnswer { dirty: &dirty, untracked: &untracked, ignored: &ignored, since };
+            let (dirty, untracked, ignored) = (&dirty, &untracked, &ignored);
+            let answer = GitAnswer { dirty, untracked, ignored, since, repository: files };
             cache = StatCache::learn(&self.folder, &answer, before);
             if cache.is_none() {
                 self.ignored = git::IgnoredFolders::Omitted;

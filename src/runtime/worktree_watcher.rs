@@ -32,13 +32,20 @@ pub(super) struct WorktreeWatcher {
     /// Digests of the files that earlier turns changed.
     memory: SharedDigestMemory,
     activity: SessionActivity,
-    /// The activity at the last survey.
-    surveyed_at: u64,
+    /// The activity at the last survey, if everything rested then.
+    surveyed_at: Option<u64>,
 }
 
-/// Counts the starts and ends of hooks, rules and turns. While the count is the same, none of them has changed files.
+/// Counts the hooks, rules and turns that began and that ended. If as many ended as began, and none has begun since, none of
+/// them has changed files.
 #[derive(Debug, Clone, Default)]
-pub(super) struct SessionActivity(Arc<AtomicU64>);
+pub(super) struct SessionActivity(Arc<ActivityCounts>);
+
+#[derive(Debug, Default)]
+struct ActivityCounts {
+    begun: AtomicU64,
+    ended: AtomicU64,
+}
 
 /// Something that can change files and has not ended yet.
 #[derive(Debug)]
@@ -46,40 +53,38 @@ pub(super) struct ActiveWork(SessionActivity);
 
 impl SessionActivity {
     pub(super) fn begin(&self) -> ActiveWork {
-        self.0.fetch_add(1, Ordering::SeqCst);
+        self.0.begun.fetch_add(1, Ordering::SeqCst);
         ActiveWork(self.clone())
     }
 
-    fn count(&self) -> u64 {
-        self.0.load(Ordering::SeqCst)
+    /// How much began so far, if all of it has ended.
+    fn at_rest(&self) -> Option<u64> {
+        let ended = self.0.ended.load(Ordering::SeqCst);
+        // Read in this order: what begins and ends in between does not look like rest.
+        (self.0.begun.load(Ordering::SeqCst) == ended).then_some(ended)
     }
 }
 
 impl Drop for ActiveWork {
     fn drop(&mut self) {
-        self.0.0.fetch_add(1, Ordering::SeqCst);
+        self.0.0.ended.fetch_add(1, Ordering::SeqCst);
     }
 }
 
 impl WorktreeWatcher {
     pub(super) fn new(place: &HookWorkspace, memory: SharedDigestMemory, activity: SessionActivity) -> Self {
         let surveyor = Some(WorktreeSurveyor::new(place.cwd.clone(), place.mark.clone()));
-        Self { surveyor, memory, activity, surveyed_at: 0 }
+        Self { surveyor, memory, activity, surveyed_at: None }
     }
 
-    /// For an agent that changes no files.
-    pub(super) fn of_nothing() -> Self {
-        Self {
-            surveyor: None,
-            memory: SharedDigestMemory::default(),
-            activity: SessionActivity::default(),
-            surveyed_at: 0,
-        }
+    /// For an agent that should change no files. If it does, that is not the next agent's work.
+    pub(super) fn of_nothing(activity: SessionActivity) -> Self {
+        Self { surveyor: None, memory: SharedDigestMemory::default(), activity, surveyed_at: None }
     }
 
     /// The work tree before a turn. The last survey serves if nothing has run since.
     pub(super) async fn look_before(&mut self, cancel: &CancellationToken) -> Option<WorktreeSnapshot> {
-        let is_current = self.activity.count() == self.surveyed_at;
+        let is_current = self.surveyed_at.is_some() && self.activity.at_rest() == self.surveyed_at;
         match self.surveyor.as_ref()?.latest(STILL_FRESH).filter(|_| is_current) {
             Some(latest) => Some(latest),
             None => self.look(cancel).await,
@@ -92,7 +97,7 @@ impl WorktreeWatcher {
     }
 
     async fn look(&mut self, cancel: &CancellationToken) -> Option<WorktreeSnapshot> {
-        self.surveyed_at = self.activity.count();
+        self.surveyed_at = self.activity.at_rest();
         let survey = cancel.run_until_cancelled(self.surveyor.as_mut()?.survey()).await?;
         if survey.is_hopeless() {
             // After the first failure creel does not try again.

@@ -1,14 +1,15 @@
 //! Reads a session that does not run, for a list.
 //!
 //! # Invariants
-//! - A long journal is never read whole: its snapshot, or its first and its last records, must do.
+//! - A long journal is never read whole: its snapshot, or its first and its last records, must do. The records tell no
+//!   costs then.
 
 use std::{fs, ops::ControlFlow, path::Path, time::SystemTime};
 
 use crate::{
     engine::{
         SessionState,
-        event::{Event, SessionEvent, SessionOutcome},
+        event::{Event, GateEvent, SessionEvent, SessionOutcome, SessionStarted},
         time::UnixTime,
     },
     journal::{self, JournalError, JournalFollower, Record, SessionDir},
@@ -67,13 +68,17 @@ pub fn read(folder: &SessionDir) -> ListedSession {
 
 /// The session with the branch of its worktree, as it is now.
 pub(super) fn on_branch(listed: ListedSession, state: &SessionState) -> ListedSession {
-    ListedSession { branch: checked_out_branch(state).as_deref().map(plain).unwrap_or_default(), ..listed }
+    ListedSession { branch: shown_branch(&state.began), ..listed }
+}
+
+fn shown_branch(began: &SessionStarted) -> String {
+    checked_out_branch(began).as_deref().map(plain).unwrap_or_default()
 }
 
 /// The branch that is checked out in the session's worktree: the agent may have left the one that creel created. If the
 /// worktree is gone, the branch that stayed.
-pub fn checked_out_branch(state: &SessionState) -> Option<String> {
-    let worktree = state.began.worktree.as_ref()?;
+pub fn checked_out_branch(began: &SessionStarted) -> Option<String> {
+    let worktree = began.worktree.as_ref()?;
     checked_out(Path::new(&worktree.path)).unwrap_or_else(|| Some(worktree.branch.clone()))
 }
 
@@ -107,20 +112,31 @@ fn from_ends(folder: &SessionDir, base: ListedSession) -> ListedSession {
         state: ListedState::Stopped { gate: None },
         ..base
     };
-    match journal::last_end(&folder.journal()) {
-        Some(Record { at, event: Event::Session(SessionEvent::Ended { outcome, iterations, reason, .. }), .. }) => {
-            ListedSession {
-                iteration: iterations,
-                changed: at,
-                can_resume: !matches!(
-                    outcome,
-                    SessionOutcome::Complete | SessionOutcome::Forced | SessionOutcome::Limit
-                ),
-                state: ListedState::Ended { outcome, reason: plain_line(&reason, REASON) },
-                ..base
-            }
-        }
-        Some(_) | None => base,
+    let mut listed = ListedSession { branch: shown_branch(&began), ..base };
+    let read = journal::read_last(&folder.journal(), SHORT, |record| follow(&mut listed, record));
+    match read {
+        // The session is longer than one record: it has begun.
+        Ok(()) => ListedSession { iteration: listed.iteration.max(1), ..listed },
+        Err(cause) => unreadable(listed, &JournalError::Io { doing: "read", path: folder.journal(), cause }),
+    }
+}
+
+/// Takes in one of the last records.
+fn follow(listed: &mut ListedSession, Record { at, event, .. }: Record) {
+    listed.changed = at;
+    // Most records name their iteration.
+    let named = serde_json::to_value(&event).ok().and_then(|event| event["iteration"].as_u64());
+    listed.iteration = named.and_then(|named| u32::try_from(named).ok()).unwrap_or(listed.iteration);
+    if let Event::Session(SessionEvent::Ended { outcome, iterations, reason, .. }) = event {
+        listed.iteration = iterations;
+        listed.can_resume =
+            !matches!(outcome, SessionOutcome::Complete | SessionOutcome::Forced | SessionOutcome::Limit);
+        listed.state = ListedState::Ended { outcome, reason: plain_line(&reason, REASON) };
+    } else if let Event::Gate(gate) = event {
+        let gate = if let GateEvent::Opened { about, .. } = gate { Some(about) } else { None };
+        listed.state = ListedState::Stopped { gate };
+    } else if let Event::Session(SessionEvent::Resumed { .. }) = event {
+        (listed.can_resume, listed.state) = (true, ListedState::Stopped { gate: None });
     }
 }
 

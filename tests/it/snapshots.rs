@@ -51,6 +51,13 @@ fn is_told_the_same(project: &Project) {
     assert_eq!(told(project, true), told(project, false));
 }
 
+/// The iteration in which the session was stopped, in the words of the list.
+fn stopped_in(project: &Project) -> String {
+    let listed = project.creel(&["sessions"]).out;
+    let at = listed.find("Stopped in iteration ").unwrap_or_else(|| panic!("it was killed in an iteration: {listed}"));
+    listed[at..].split(['·', '\n']).next().unwrap_or_default().trim().to_owned()
+}
+
 #[test]
 fn a_session_that_ends_leaves_a_snapshot_for_its_owner_only() {
     let project = Project::with(CONFIG).file("done", "");
@@ -88,8 +95,11 @@ fn a_killed_session_is_the_same_with_and_without_its_snapshot() {
         session.kill().and_then(|()| session.wait()).expect("it was running");
         is_told_the_same(&project);
         if kill == 2 {
-            // Without its snapshot, the session is read from its journal.
+            // Without its snapshot, the session is read from its journal. A list reads only the journal's ends.
+            assert!(fs::metadata(project.journal()).expect("a journal").len() > 1 << 20);
+            let with = stopped_in(&project);
             fs::remove_file(snapshot(&project)).expect("a snapshot");
+            assert_eq!(stopped_in(&project), with);
         }
         session = started(&project, &["resume", "s", "--headless"]);
     }

@@ -360,7 +360,7 @@ async fn looking_changes_nothing_in_the_repository() {
 }
 
 /// Everything that can happen to a work tree between two surveys.
-const STEPS: [fn(&Path); 20] = [
+const STEPS: [fn(&Path); 24] = [
     |_| {},
     |dir| write(dir, "a", "a longer text"),
     |dir| write(dir, "a", "a"),
@@ -375,6 +375,10 @@ const STEPS: [fn(&Path); 20] = [
     |dir| write(dir, "x.log", "i"),
     |dir| write(dir, ".gitignore", "out/\n*.log\n"),
     |dir| write(dir, ".gitignore", "nothing\n"),
+    |dir| write(dir, "sub/.gitignore", "dist/\n"),
+    |dir| write(dir, "sub/.gitignore", "nothing\n"),
+    |dir| write(dir, "sub/dist/deep/new", "n"),
+    |dir| write(dir, ".git/info/attributes", "a text\n"),
     |dir| drop(git(dir, &["add", "--all"])),
     |dir| drop(git(dir, &["commit", "--allow-empty", "-qm", "more"])),
     |dir| drop(git(dir, &["reset", "-q", "--soft", "HEAD"])),
@@ -409,13 +413,105 @@ async fn a_surveyor_that_remembers_reports_the_same_as_one_that_looks_anew() {
     }
 }
 
+#[tokio::test]
+async fn a_surveyor_that_remembers_notices_what_is_no_longer_ignored() {
+    let dir = folder();
+    let dir = dir.path();
+    repository(dir);
+    write(dir, "sub/.gitignore", "dist/\n");
+    write(dir, "sub/dist/new", "n");
+    let mut remembering = WorktreeSurveyor::new(dir.to_owned(), fresh_mark());
+    // Long enough after the last change for creel to rely on its time.
+    tokio::time::sleep(Duration::from_millis(25)).await;
+    let before = remembering.survey().await;
+    // The file itself was uncommitted before.
+    write(dir, "sub/.gitignore", "nothing\n");
+    let told = remembering.survey().await.changes_since(&before).await.expect("it is known");
+    assert_eq!(told.dirty, ["sub/.gitignore", "sub/dist/new"]);
+}
+
+#[tokio::test]
+async fn a_surveyor_that_remembers_notices_a_commit_in_a_submodule() {
+    let around = folder();
+    let (dir, inner) = (around.path().join("project"), around.path().join("inner"));
+    for place in [&dir, &inner] {
+        fs::create_dir_all(place).expect("a folder");
+        repository(place);
+    }
+    let from = inner.display().to_string();
+    git(&dir, &["-c", "protocol.file.allow=always", "submodule", "--quiet", "add", &from, "module"]);
+    git(&dir, &["commit", "-qm", "module"]);
+    let mut remembering = WorktreeSurveyor::new(dir.clone(), fresh_mark());
+    // Long enough after the last change for creel to rely on its time.
+    tokio::time::sleep(Duration::from_millis(25)).await;
+    let before = remembering.survey().await;
+    git(&dir.join("module"), &["commit", "-q", "--allow-empty", "-m", "inside"]);
+    let told = remembering.survey().await.changes_since(&before).await.expect("it is known");
+    assert_eq!(told.dirty, ["module"]);
+}
+
+/// What the records say about the work tree after each turn of an agent that runs these commands.
+fn work_after(project: &Project, path: Option<&str>, turns: &[&str]) -> Vec<serde_json::Value> {
+    let turns: Vec<_> = turns.iter().map(|run| json!({ "say": "x", "run": run })).collect();
+    project.write("scenario.yaml", &json!({ "turns": turns }).to_string());
+    let root = project.root();
+    git(&root, &["init", "-q"]);
+    git(&root, &["add", "."]);
+    git(&root, &["commit", "-qm", "first"]);
+    let mut command = project.command(&["run", "--headless", "--trust", "-s", "s", "-n", &turns.len().to_string()]);
+    let ran = path.into_iter().fold(&mut command, |command, path| command.env("PATH", path)).output();
+    assert_eq!(ran.expect("creel starts").status.code(), Some(3));
+    project.kind("turn_ended").into_iter().map(|record| record["work"].clone()).collect()
+}
+
+const QUIET: &str = "prompt: x\nagent: demo\nstop: { settled: continue, no_progress: 0 }\nagents: { demo: { script: scenario.yaml } }\n";
+
+#[test]
+fn the_users_own_ignore_rules_count_as_soon_as_they_change() {
+    let project = Project::with(QUIET);
+    let home = project.root().with_file_name("");
+    write(&home, ".gitconfig", "[core]\n\texcludesFile = ~/ignored\n");
+    write(&home, "ignored", "out/\n");
+    write(&home, "other", "out/\n");
+    let turns = [
+        "mkdir out; echo 1 > out/new",
+        "sleep 0.1",
+        "sleep 0.1",
+        "sleep 0.1; : > ~/ignored",
+        "sleep 0.1",
+        "sleep 0.1; git config --global core.excludesFile '~/other'",
+    ];
+    let work = work_after(&project, None, &turns);
+    let dirty: Vec<_> = work.iter().map(|work| work["dirty"].clone()).collect();
+    let (hidden, shown) = (json!(null), json!(["out/new"]));
+    assert_eq!(dirty, [hidden.clone(), hidden.clone(), hidden.clone(), shown.clone(), shown, hidden]);
+}
+
+#[test]
+fn a_commit_while_git_looks_is_seen_after_the_next_turn() {
+    let project = Project::with(QUIET).file("a", "1\n");
+    let bin = folder();
+    let commits = "case \" $* \" in *' status '*) if [ -e ~/now ]; then rm ~/now\n\
+                   \"$real\" \"$@\"; \"$real\" -c user.name=A -c user.email=a@example.com commit -qam meanwhile; exit 0; fi ;; esac";
+    let path = git_that(bin.path(), commits);
+    let turns = ["echo 22 > a; sleep 0.1", "sleep 0.1", "touch new ~/now; sleep 0.1", "sleep 0.1", "sleep 0.1"];
+    let work = work_after(&project, Some(&path), &turns);
+    let commit = git(&project.root(), &["rev-parse", "HEAD"]);
+    assert_eq!(git(&project.root(), &["log", "-1", "--format=%s"]), "meanwhile");
+    assert_eq!(work[4], json!({ "commit": commit, "dirty": ["new"] }), "{work:#?}");
+}
+
 /// A `git` that counts how often it is started.
 fn counting_git(dir: &Path) -> String {
+    git_that(dir, &format!("echo x >> '{}/calls'", dir.display()))
+}
+
+/// A `PATH` with a `git` that does something first. `$real` is the real one.
+fn git_that(dir: &Path, first: &str) -> String {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let real = std::env::split_paths(&path).map(|folder| folder.join("git")).find(|git| git.is_file());
     let real = real.expect("git is installed");
-    let script = format!("#!/bin/sh\necho x >> '{0}/calls'\nexec '{1}' \"$@\"\n", dir.display(), real.display());
-    write(dir, "bin/git", &script);
+    write(dir, "bin/git", &format!("#!/bin/sh\nreal='{}'\n{first}\nexec \"$real\" \"$@\"\n", real.display()));
     fs::set_permissions(dir.join("bin/git"), fs::Permissions::from_mode(0o755)).expect("a program");
     let folders = std::iter::once(dir.join("bin")).chain(std::env::split_paths(&path));
     std::env::join_paths(folders).expect("a path").into_string().expect("text")
@@ -438,8 +534,8 @@ fn git_is_not_asked_again_while_nothing_changes() {
     assert!(String::from_utf8_lossy(&ran.stdout).contains("Iteration 10"), "{ran:?}");
     let calls = fs::read_to_string(bin.path().join("calls")).expect("git was asked").lines().count();
     // Once before the first turn, once because the file became dirty, and perhaps once more, because everything was too
-    // young to be remembered at first. Once more at the end, to count lines.
-    assert!(calls <= 4, "{calls} calls of git in 10 iterations");
+    // young to be remembered at first. Once to find git's settings, and once more at the end, to count lines.
+    assert!(calls <= 5, "{calls} calls of git in 10 iterations");
 }
 
 #[test]

@@ -109,6 +109,29 @@ impl GitRepository {
         if status.changed.len() > ENTRIES { Err(GitStatusError::TooMuch) } else { Ok(status) }
     }
 
+    /// The files outside the repository that decide what git says: its settings, and the lists that they name. None if
+    /// that cannot be known.
+    pub(super) async fn settings(&self) -> Option<Vec<PathBuf>> {
+        let told = self.ask(["config", "--list", "--show-origin", "-z"]).await.ok()?;
+        let home = PathBuf::from(std::env::var_os("HOME")?);
+        let config = std::env::var_os("XDG_CONFIG_HOME").filter(|folder| !folder.is_empty());
+        let config = config.map_or_else(|| home.join(".config"), PathBuf::from).join("git");
+        // Also those that do not exist yet.
+        let mut files: BTreeSet<PathBuf> = ["config", "ignore", "attributes"].map(|name| config.join(name)).into();
+        files.extend([home.join(".gitconfig"), PathBuf::from("/etc/gitconfig")]);
+        let mut told = entries(&told);
+        while let (Some(origin), Some(setting)) = (told.next(), told.next()) {
+            let origin = origin.strip_prefix(b"file:").map(|file| self.folder.join(OsStr::from_bytes(file)));
+            files.extend(origin);
+            let list = [&b"core.excludesfile\n"[..], b"core.attributesfile\n"];
+            let list = list.iter().find_map(|name| setting.strip_prefix(*name));
+            if let Some(list) = list.filter(|list| !list.is_empty()) {
+                files.insert(named_path(list, &home)?);
+            }
+        }
+        Some(files.into_iter().collect())
+    }
+
     /// The files in the project's folder that differ between two commits, or all files if `old` is None.
     pub(super) async fn between(&self, old: Option<&str>, new: &str) -> Result<Vec<PathBuf>, GitStatusError> {
         let told = match old {
@@ -176,6 +199,15 @@ impl GitRepository {
 /// Like git: a `.git` file that points to a repository, or a folder with a `HEAD` in it.
 fn is_repository(git: &Path) -> bool {
     git.is_file() || git.join("HEAD").symlink_metadata().is_ok()
+}
+
+/// A path as git's settings have it. None if only git can resolve it.
+fn named_path(name: &[u8], home: &Path) -> Option<PathBuf> {
+    if let Some(rest) = name.strip_prefix(b"~/") {
+        return Some(home.join(OsStr::from_bytes(rest)));
+    }
+    let path = Path::new(OsStr::from_bytes(name));
+    path.is_absolute().then(|| path.to_owned())
 }
 
 fn entries(told: &[u8]) -> impl Iterator<Item = &[u8]> {

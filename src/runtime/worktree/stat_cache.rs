@@ -4,6 +4,9 @@
 //! files and folders that git does not ignore, and of git's own files that decide what it says. If nothing has changed
 //! since but files that are uncommitted whatever they contain, git would name the same files again.
 //!
+//! Remembers nothing where that is not certain: with submodules, whose commits are elsewhere, and on file systems whose times
+//! are coarse or come from another machine.
+//!
 //! # Invariants
 //! - If in doubt, the answer is "unknown", and git is asked.
 //! - A change that happened while git looked is never taken for an old one: what is younger than the start of git makes
@@ -11,27 +14,30 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    fs, io,
+    fs::{self, File},
+    io,
     os::unix::fs::MetadataExt as _,
     path::{Path, PathBuf},
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
-use super::{FileStamp, FileStamps, OURS};
-use crate::process::path_guard::git::GitFolders;
+use super::{FileStamp, FileStamps, OURS, git::GitRepository};
+use crate::{journal::FileTimePrecision, process::path_guard::git::GitFolders};
 
 /// How many files and folders to remember. Looking at more takes as long as git does.
 const REMEMBERED: usize = 5_000;
 /// How exactly file systems know the time.
 const PRECISION: Duration = Duration::from_millis(20);
+/// Files that decide what git says about other files, in any folder.
+const RULES: [&str; 3] = [".gitignore", ".gitattributes", ".gitmodules"];
 
 #[derive(Debug, Clone)]
 pub(super) struct StatCache {
-    /// By their paths in the project's folder.
+    /// By their paths in the project's folder, in this order.
     files: Vec<(PathBuf, ExactStamp)>,
     folders: Vec<(PathBuf, ExactStamp)>,
-    /// Git's own files, by their whole paths.
-    repository: Vec<(PathBuf, Option<ExactStamp>)>,
+    /// Git's own files.
+    repository: GitFiles,
     /// The uncommitted files.
     dirty: BTreeMap<PathBuf, LastingChange>,
     /// Whether nothing changed while git looked, and everything could be read. Otherwise only the sizes of clean files
@@ -58,7 +64,13 @@ pub(super) struct GitAnswer<'a> {
     pub(super) ignored: &'a BTreeSet<PathBuf>,
     /// When git was started.
     pub(super) since: SystemTime,
+    /// Git's own files, before it was started. None if what git says depends on more than files.
+    pub(super) repository: Option<GitFiles>,
 }
+
+/// The files on which git's answer depends besides the work tree: the index, the commit, settings, and what to ignore.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct GitFiles(Vec<(PathBuf, Option<ExactStamp>)>);
 
 /// Unlike [`FileStamp`], this also differs after a change that restored the time of the last change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -85,17 +97,16 @@ impl ExactStamp {
 impl StatCache {
     /// Remembers everything that git has just looked at. `None` if there is too much.
     pub(super) fn learn(folder: &Path, answer: &GitAnswer<'_>, before: Option<&Self>) -> Option<Self> {
-        let young = answer.since.checked_sub(PRECISION).and_then(|since| since.duration_since(UNIX_EPOCH).ok());
-        let young = young.map_or((0, 0), |since| (since.as_secs().cast_signed(), i64::from(since.subsec_nanos())));
-        let repository = git_files(folder);
+        let young = young(answer.since);
+        let repository = answer.repository.as_ref().filter(|files| files.are_unchanged());
         // With another index, other contents count as clean.
-        let before = before.filter(|before| Some(&before.repository) == repository.as_ref());
+        let before = before.filter(|before| Some(&before.repository) == repository);
         let dirty = lasting_changes(answer, before);
         let mut seen = Self {
             files: Vec::new(),
             folders: Vec::new(),
-            is_certain: repository.is_some(),
-            repository: repository.unwrap_or_default(),
+            is_certain: repository.is_some() && has_exact_times(folder),
+            repository: repository.cloned().unwrap_or_default(),
             dirty,
         };
         let mut left = vec![PathBuf::new()];
@@ -108,6 +119,7 @@ impl StatCache {
                 return None;
             }
         }
+        seen.files.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
         Some(seen)
     }
 
@@ -120,6 +132,8 @@ impl StatCache {
         for entry in fs::read_dir(&path)? {
             let entry = entry?;
             let (name, meta) = (place.join(entry.file_name()), entry.metadata()?);
+            // A submodule: its commit and its index are elsewhere.
+            self.is_certain &= place.as_os_str().is_empty() || entry.file_name() != ".git";
             if meta.is_dir() {
                 let skipped = name == Path::new(OURS) || entry.file_name() == ".git";
                 folders.extend((!skipped).then_some(name));
@@ -138,15 +152,17 @@ impl StatCache {
 
     /// Whether git would name the same files as uncommitted. Then `dirty` gets their present stamps.
     pub(super) fn still_holds(&mut self, folder: &Path, dirty: &mut FileStamps) -> bool {
-        let same = |(path, stamp): &(PathBuf, Option<ExactStamp>)| ExactStamp::at(path) == *stamp;
         let unchanged = |(place, stamp): &(PathBuf, ExactStamp)| ExactStamp::at(&folder.join(place)) == Some(*stamp);
-        if !self.is_certain || !self.repository.iter().all(same) || !self.folders.iter().all(unchanged) {
+        if !self.is_certain || !self.repository.are_unchanged() || !self.folders.iter().all(unchanged) {
             return false;
         }
         for (name, stamp) in &mut self.files {
             let now = ExactStamp::at(&folder.join(&*name));
             if now == Some(*stamp) {
                 continue;
+            }
+            if RULES.iter().any(|rules| name.ends_with(rules)) {
+                return false;
             }
             // A clean file may be dirty now or only have been touched, and a dirty one may be clean: git can tell.
             let (Some(now), Some(listed), Some(lasting)) = (now, dirty.get_mut(name), self.dirty.get(name)) else {
@@ -167,7 +183,10 @@ impl StatCache {
         match self.dirty.get(name) {
             Some(LastingChange::UnlessSize(size)) => Some(*size),
             Some(LastingChange::Always | LastingChange::Unknown) => None,
-            None => self.files.iter().find(|(file, _)| file == name).map(|(_, stamp)| stamp.stamp.size),
+            None => {
+                let at = self.files.binary_search_by(|(file, _)| file.as_path().cmp(name)).ok()?;
+                Some(self.files[at].1.stamp.size)
+            }
         }
     }
 }
@@ -185,20 +204,56 @@ fn lasting_changes(answer: &GitAnswer<'_>, before: Option<&StatCache>) -> BTreeM
     answer.dirty.keys().map(of).collect()
 }
 
-/// The files on which git's answer depends besides the work tree: the index, the commit, and what to ignore.
-fn git_files(folder: &Path) -> Option<Vec<(PathBuf, Option<ExactStamp>)>> {
-    let git = GitFolders::around(folder)?;
-    let (own, common) = (git.own(), git.common());
-    // There the commit is in tables whose names change.
-    if common.join("reftable").exists() {
-        return None;
+/// What changed from this time on may have changed after git was started at `since`.
+fn young(since: SystemTime) -> (i64, i64) {
+    let young = since.checked_sub(PRECISION).and_then(|since| since.duration_since(UNIX_EPOCH).ok());
+    young.map_or((0, 0), |since| (since.as_secs().cast_signed(), i64::from(since.subsec_nanos())))
+}
+
+/// Whether the times of files there are exact, and those of this machine.
+fn has_exact_times(folder: &Path) -> bool {
+    File::open(folder).is_ok_and(|folder| FileTimePrecision::of(&folder) == FileTimePrecision::Exact)
+}
+
+impl GitFiles {
+    /// Those of the repository around a folder. None if there is more that creel would have to know.
+    pub(super) fn around(folder: &Path) -> Option<Self> {
+        let git = GitFolders::around(folder)?;
+        let (own, common) = (git.own(), git.common());
+        // There the commit is in tables whose names change.
+        if common.join("reftable").exists() {
+            return None;
+        }
+        let head = own.join("HEAD");
+        let branch = fs::read_to_string(&head).ok()?.strip_prefix("ref: ").map(|name| common.join(name.trim_end()));
+        let above = git.root().map(|root| folder.ancestors().take_while(move |above| above.starts_with(root)));
+        let rules = above.into_iter().flatten().flat_map(|above| RULES.map(|rules| above.join(rules)));
+        let shared = ["packed-refs", "info/exclude", "info/attributes", "config"].map(|name| common.join(name));
+        let fixed = [own.join("index"), own.join("config.worktree"), head];
+        Some(Self::stamped(fixed.into_iter().chain(shared).chain(branch).chain(rules)))
     }
-    let head = own.join("HEAD");
-    let branch = fs::read_to_string(&head).ok()?.strip_prefix("ref: ").map(|name| common.join(name.trim_end()));
-    let ignore = git.root().map(|root| folder.ancestors().take_while(move |above| above.starts_with(root)));
-    let ignore = ignore.into_iter().flatten().map(|above| above.join(".gitignore"));
-    let fixed =
-        [own.join("index"), head, common.join("packed-refs"), common.join("info/exclude"), common.join("config")];
-    let all = fixed.into_iter().chain(branch).chain(ignore);
-    Some(all.map(|path| (path.clone(), ExactStamp::at(&path))).collect())
+
+    /// Those outside the repository. None if they are unknown, or if one may have changed since that time.
+    pub(super) async fn of_settings(repository: &GitRepository, since: SystemTime) -> Option<Self> {
+        let Self(files) = Self::stamped(repository.settings().await?.into_iter());
+        let is_old = |(_, stamp): &(PathBuf, Option<ExactStamp>)| !stamp.is_some_and(|it| it.is_after(young(since)));
+        files.iter().all(is_old).then_some(Self(files))
+    }
+
+    pub(super) fn with(mut self, more: &Self) -> Self {
+        self.0.extend(more.0.iter().cloned());
+        self
+    }
+
+    fn stamped(paths: impl Iterator<Item = PathBuf>) -> Self {
+        let stamped = |path: PathBuf| {
+            let stamp = ExactStamp::at(&path);
+            (path, stamp)
+        };
+        Self(paths.map(stamped).collect())
+    }
+
+    pub(super) fn are_unchanged(&self) -> bool {
+        self.0.iter().all(|(path, stamp)| ExactStamp::at(path) == *stamp)
+    }
 }
