@@ -111,9 +111,11 @@ fn lengthen(journal: &Path, records: u64) -> Result<()> {
 fn many() -> Result<Vec<Finding>> {
     let (few, lots) = (with_sessions(SESSIONS[0])?, with_sessions(SESSIONS[1])?);
     let mut findings = Vec::new();
-    for args in [&["run", "--headless"][..], &["resume", "s", "--headless"], &["status"], &["show", "s"]] {
+    let run = &["run", "--headless"][..];
+    for args in [run, &["resume", "s", "--headless"], &["resume", "--headless"], &["status"], &["show", "s"], &["show"]]
+    {
         let compared = compare(25, || lots.takes(args), || few.takes(args))?;
-        let name = |sessions: usize| format!("`{}` with {sessions} sessions", args[0]);
+        let name = |sessions: usize| format!("`{}` with {sessions} sessions", args.join(" "));
         findings.push(compared.finding(&name(SESSIONS[1]), &name(SESSIONS[0]), 1.2));
     }
     let listed = compare(3, || lots.takes(&["sessions"]), || few.takes(&["sessions"]))?;

@@ -93,24 +93,42 @@ pub(super) fn resume(args: &ResumeArgs) -> CliResult<VerbOutcome> {
 
 /// The latest session that can be resumed. Self-driven ones come last, since they only wait for their agent.
 fn latest_unfinished(sessions: &SessionsDir, max_iterations: Option<u32>) -> CliResult<SessionDir> {
-    let all = sessions.unfinished().map_err(|error| CliError::failed(format!("cannot list the sessions: {error}")))?;
+    let cannot_list = |error| CliError::failed(format!("cannot list the sessions: {error}"));
+    let latest = sessions.latest().map_err(cannot_list)?;
+    if let Some(latest) = latest.filter(|folder| resumable(folder, max_iterations) == Some(Resumable::Now)) {
+        return Ok(latest);
+    }
     let mut waits = None;
-    for folder in all.into_iter().filter(|folder| journal::running(folder).is_none()) {
-        let Ok(state) = journal::fold(&folder.journal()) else { continue };
-        if state.refuse_resume(max_iterations).is_some() {
-            continue;
+    for folder in sessions.unfinished(max_iterations.is_some()).map_err(cannot_list)? {
+        match resumable(&folder, max_iterations) {
+            Some(Resumable::Now) => return Ok(folder),
+            Some(Resumable::ByItsAgent) => waits = waits.or(Some(folder)),
+            None => {}
         }
-        if !state.plan().is_led_from_outside() {
-            return Ok(folder);
-        }
-        waits = waits.or(Some(folder));
     }
     waits.ok_or_else(|| {
-        let has_sessions = sessions.list().is_ok_and(|all| !all.is_empty());
-        CliError::usage(if has_sessions {
+        CliError::usage(if sessions.has_any() {
             "no session to resume: each one here is complete, running or at its limit; list them with `creel sessions`"
         } else {
             "no sessions in this project; start one with `creel run`"
         })
     })
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Resumable {
+    Now,
+    /// It is self-driven.
+    ByItsAgent,
+}
+
+fn resumable(folder: &SessionDir, max_iterations: Option<u32>) -> Option<Resumable> {
+    if journal::running(folder).is_some() {
+        return None;
+    }
+    let state = journal::fold(&folder.journal()).ok()?;
+    if state.refuse_resume(max_iterations).is_some() {
+        return None;
+    }
+    Some(if state.plan().is_led_from_outside() { Resumable::ByItsAgent } else { Resumable::Now })
 }

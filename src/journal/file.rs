@@ -265,6 +265,8 @@ impl Journal {
     pub fn finish(&mut self, state: &SessionState) {
         if state.refuse_resume(Some(u32::MAX)).is_some() {
             self.folder.mark_finished();
+        } else if state.refuse_resume(None).is_some() {
+            self.folder.mark_limited();
         }
         self.look_for_damage();
         let position = JournalPosition { offset: self.length, seq: self.seq };

@@ -120,9 +120,38 @@ impl SessionsDir {
         SessionIndex::Live.sessions(self)
     }
 
-    /// The sessions that can perhaps be resumed, latest change first.
-    pub fn unfinished(&self) -> io::Result<Vec<SessionDir>> {
-        SessionIndex::Unfinished.sessions(self).map(latest_first)
+    /// The sessions that can perhaps be resumed, latest change first; if `limited`, also those that need a higher limit.
+    pub fn unfinished(&self, limited: bool) -> io::Result<Vec<SessionDir>> {
+        let mut found = SessionIndex::Unfinished.sessions(self)?;
+        if limited {
+            found.extend(SessionIndex::Limited.sessions(self)?);
+        }
+        Ok(by_time(found))
+    }
+
+    /// Whether there is a session. Stops at the first one.
+    pub fn has_any(&self) -> bool {
+        let names = fs::read_dir(&self.root).into_iter().flatten().flatten();
+        names.map(|entry| self.folder(&entry.file_name().to_string_lossy())).any(|session| session.exists())
+    }
+
+    /// The session that changed last. Looks at all of them only if the note about it is missing or out of date.
+    pub fn latest(&self) -> io::Result<Option<SessionDir>> {
+        let noted = open::line(&self.latest_file()).ok().map(|name| name.trim_end().to_owned());
+        let noted = noted.filter(|name| is_session_name(name)).map(|name| self.folder(&name));
+        match noted.filter(SessionDir::exists) {
+            // One that runs or was killed may have changed since.
+            Some(noted) => {
+                Ok(by_time(self.live_or_starting()?.into_iter().chain([noted]).filter(SessionDir::exists).collect())
+                    .into_iter()
+                    .next())
+            }
+            None => Ok(self.list()?.into_iter().next()),
+        }
+    }
+
+    fn latest_file(&self) -> PathBuf {
+        self.root.join(".latest")
     }
 
     /// The sessions whose server may lack records, if everything else is in this store. If the last backlog went to
@@ -148,15 +177,17 @@ pub(super) fn is_session_name(name: &str) -> bool {
     !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '-' || c == '_')
 }
 
-/// Those that have a journal, latest change first.
+/// Those that have a journal with a record, latest change first.
 fn latest_first(folders: Vec<SessionDir>) -> Vec<SessionDir> {
-    let mut found = Vec::new();
-    for folder in folders {
-        let modified = fs::metadata(folder.journal()).and_then(|meta| meta.modified());
-        if let (Ok(modified), true) = (modified, folder.exists()) {
-            found.push((modified, folder));
-        }
-    }
+    let mut found = by_time(folders);
+    found.retain(SessionDir::exists);
+    found
+}
+
+/// Those that have a journal, latest change first. Opens none of them.
+fn by_time(folders: Vec<SessionDir>) -> Vec<SessionDir> {
+    let modified = |folder: &SessionDir| fs::metadata(folder.journal()).and_then(|meta| meta.modified()).ok();
+    let mut found: Vec<_> = folders.into_iter().filter_map(|folder| Some((modified(&folder)?, folder))).collect();
     found.sort_by(|(a, one), (b, other)| b.cmp(a).then_with(|| one.name.cmp(&other.name)));
     found.into_iter().map(|(_, folder)| folder).collect()
 }
@@ -206,11 +237,19 @@ impl SessionDir {
     pub(super) fn mark_running(&self) -> io::Result<()> {
         SessionIndex::Live.enter(self)?;
         SessionIndex::Unfinished.enter(self)?;
+        SessionIndex::Limited.leave(self);
+        self.mark_latest();
         open::replace(&self.pid_file(), &format!("{}\n", std::process::id()))
+    }
+
+    /// Notes that no session has changed later. Without the note, creel looks at all of them.
+    fn mark_latest(&self) {
+        let _ = open::replace(&SessionsDir::around(self).latest_file(), &format!("{}\n", self.name));
     }
 
     /// Shows that no process runs the session and none of its processes is left.
     pub fn mark_stopped(&self) {
+        self.mark_latest();
         // If a file cannot be removed, the next run checks the session again.
         if fs::remove_file(self.pid_file()).is_ok() || !self.pid_file().exists() {
             SessionIndex::Live.leave(self);
@@ -220,6 +259,14 @@ impl SessionDir {
     /// Shows that the session cannot be resumed.
     pub(super) fn mark_finished(&self) {
         SessionIndex::Unfinished.leave(self);
+        SessionIndex::Limited.leave(self);
+    }
+
+    /// Shows that the session can only be resumed with a higher limit.
+    pub(super) fn mark_limited(&self) {
+        if SessionIndex::Limited.enter(self).is_ok() {
+            SessionIndex::Unfinished.leave(self);
+        }
     }
 
     /// Shows that the session's server may lack records.
@@ -234,7 +281,7 @@ impl SessionDir {
 
     /// Removes the entries of a session that is gone.
     pub fn forget(&self) {
-        for index in [SessionIndex::Live, SessionIndex::Unfinished, SessionIndex::Unsent] {
+        for index in [SessionIndex::Live, SessionIndex::Unfinished, SessionIndex::Limited, SessionIndex::Unsent] {
             index.leave(self);
         }
     }

@@ -1,8 +1,9 @@
 //! Which sessions of a project are live or unfinished, so that no command has to look at all sessions for these.
 //!
 //! `.creel/sessions/.live` has an empty file for each session whose creel has not shut down cleanly: it runs, or it was
-//! killed. `.creel/sessions/.unfinished` has one for each session that may be resumed, and `.creel/sessions/.unsent` one
-//! for each session whose NATS server may lack records.
+//! killed. `.creel/sessions/.unfinished` has one for each session that may be resumed, `.creel/sessions/.limited` one for
+//! each that may be resumed with a higher limit, and `.creel/sessions/.unsent` one for each session whose NATS server may
+//! lack records.
 //!
 //! # Invariants
 //! - A live session has its entry before its pid file, and loses its pid file before its entry. So a kill at any moment
@@ -28,6 +29,7 @@ use super::{
 pub(super) enum SessionIndex {
     Live,
     Unfinished,
+    Limited,
     Unsent,
 }
 
@@ -36,6 +38,7 @@ impl SessionIndex {
         match self {
             Self::Live => ".live",
             Self::Unfinished => ".unfinished",
+            Self::Limited => ".limited",
             Self::Unsent => ".unsent",
         }
     }
@@ -50,6 +53,8 @@ impl SessionIndex {
             Self::Live => session.pid_file().exists(),
             // Reading all journals would take long. A session that has ended is found out when it is looked at.
             Self::Unfinished => true,
+            // Those of an earlier creel are among the unfinished ones.
+            Self::Limited => false,
             // A session without an outbox file never had a server.
             Self::Unsent => session.outbox_file().exists(),
         }
@@ -148,19 +153,54 @@ mod tests {
     fn sessions_of_an_earlier_creel_get_their_entries_before_the_first_new_one() {
         let dir = tempfile::tempdir().expect("a folder");
         let sessions = SessionsDir::of(dir.path());
-        assert!(names(sessions.live()).is_empty() && names(sessions.unfinished()).is_empty());
+        assert!(names(sessions.live()).is_empty() && names(sessions.unfinished(false)).is_empty());
         let (killed, _stopped) = (session(&sessions, "killed"), session(&sessions, "stopped"));
         fs::write(killed.pid_file(), "1\n").expect("a pid");
         assert_eq!(names(sessions.live()), ["killed"]);
-        assert_eq!(names(sessions.unfinished()), ["killed", "stopped"]);
+        assert_eq!(names(sessions.unfinished(false)), ["killed", "stopped"]);
         session(&sessions, "new").mark_running().expect("an entry");
         assert_eq!(names(sessions.live()), ["killed", "new"]);
-        assert_eq!(names(sessions.unfinished()), ["killed", "new", "stopped"]);
+        assert_eq!(names(sessions.unfinished(false)), ["killed", "new", "stopped"]);
         killed.mark_stopped();
         killed.mark_finished();
         assert_eq!(names(sessions.live()), ["new"]);
-        assert_eq!(names(sessions.unfinished()), ["new", "stopped"]);
+        assert_eq!(names(sessions.unfinished(false)), ["new", "stopped"]);
         assert!(!killed.pid_file().exists());
+    }
+
+    #[test]
+    fn the_session_that_changed_last_is_known_without_looking_at_all_of_them() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let sessions = SessionsDir::of(dir.path());
+        let latest = || sessions.latest().expect("a folder").map(|session| session.name);
+        assert!(latest().is_none() && !sessions.has_any());
+        let (one, two) = (session(&sessions, "one"), session(&sessions, "two"));
+        one.mark_running().expect("an entry");
+        two.mark_running().expect("an entry");
+        assert!(sessions.has_any());
+        // Both run: the one that wrote last counts.
+        fs::write(one.journal(), "{}\n{}\n").expect("a journal");
+        assert_eq!(latest().as_deref(), Some("one"));
+        one.mark_stopped();
+        two.mark_stopped();
+        assert_eq!(latest().as_deref(), Some("two"), "it stopped last");
+        fs::remove_dir_all(&two.path).expect("it was there");
+        assert_eq!(latest().as_deref(), Some("one"), "the note is of no use any more");
+    }
+
+    #[test]
+    fn a_session_at_its_limit_is_only_offered_for_a_higher_one() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let sessions = SessionsDir::of(dir.path());
+        let ended = session(&sessions, "ended");
+        ended.mark_running().expect("an entry");
+        ended.mark_limited();
+        assert!(names(sessions.unfinished(false)).is_empty());
+        assert_eq!(names(sessions.unfinished(true)), ["ended"]);
+        ended.mark_running().expect("an entry");
+        assert_eq!(names(sessions.unfinished(false)), ["ended"]);
+        ended.mark_finished();
+        assert!(names(sessions.unfinished(true)).is_empty());
     }
 
     #[test]

@@ -76,9 +76,9 @@ pub(crate) fn called_or_latest(name: Option<&str>, config: &ConfigArgs) -> CliRe
     if let Some(own) = own(config, &sessions) {
         return existing(own);
     }
-    let all = sessions.list().map_err(|error| CliError::failed(format!("cannot list the sessions: {error}")))?;
-    all.into_iter()
-        .next()
+    sessions
+        .latest()
+        .map_err(|error| CliError::failed(format!("cannot list the sessions: {error}")))?
         .ok_or_else(|| CliError::usage(format!("no sessions in {}; start one with `creel run`", root.display())))
 }
 
@@ -120,7 +120,6 @@ fn the_only(sessions: &SessionsDir) -> CliResult<Option<SessionDir>> {
 
 /// Says that no session runs, and what to do: this, or start the first one.
 fn none_running(root: &Path, advice: &str) -> CliError {
-    let has_sessions = SessionsDir::of(root).list().is_ok_and(|all| !all.is_empty());
-    let advice = if has_sessions { advice } else { "start one with `creel run`" };
+    let advice = if SessionsDir::of(root).has_any() { advice } else { "start one with `creel run`" };
     CliError::usage(format!("no session is running in {}\n  {advice}", root.display()))
 }
