@@ -1,7 +1,7 @@
 //! Runs one command line to its end.
 //!
 //! Owns the process group, the three streams, the timeout and the cancellation of one `sh -c`, or of one program
-//! without a shell. Does not store output (see [`super::output`]) and does not know the command's purpose.
+//! without a shell. A command line that is only a program and its words does not need the shell either. Does not store output (see [`super::output`]) and does not know the command's purpose.
 //!
 //! # Invariants
 //! - All output reaches the observer, in the order of each stream, even if the command is killed.
@@ -25,6 +25,7 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
+mod plain_command;
 mod streams;
 
 pub use super::sweep::ProcessGroup;
@@ -252,10 +253,24 @@ enum ProcessProgress {
 
 impl RunningProcess {
     fn start(spec: ProcessSpec) -> Result<Self, StartError> {
-        let mut command = shell(&spec.command, &spec.cwd, &spec.env, &spec.mark);
-        command.stdin(input_for(&spec.stdin)).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let started = children::start(&spec.mark, || command.spawn()).map_err(|e| why_not(e, &spec.cwd))?;
-        Ok(Self::piped(started, spec.stdin, spec.grace, spec.mark))
+        let ProcessSpec { command: line, cwd, env, stdin, grace, mark, .. } = spec;
+        let start = |mut command: Command| {
+            command.stdin(input_for(&stdin)).stdout(Stdio::piped()).stderr(Stdio::piped());
+            children::start(&mark, || command.spawn())
+        };
+        let plain = plain_command::words(&line, &cwd).map(|words| {
+            let mut command = Command::new(words[0]);
+            command.args(&words[1..]).process_group(0);
+            marked(&mut command, &cwd, &env, &mark);
+            command
+        });
+        // What the system cannot start, the shell may understand; otherwise it says why not.
+        let started = match plain.map(&start) {
+            Some(Ok(started)) => Ok(started),
+            Some(Err(_)) | None => start(shell(&line, &cwd, &env, &mark)),
+        };
+        let started = started.map_err(|error| why_not(error, &cwd))?;
+        Ok(Self::piped(started, stdin, grace, mark))
     }
 
     fn start_program(spec: ProgramSpec) -> Result<Self, StartError> {
