@@ -281,7 +281,7 @@ pub(super) fn task(verb: TaskCliCommand) -> CliResult {
         TaskCliCommand::List(args) if args.queue.queue => queue::list(&args),
         TaskCliCommand::Show(args) if args.queue.queue => queue::show(&args),
         TaskCliCommand::Start(TaskStartArgs { id, session, queue: QueueArgs { queue: true }, .. }) => {
-            queue::ask(&session, &id, &QueueRequest::Again)
+            queue::start(&session, &id)
         }
         TaskCliCommand::Done(TaskDoneArgs { id, result, session, queue: QueueArgs { queue: true }, .. }) => {
             let result = result.as_deref().map(given).transpose()?;

@@ -1,9 +1,15 @@
 //! Tasks of the queue as text for a terminal: a table of many, or the details of one.
 
 use crate::{
-    engine::queue::{QueuedTask, QueuedTaskState, task_spec::TaskSpec},
+    engine::{
+        queue::{QueuedTask, QueuedTaskState, task_spec::TaskSpec},
+        wording::some_names,
+    },
     present::task_table::{columns, facts, short},
 };
+
+/// How many tasks a sentence names.
+const NAMED: usize = 5;
 
 /// One line per task, below a heading.
 pub fn table(tasks: &[QueuedTask]) -> String {
@@ -14,6 +20,31 @@ pub fn table(tasks: &[QueuedTask]) -> String {
 pub fn name(order: &TaskSpec) -> String {
     let owner = order.session.as_ref().map(|owner| format!("{}/", owner.name)).unwrap_or_default();
     format!("{owner}{}", order.id)
+}
+
+/// What stays in the queue when a worker has done all that it can. None if nothing does.
+pub fn left<'a>(tasks: impl Iterator<Item = &'a QueuedTask>) -> Option<String> {
+    let (mut blocked, mut waiting, mut others) = (Vec::new(), Vec::new(), Vec::new());
+    for task in tasks {
+        match task.standing {
+            QueuedTaskState::Blocked { .. } => blocked.push(name(&task.order)),
+            QueuedTaskState::Created => waiting.push(name(&task.order)),
+            QueuedTaskState::Ready | QueuedTaskState::Active { .. } => others.push(name(&task.order)),
+            QueuedTaskState::Completed { .. } | QueuedTaskState::Removed => {}
+        }
+    }
+    let group = |names: &[String], one: &str, several: &str| match names {
+        [] => None,
+        [name] => Some(format!("task {name} {one}")),
+        names => Some(format!("tasks {} {several}", some_names(names, NAMED))),
+    };
+    let groups = [
+        group(&blocked, "is blocked", "are blocked"),
+        group(&waiting, "waits", "wait"),
+        group(&others, "is for other workers", "are for other workers"),
+    ];
+    let groups: Vec<String> = groups.into_iter().flatten().collect();
+    (!groups.is_empty()).then(|| groups.join(", "))
 }
 
 fn row(task: &QueuedTask) -> [String; 6] {

@@ -184,7 +184,7 @@ fn changed_files(status: &str, goes: bool) -> Vec<String> {
 }
 
 /// The operation in progress in the worktree of this git folder.
-fn in_progress(git_dir: &Path) -> Option<&'static str> {
+pub(super) fn in_progress(git_dir: &Path) -> Option<&'static str> {
     const OPERATIONS: [(&str, &str); 6] = [
         ("BISECT_LOG", "a bisect"),
         ("rebase-merge", "a rebase"),

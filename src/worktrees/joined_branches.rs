@@ -7,7 +7,7 @@
 use std::path::{Path, PathBuf};
 
 use super::{
-    inventory::some_files,
+    inventory::{UnsavedWork, in_progress, some_files},
     repository::{ProjectRepository, WorktreeError, entry_of, git_there, told_there},
 };
 use crate::engine::event::SessionWorktree;
@@ -143,6 +143,20 @@ impl ProjectRepository {
         }
     }
 
+    /// Commits what a session that did not finish left in the worktree of its branch, so that the next session on the same
+    /// task starts with it. Leaves a worktree alone in which a session works, or in which git is in the middle of something.
+    pub fn save_unfinished(&self, branch: &str, message: &str) -> Result<(), UnfinishedWork> {
+        let _alone = self.lock()?;
+        for worktree in self.worktrees()?.iter().filter(|worktree| worktree.branch.as_deref() == Some(branch)) {
+            let is_busy = entry_of(&worktree.path).is_none_or(|entry| in_progress(&entry).is_some());
+            if !is_busy && matches!(worktree.unsaved(self)?, Some(UnsavedWork::Changes(_))) {
+                commit(&worktree.path, &["add", "--all"])?;
+                commit(&worktree.path, &["commit", "--quiet", "-m", message])?;
+            }
+        }
+        Ok(())
+    }
+
     /// Pushes a branch. If the remote has other work under its name, for example of a worker on another machine that was
     /// cut off, this work gets another name.
     pub fn push(&self, branch: &str, remote: &str) -> Result<String, UnfinishedWork> {
@@ -179,17 +193,12 @@ impl ProjectRepository {
             let branch = work.joined.iter().find(is_it).unwrap_or(branch).clone();
             return Err(UnfinishedWork::Conflict { branch, files: unmerged(path)? });
         }
-        let commit = |args: &[&str]| -> Result<(), UnfinishedWork> {
-            let answer = git_there(path, args)?;
-            let complaint = || UnfinishedWork::CannotCommit { complaint: answer.complaint() };
-            if answer.is_ok { Ok(()) } else { Err(complaint()) }
-        };
         if !changes.is_empty() {
-            commit(&["add", "--all"])?;
+            commit(path, &["add", "--all"])?;
         }
         match (merge_head, changes.is_empty()) {
-            (Some(_), _) => commit(&["commit", "--quiet", "--no-edit"])?,
-            (None, false) => commit(&["commit", "--quiet", "-m", work.message])?,
+            (Some(_), _) => commit(path, &["commit", "--quiet", "--no-edit"])?,
+            (None, false) => commit(path, &["commit", "--quiet", "-m", work.message])?,
             (None, true) => {}
         }
         // The agent may have left its branch.
@@ -211,6 +220,12 @@ impl ProjectRepository {
             Err(UnfinishedWork::LeftBranch { branch: branch.clone(), path: path.to_owned() })
         }
     }
+}
+
+/// Runs a step of a commit.
+fn commit(path: &Path, args: &[&str]) -> Result<(), UnfinishedWork> {
+    let answer = git_there(path, args)?;
+    if answer.is_ok { Ok(()) } else { Err(UnfinishedWork::CannotCommit { complaint: answer.complaint() }) }
 }
 
 /// Whether the two letters of a status mean a conflict.

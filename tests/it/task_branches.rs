@@ -12,7 +12,7 @@ use serde_json::Value;
 use crate::support::{
     git_project::{config, git, repository, with_remote},
     nats::NatsServer,
-    project::{Project, Ran},
+    project::{Project, Ran, until},
     terminal::Terminal,
 };
 
@@ -165,6 +165,61 @@ fn a_blocked_task_that_you_complete_hands_in_its_branch() {
 }
 
 #[test]
+fn a_blocked_task_that_starts_again_continues_its_uncommitted_work() {
+    let block = "max_hook_retries: 0\nhooks: { stop: [{ command: 'case $CREEL_SESSION in task-1) exit 2;; esac' }] }";
+    let project = with_agent(block, repository);
+    let one = add(&project, "write one.txt, leave", &[]);
+    let ran = drain(&project, "2");
+    assert_eq!(task(&project, &one)["state"], "blocked");
+    assert!(ran.err.contains("task 1 is blocked"), "{}", ran.err);
+    assert_eq!(project.creel(&["task", "start", "--queue", &one]).code, 0);
+    drain(&project, "2");
+    let seen = task(&project, &one);
+    assert_eq!(seen["state"], "completed", "{seen}");
+    let branch = seen["branch"].as_str().expect("a branch");
+    assert_ne!(branch, "creel/task-1", "its second session has a branch of its own");
+    let written = git(&project, &["show", &format!("{branch}:one.txt")]);
+    assert!(written.starts_with("task-1\n") && written.lines().count() == 2, "both sessions wrote to it: {written}");
+    let commits = git(&project, &["log", "--format=%s", branch]);
+    assert!(commits.contains("Unfinished: write one.txt, leave"), "{commits}");
+}
+
+#[test]
+fn work_that_could_not_be_pushed_is_handed_in_without_the_agent() {
+    let project = with_agent("", with_remote);
+    let one = add(&project, "write one.txt", &[]);
+    let remote = git(&project, &["remote", "get-url", "--push", "origin"]);
+    git(&project, &["remote", "set-url", "--push", "origin", "/nowhere/at/all"]);
+    drain(&project, "2");
+    let seen = task(&project, &one);
+    let reason = seen["reason"].as_str().unwrap_or_default();
+    assert!(reason.contains("could not push it") && reason.contains("`creel task done --queue 1`"), "{seen}");
+    git(&project, &["remote", "set-url", "--push", "origin", &remote]);
+    let done = project.creel(&["task", "done", "--queue", &one]);
+    assert_eq!(done.code, 0, "{}", done.err);
+    assert!(git(&project, &["ls-remote", "origin"]).contains("refs/heads/creel/task-1"));
+}
+
+#[test]
+fn a_worker_that_drains_the_queue_says_what_is_left() {
+    let block = "max_hook_retries: 0\nhooks: { stop: [{ command: exit 2 }] }";
+    let project = with_agent(block, repository);
+    let one = add(&project, "does not pass", &[]);
+    add(&project, "waits", &[&one]);
+    let told = project.creel(&["task", "add", "--queue", "--agent", "elsewhere", "for another machine"]);
+    assert!(told.code == 0 && told.err.contains("does not take task 3: unknown agent `elsewhere`"), "{}", told.err);
+    let ran = drain(&project, "1");
+    let left = "nothing is left that this worker can do: task 1 is blocked, task 2 waits, task 3 is for other workers";
+    assert!(ran.err.contains(left), "{}", ran.err);
+    assert!(ran.err.contains("`creel task list --queue`"), "{}", ran.err);
+    // An empty queue is not worth a line.
+    for id in ["3", "2", "1"] {
+        assert_eq!(project.creel(&["task", "remove", "--queue", id]).code, 0);
+    }
+    assert!(!drain(&project, "1").err.contains("is left"));
+}
+
+#[test]
 fn several_jobs_need_a_repository() {
     let project = Project::with(&config("true", ""));
     let ran = project.creel(&["worker", "--jobs", "2", "--trust"]);
@@ -298,6 +353,14 @@ fn at_a_terminal_a_screen_shows_the_sessions_of_several_jobs() {
     assert!(tasks(&project).iter().all(|task| task["state"] == "completed"));
 }
 
+fn log_file(project: &Project, name: &str) -> fs::File {
+    fs::File::options().create(true).append(true).open(project.temp_dir().join(name)).expect("a file")
+}
+
+fn lines_of(project: &Project, log: &str) -> usize {
+    fs::read_to_string(project.temp_dir().join(log)).unwrap_or_default().lines().count()
+}
+
 /// Tasks with dependencies, types and conflicts, workers and merges that are killed.
 fn soak(clones: &[&Project], server: &[&str]) {
     const TASKS: usize = 30;
@@ -323,13 +386,14 @@ fn soak(clones: &[&Project], server: &[&str]) {
     let worker_args = with_server(&["worker", "--drain", "--jobs", "3", "--lease", "1s"]);
     let worker = |project: &Project| {
         let mut command = project.command(&worker_args.iter().map(String::as_str).collect::<Vec<_>>());
-        let log = fs::File::options().create(true).append(true).open(project.temp_dir().join("worker.log"));
-        command.stdout(Stdio::null()).stderr(log.expect("a file")).spawn().expect("creel starts")
+        command.stdout(Stdio::null()).stderr(log_file(project, "worker.log")).spawn().expect("creel starts")
     };
-    for round in 0..4_u64 {
+    let reports = || -> usize { clones.iter().map(|project| lines_of(project, "worker.log")).sum() };
+    for round in 0..4 {
+        let before = reports();
         let mut workers: Vec<_> = clones.iter().map(|project| worker(project)).collect();
-        // Somewhere in the work on the tasks, however fast this machine is.
-        std::thread::sleep(Duration::from_millis(300 + round * 170));
+        // One job has just reported something; the others are wherever they are.
+        until("the workers report something", || reports() > before + 3 + 4 * round);
         for worker in &mut workers {
             let _ = worker.kill();
             let _ = worker.wait();
@@ -340,7 +404,7 @@ fn soak(clones: &[&Project], server: &[&str]) {
         serde_json::from_str(&ran.out).expect("JSON")
     };
     let merge_args = with_server(&["merge", "--queue"]);
-    for round in 0..20_u64 {
+    for round in 0..20 {
         let workers: Vec<_> = clones.iter().map(|project| (worker(project), project)).collect();
         for (mut worker, project) in workers {
             let log = || fs::read_to_string(project.temp_dir().join("worker.log")).unwrap_or_default();
@@ -351,8 +415,11 @@ fn soak(clones: &[&Project], server: &[&str]) {
         if round < 2 {
             // Also a merge can be killed.
             let mut command = main.command(&merge_args.iter().map(String::as_str).collect::<Vec<_>>());
-            let mut merge = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("creel starts");
-            std::thread::sleep(Duration::from_millis(400));
+            let (log, before) = (log_file(main, "merge.log"), lines_of(main, "merge.log"));
+            let mut merge = command.stdout(Stdio::null()).stderr(log).spawn().expect("creel starts");
+            until("a merge", || {
+                lines_of(main, "merge.log") > before + round || merge.try_wait().expect("it is ours").is_some()
+            });
             let _ = merge.kill();
             let _ = merge.wait();
         }

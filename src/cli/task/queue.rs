@@ -17,6 +17,7 @@ use crate::{
         task::{TaskAddArgs, TaskListArgs, TaskShowArgs},
         tokio_runtime,
     },
+    config::{PlanError, PlanRequest, Settings},
     engine::{
         input::SessionCommand,
         queue::{QueueRequest, QueueRequestError, QueuedTask, QueuedTaskState, task_spec::TaskSpec},
@@ -171,7 +172,9 @@ fn add_alone(args: TaskAddArgs) -> CliResult {
     if id.as_deref() == Some("") {
         return Err(CliError::usage("a task name has letters, digits, `-` and `_`; leave it out for a number"));
     }
-    let agents = who_may(agents, &session, kind.as_deref());
+    let settings = Project::load(&session.config).ok().map(|project| project.settings);
+    let no_taker = settings.as_ref().and_then(|settings| refusal_of_all(settings, &agents, kind.as_deref()));
+    let agents = who_may(agents, settings.as_ref(), kind.as_deref());
     let order = TaskSpec {
         id: id.unwrap_or_default(),
         goal: given(&goal)?,
@@ -184,17 +187,35 @@ fn add_alone(args: TaskAddArgs) -> CliResult {
         session: None,
     };
     let mut reached = QueueConnection::open(&session)?;
-    let added = reached.tokio.block_on(reached.queue.add(order, now()))?;
-    print(&(added.task.order.id + "\n"))
+    let id = reached.tokio.block_on(reached.queue.add(order, now()))?.task.order.id;
+    if let Some(why) = no_taker {
+        say(&format!("creel: a worker with this config does not take task {id}: {why}"));
+    }
+    print(&(id + "\n"))
+}
+
+/// Why no worker with this config takes a task for these agents. None if one does, or if the agent only has to be
+/// installed there.
+fn refusal_of_all(settings: &Settings, agents: &[String], kind: Option<&str>) -> Option<PlanError> {
+    // Without definitions, types are only labels.
+    let task_type = kind.filter(|_| !settings.task_types.is_empty());
+    let refusal = |agent: Option<&str>| {
+        let refused = settings.plan(PlanRequest { agent, task_type, ..PlanRequest::default() }).err();
+        refused.filter(|error| !matches!(error, PlanError::NotInstalled { .. } | PlanError::NoAgent { .. }))
+    };
+    if agents.is_empty() {
+        return refusal(None).filter(|error| matches!(error, PlanError::UnknownType { .. }));
+    }
+    let refusals: Option<Vec<PlanError>> = agents.iter().map(|agent| refusal(Some(agent))).collect();
+    refusals?.into_iter().next()
 }
 
 /// The agents that were named, otherwise those that the local config allows for the type.
-fn who_may(named: Vec<String>, session: &SessionArgs, kind: Option<&str>) -> BTreeSet<String> {
+fn who_may(named: Vec<String>, settings: Option<&Settings>, kind: Option<&str>) -> BTreeSet<String> {
     if !named.is_empty() {
         return named.into_iter().collect();
     }
-    let settings = Project::load(&session.config).ok().map(|project| project.settings);
-    let of_type = settings.as_ref().zip(kind).and_then(|(settings, kind)| settings.task_types.get(kind));
+    let of_type = settings.zip(kind).and_then(|(settings, kind)| settings.task_types.get(kind));
     of_type.and_then(|of_type| of_type.implementers()).unwrap_or_default().iter().cloned().collect()
 }
 
@@ -235,7 +256,19 @@ pub(super) fn show(args: &TaskShowArgs) -> CliResult {
 pub(super) fn ask(session: &SessionArgs, id: &str, ask: &QueueRequest) -> CliResult {
     let mut reached = QueueConnection::open(session)?;
     let key = reached.key(id)?;
-    reached.tokio.block_on(reached.queue.ask(&key, ask, now()))?;
+    reached.ask(&key, ask)?;
+    Ok(0)
+}
+
+/// Puts a task into the queue again.
+pub(super) fn start(session: &SessionArgs, id: &str) -> CliResult {
+    let mut reached = QueueConnection::open(session)?;
+    let key = reached.key(id)?;
+    let before = reached.tokio.block_on(reached.queue.board.get(&key))?.map(|seen| seen.task);
+    reached.ask(&key, &QueueRequest::Again)?;
+    if before.is_some_and(|task| matches!(task.standing, QueuedTaskState::Completed { .. })) {
+        say(&format!("creel: task {id} was completed; a worker now does it again"));
+    }
     Ok(0)
 }
 

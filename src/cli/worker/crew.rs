@@ -5,12 +5,13 @@ use std::{future::poll_fn, pin::Pin, task::Poll};
 use crate::{
     cli::{
         error::{CliError, CliResult},
+        output::say,
         target::remote_sessions::cannot_connect,
         worker::{
             WorkerArgs,
             eligibility::Eligibility,
             job_slots::JobSlots,
-            worker_loop::{WorkerIdentity, WorkerLoop, WorkerSite},
+            worker_loop::{WorkerIdentity, WorkerLoop, WorkerLoopEnd, WorkerSite},
         },
     },
     config::{NatsConfig, Settings},
@@ -23,7 +24,7 @@ use crate::{
     socket::caller::user,
 };
 
-type LoopFuture<'a> = Pin<Box<dyn Future<Output = CliResult> + 'a>>;
+type LoopFuture<'a> = Pin<Box<dyn Future<Output = CliResult<WorkerLoopEnd>> + 'a>>;
 
 /// What all loops of a worker share.
 pub(super) struct WorkerCrew<'a> {
@@ -78,23 +79,30 @@ impl WorkerCrew<'_> {
     /// Works until there are no more tasks, a signal arrives, or a loop fails. Sessions that run then are finished.
     pub(super) async fn work(&self) -> CliResult {
         let mut loops: Vec<LoopFuture<'_>> = Vec::new();
-        let (mut started, mut ended): (usize, Option<CliResult>) = (0, None);
+        let (mut started, mut ended): (usize, Option<CliResult<WorkerLoopEnd>>) = (0, None);
         loop {
             while ended.is_none() && loops.len() < self.slots.loops() {
                 started += 1;
                 loops.push(Box::pin(self.one_loop(started)));
             }
             if loops.is_empty() {
-                return ended.unwrap_or(Ok(0));
+                let Some(end) = ended.transpose()? else { return Ok(0) };
+                if let Some(left) = end.left {
+                    say(&format!(
+                        "creel: nothing is left that this worker can do: {left}\n  `creel task list --queue` shows these tasks"
+                    ));
+                }
+                return Ok(end.code);
             }
             tokio::select! {
                 result = next(&mut loops) => {
                     // The others take no more tasks. One that has no task left says nothing about them.
-                    if !matches!(result, Ok(0)) {
+                    let has_no_more = matches!(&result, Ok(end) if end.code == 0);
+                    if !has_no_more {
                         self.slots.close();
                     }
                     ended = Some(match ended {
-                        Some(Ok(code)) if matches!(result, Ok(0)) => Ok(code),
+                        Some(Ok(before)) if has_no_more && before.code != 0 => Ok(before),
                         Some(Err(error)) => Err(error),
                         Some(Ok(_)) | None => result,
                     });
@@ -104,7 +112,7 @@ impl WorkerCrew<'_> {
         }
     }
 
-    async fn one_loop(&self, number: usize) -> CliResult {
+    async fn one_loop(&self, number: usize) -> CliResult<WorkerLoopEnd> {
         let duty = WorkerFilter { types: &self.args.types, agent: self.args.agent.as_deref() };
         let place = self.place().await?;
         let me = self.me.numbered(number);
@@ -122,7 +130,7 @@ impl WorkerCrew<'_> {
 }
 
 /// The result of the first loop that ends.
-async fn next(loops: &mut Vec<LoopFuture<'_>>) -> CliResult {
+async fn next(loops: &mut Vec<LoopFuture<'_>>) -> CliResult<WorkerLoopEnd> {
     poll_fn(|context| {
         for at in 0..loops.len() {
             if let Poll::Ready(result) = loops[at].as_mut().poll(context) {

@@ -22,7 +22,7 @@ use crate::{
     },
     engine::queue::{ClaimOutcome, QueuedTask, QueuedTaskState, TaskAssignee, TaskOutcome},
     journal::SessionsDir,
-    present::text::plain_line,
+    present::{queue_table, text::plain_line},
     process::signals::ShutdownSignals,
     queue::{
         WatchedQueue,
@@ -40,8 +40,10 @@ const LOOK: Duration = Duration::from_secs(2);
 const GATE_LOOK: Duration = Duration::from_millis(500);
 /// How long to wait before asking a failing server again.
 const AGAIN: Duration = Duration::from_secs(1);
-/// The longest goal or reason in a line, in characters.
+/// The longest goal in a line, in characters.
 const LINE: usize = 100;
+/// The longest reason in a line: the user decides by it.
+const REASON: usize = 500;
 /// The exit code of a worker that a signal ended.
 const INTERRUPTED: u8 = 130;
 
@@ -86,10 +88,23 @@ pub(super) struct WorkerLoop<'a> {
     trouble: Option<QueueTrouble>,
 }
 
+/// How the loop of a worker ended.
+pub(super) struct WorkerLoopEnd {
+    pub(super) code: u8,
+    /// What stays in the queue, if the loop ended because there is nothing for it.
+    pub(super) left: Option<String>,
+}
+
+impl WorkerLoopEnd {
+    const fn with(code: u8) -> Self {
+        Self { code, left: None }
+    }
+}
+
 enum NextWorkerAction<'a> {
     Take(Box<dyn TaskLease>, JobSlot<'a>),
     Wait,
-    Leave(u8),
+    Leave(WorkerLoopEnd),
 }
 
 impl<'a> WorkerLoop<'a> {
@@ -121,16 +136,16 @@ impl<'a> WorkerLoop<'a> {
     }
 
     /// Works until there are no more tasks, or a signal arrives.
-    pub(super) async fn work(mut self) -> CliResult {
+    pub(super) async fn work(mut self) -> CliResult<WorkerLoopEnd> {
         loop {
             let did = match self.next().await {
-                Ok(NextWorkerAction::Leave(code)) => return Ok(code),
+                Ok(NextWorkerAction::Leave(end)) => return Ok(end),
                 Ok(NextWorkerAction::Wait) => Ok(None),
                 Ok(NextWorkerAction::Take(lot, slot)) => self.take(lot, slot).await,
                 Err(trouble) => Err(WorkerError::Trouble(trouble)),
             };
             match did {
-                Ok(Some(code)) => return Ok(code),
+                Ok(Some(code)) => return Ok(WorkerLoopEnd::with(code)),
                 Ok(None) => {}
                 Err(WorkerError::Failure(failure)) => return Err(failure),
                 Err(WorkerError::Trouble(trouble)) => {
@@ -139,7 +154,7 @@ impl<'a> WorkerLoop<'a> {
                     }
                     self.trouble = Some(trouble);
                     if let Some(code) = self.recover().await {
-                        return Ok(code);
+                        return Ok(WorkerLoopEnd::with(code));
                     }
                 }
             }
@@ -169,16 +184,16 @@ impl<'a> WorkerLoop<'a> {
 
     async fn next(&mut self) -> std::result::Result<NextWorkerAction<'a>, QueueTrouble> {
         if self.slots.is_closed() {
-            return Ok(NextWorkerAction::Leave(0));
+            return Ok(NextWorkerAction::Leave(WorkerLoopEnd::with(0)));
         }
         tokio::select! {
             biased;
-            _ = self.signals.next() => return Ok(NextWorkerAction::Leave(INTERRUPTED)),
+            _ = self.signals.next() => return Ok(NextWorkerAction::Leave(WorkerLoopEnd::with(INTERRUPTED))),
             readied = self.queue.ready_all() => readied?,
         }
         let Some(slot) = self.slots.take() else {
             tokio::select! {
-                _ = self.signals.next() => return Ok(NextWorkerAction::Leave(INTERRUPTED)),
+                _ = self.signals.next() => return Ok(NextWorkerAction::Leave(WorkerLoopEnd::with(INTERRUPTED))),
                 () = self.slots.changed() => {}
                 () = self.queue.follow() => {}
                 () = tokio::time::sleep(LOOK) => {}
@@ -190,7 +205,7 @@ impl<'a> WorkerLoop<'a> {
         // If this is cancelled, a task that was just received is handed out again when its lease expires.
         let taken = tokio::select! {
             biased;
-            _ = signals.next() => return Ok(NextWorkerAction::Leave(INTERRUPTED)),
+            _ = signals.next() => return Ok(NextWorkerAction::Leave(WorkerLoopEnd::with(INTERRUPTED))),
             taken = queue.queue.line.take(&mut wanted) => taken?,
         };
         if let Some(lot) = taken {
@@ -198,10 +213,10 @@ impl<'a> WorkerLoop<'a> {
         }
         drop(slot);
         if self.args.drain && !self.has_more() {
-            return Ok(NextWorkerAction::Leave(0));
+            return Ok(NextWorkerAction::Leave(WorkerLoopEnd { code: 0, left: queue_table::left(self.queue.tasks()) }));
         }
         tokio::select! {
-            _ = self.signals.next() => return Ok(NextWorkerAction::Leave(INTERRUPTED)),
+            _ = self.signals.next() => return Ok(NextWorkerAction::Leave(WorkerLoopEnd::with(INTERRUPTED))),
             changed = self.queue.changed() => changed?,
             () = self.slots.closed() => {}
             news = self.place.news() => self.heard(news?.as_deref()),
@@ -210,7 +225,7 @@ impl<'a> WorkerLoop<'a> {
                 let Self { queue, callings, signals, .. } = self;
                 tokio::select! {
                     biased;
-                    _ = signals.next() => return Ok(NextWorkerAction::Leave(INTERRUPTED)),
+                    _ = signals.next() => return Ok(NextWorkerAction::Leave(WorkerLoopEnd::with(INTERRUPTED))),
                     mended = queue.mend(|order| callings.agent_for(&DispatchGroup::of(order)).is_some()) => mended?,
                 }
                 self.queue.clear_out(now()).await;
@@ -413,7 +428,6 @@ async fn watch(place: &QueuePlace, args: &WorkerArgs) -> std::result::Result<Wat
 }
 
 fn line(task: &QueuedTask) -> String {
-    let short = |text: &str| plain_line(text, LINE);
     let QueuedTask { order, standing, attempt, .. } = task;
     let id = &order.id;
     match standing {
@@ -421,9 +435,9 @@ fn line(task: &QueuedTask) -> String {
         QueuedTaskState::Ready => format!("task {id} is back in the queue"),
         QueuedTaskState::Active { by, .. } => {
             let again = if *attempt > 1 { format!(" (attempt {attempt})") } else { String::new() };
-            format!("task {id}{again}: {}\n  in session {}", short(&order.goal), by.session)
+            format!("task {id}{again}: {}\n  in session {}", plain_line(&order.goal, LINE), by.session)
         }
-        QueuedTaskState::Blocked { reason, .. } => format!("task {id} is blocked: {}", short(reason)),
+        QueuedTaskState::Blocked { reason, .. } => format!("task {id} is blocked: {}", plain_line(reason, REASON)),
         QueuedTaskState::Completed { .. } => format!("task {id} is completed"),
         QueuedTaskState::Removed => format!("task {id} is removed"),
     }

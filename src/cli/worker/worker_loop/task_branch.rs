@@ -1,17 +1,23 @@
 //! The branch of a task: where its work starts, and how it is handed in.
 
 use crate::{
-    cli::worker::{
-        child_session::{self, ChildSessionEnd},
-        worker_loop::{WorkerLoop, task_end::WorkerTaskEnd},
+    cli::{
+        output::say,
+        worker::{
+            child_session::{self, ChildSessionEnd},
+            worker_loop::{WorkerLoop, task_end::WorkerTaskEnd},
+        },
     },
     engine::{
         event::SessionWorktree,
         queue::{QueuedTask, QueuedTaskState, TaskOutcome},
     },
     journal::{self, SessionDir},
-    present::text::plain_line,
-    worktrees::{WorktreeError, joined_branches::TaskWork},
+    present::{queue_table, text::plain_line},
+    worktrees::{
+        WorktreeError,
+        joined_branches::{TaskWork, UnfinishedWork},
+    },
 };
 
 /// The longest first line of a commit, in characters.
@@ -37,8 +43,14 @@ impl WorkerLoop<'_> {
         if wanted.is_empty() {
             return TaskStart::Branches(wanted);
         }
+        let unfinished = format!("Unfinished: {}", message(task));
         let found = tokio::task::spawn_blocking(move || {
             let mut found = Vec::new();
+            if let Some(own) = &own
+                && let Err(error) = repository.save_unfinished(own, &unfinished)
+            {
+                say(&format!("creel: the task starts from what is committed on `{own}`: {error}"));
+            }
             for branch in wanted {
                 if repository.newest(&branch, remote.as_deref())?.is_some() {
                     found.push(branch);
@@ -114,10 +126,20 @@ impl WorkerLoop<'_> {
     ) -> Result<String, String> {
         let Some(repository) = self.site.repository.clone() else { return Ok(worktree.branch) };
         let (remote, message, kept) = (self.site.remote.clone(), message(task), worktree.clone());
+        let name = queue_table::name(&task.order);
         let here = repository.clone();
         let branch = in_background(move || {
             let work = TaskWork { worktree: &worktree, message: &message, joined: &joined, remote: remote.as_deref() };
-            repository.finish(&work).map_err(|error| error.to_string())
+            repository.finish(&work).map_err(|error| match &error {
+                UnfinishedWork::CannotPush { .. } => {
+                    format!("{error}; when the remote takes it again, `creel task done --queue {name}` pushes it")
+                }
+                UnfinishedWork::Conflict { .. }
+                | UnfinishedWork::NotJoined { .. }
+                | UnfinishedWork::LeftBranch { .. }
+                | UnfinishedWork::CannotCommit { .. }
+                | UnfinishedWork::Git(_) => error.to_string(),
+            })
         })
         .await?;
         if self.site.submits {
