@@ -9,7 +9,13 @@ mod project;
 #[path = "support/terminal.rs"]
 mod terminal;
 
-use std::{path::PathBuf, process::ExitCode, time::Duration};
+use std::{
+    fs,
+    path::PathBuf,
+    process::ExitCode,
+    sync::atomic::{AtomicU32, Ordering},
+    time::Duration,
+};
 
 use measure::{Figure, Finding, Result, Verdict, check, compare};
 use project::Project;
@@ -31,9 +37,15 @@ const PEERS: [Peer; 3] = [
     Peer { program: "zellij", arguments: |command| ["run", "--", "sh", "-c", command].map(str::to_owned).into() },
 ];
 
-/// `tmux` would otherwise use a server that runs already.
+/// The socket of the next `tmux`, which would otherwise use a server that runs already.
 fn socket() -> String {
-    format!("creel-bench-{}", std::process::id())
+    static STARTED: AtomicU32 = AtomicU32::new(0);
+    format!("{}{}", sockets(), STARTED.fetch_add(1, Ordering::Relaxed))
+}
+
+/// How the names of all these sockets begin.
+fn sockets() -> String {
+    format!("creel-bench-{}-", std::process::id())
 }
 
 fn main() -> ExitCode {
@@ -59,21 +71,42 @@ fn peers() -> Result<Vec<Finding>> {
         let said = compare(STARTS, || line(project.on_screen(&[])?), || line(start()?))?;
         findings.push(first.finding("first frame: creel", peer.program, 1.0));
         findings.push(said.finding("the agent's first line: creel", peer.program, 1.5));
+        end_servers()?;
         let (ours, theirs) = (memory(project.on_screen(&[])?)?, memory(start()?)?);
         let text = format!("resident memory: creel {ours} KiB; {}: {theirs} KiB", peer.program);
         findings.push(Finding { text, verdict: Verdict::Information });
-        if peer.program == "tmux" {
-            std::process::Command::new("tmux").args(["-L", &socket(), "kill-server"]).status()?;
-        }
+        end_servers()?;
     }
     Ok(findings)
+}
+
+/// The servers of `tmux`, which are not children of the programs that were started.
+fn servers() -> Result<Vec<u32>> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir("/proc")? {
+        let entry = entry?;
+        let Ok(pid) = entry.file_name().to_string_lossy().parse::<u32>() else { continue };
+        let line = fs::read_to_string(entry.path().join("cmdline")).unwrap_or_default();
+        found.extend(line.contains(&sockets()).then_some(pid));
+    }
+    Ok(found)
+}
+
+fn end_servers() -> Result<()> {
+    for pid in servers()? {
+        std::process::Command::new("kill").arg(pid.to_string()).status()?;
+    }
+    Ok(())
 }
 
 fn memory(mut screen: TerminalProgram) -> Result<u64> {
     screen.until(|text| text.contains(HELLO))?;
     screen.watch(Duration::from_secs(1));
-    let pids = same_program(screen.pid());
+    let mut pids = same_program(screen.pid());
     check(!pids.is_empty(), "the program has ended")?;
+    pids.extend(servers()?);
+    pids.sort_unstable();
+    pids.dedup();
     memory_kib(&pids, "VmRSS:")
 }
 

@@ -16,6 +16,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use memchr::memchr_iter;
 use rustix::fs::OFlags;
 
 use crate::process::{reply_scan::ReplyScan, run::OutputStream};
@@ -183,7 +184,7 @@ impl HeadTailBuffer {
 
     fn push(&mut self, bytes: &[u8]) {
         self.total += bytes.len() as u64;
-        self.line_ends += bytes.split(|byte| *byte == b'\n').skip(1).count() as u64;
+        self.line_ends += memchr_iter(b'\n', bytes).count() as u64;
         self.is_unfinished = bytes.last().map_or(self.is_unfinished, |last| *last != b'\n');
         let room = (self.head_cap - self.head.len()).min(bytes.len());
         let (head, tail) = bytes.split_at(room);
