@@ -3,7 +3,7 @@
 //! # Invariants
 //! - A long journal is never read whole: its snapshot, or its first and its last records, must do.
 
-use std::{fs, ops::ControlFlow, path::Path, time::SystemTime};
+use std::{fs, ops::ControlFlow, time::SystemTime};
 
 use crate::{
     engine::{
@@ -17,7 +17,7 @@ use crate::{
         session_list::{self, ListedSession, ListedState},
         text::{plain, plain_line},
     },
-    worktrees::repository::checked_out,
+    worktrees::repository::session_branch,
 };
 
 /// Journals up to this many bytes are read whole.
@@ -67,14 +67,7 @@ pub fn read(folder: &SessionDir) -> ListedSession {
 
 /// The session with the branch of its worktree, as it is now.
 pub(super) fn on_branch(listed: ListedSession, state: &SessionState) -> ListedSession {
-    ListedSession { branch: checked_out_branch(state).as_deref().map(plain).unwrap_or_default(), ..listed }
-}
-
-/// The branch that is checked out in the session's worktree: the agent may have left the one that creel created. If the
-/// worktree is gone, the branch that stayed.
-pub fn checked_out_branch(state: &SessionState) -> Option<String> {
-    let worktree = state.began.worktree.as_ref()?;
-    checked_out(Path::new(&worktree.path)).unwrap_or_else(|| Some(worktree.branch.clone()))
+    ListedSession { branch: session_branch(state).as_deref().map(plain).unwrap_or_default(), ..listed }
 }
 
 fn whole(folder: &SessionDir, base: ListedSession) -> ListedSession {
