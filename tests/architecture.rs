@@ -469,6 +469,25 @@ fn messages_speak_plain_english() {
     assert!(wrong.is_empty(), "{} mistakes\n{}", wrong.len(), wrong.join("\n"));
 }
 
+#[test]
+fn documents_speak_plain_english() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    // The licenses of others are in their own words.
+    let is_ours = |path: &PathBuf| {
+        path.extension().is_some_and(|extension| extension == "md") && !path.ends_with("THIRD-PARTY.md")
+    };
+    let folders = [root.to_owned(), root.join("docs"), root.join("docs/agents")];
+    let files = folders.iter().flat_map(|folder| fs::read_dir(folder).expect("a folder"));
+    let files = files.map(|entry| entry.expect("an entry").path()).filter(is_ours);
+    let wrong: Vec<String> = files
+        .flat_map(|path| {
+            let found = voice::banned_in_document(&source(&path));
+            found.into_iter().map(move |what| format!("{}: {what}", path.display()))
+        })
+        .collect();
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
 /// For `scripts/texts`: read them aloud.
 #[test]
 #[ignore = "it prints, and checks nothing"]
@@ -524,6 +543,7 @@ fn the_word_check_sees_every_spelling() {
     for text in right {
         assert_eq!(voice::mistakes(text), Vec::<String>::new(), "{text}");
     }
+    assert_eq!(voice::banned_in_document("It goes\non.\n\n```sh\ncreel goes on\n```\n`held` and `goes on`").len(), 1);
     let counts = |texts: &[&str]| {
         voice::wrong_plurals(&texts.iter().map(|text| (1, (*text).to_owned())).collect::<Vec<_>>()).len()
     };
