@@ -320,6 +320,42 @@ fn the_page_of_commands_has_all_of_them_and_the_files_of_the_help() {
     }
 }
 
+#[test]
+fn the_page_of_records_has_every_kind() {
+    let page = include_str!("../../docs/reference-records.md");
+    let first = page.lines().filter_map(|line| line.strip_prefix("| `")?.split(" | ").next());
+    let first: Vec<String> = first.map(|cell| format!("`{cell}")).collect();
+    let code = Regex::new("`([^`]+)`").expect("a regular expression");
+    let listed = first.iter().flat_map(|cell| code.captures_iter(cell)).map(|found| found[1].to_owned());
+    // The name of a kind of one's own is open.
+    let listed: BTreeSet<String> = listed.filter(|kind| kind != "custom.*").collect();
+    let list = Regex::new(r"(?s)const KINDS: [^=]*=\s*&\[(.*?)\]").expect("a regular expression");
+    let name = Regex::new(r#""([a-z_]+)""#).expect("a regular expression");
+    let mut kinds = BTreeSet::new();
+    let mut folders = vec![Path::new(env!("CARGO_MANIFEST_DIR")).join("src/engine")];
+    while let Some(folder) = folders.pop() {
+        for path in fs::read_dir(folder).expect("a folder").map(|entry| entry.expect("an entry").path()) {
+            if path.is_dir() {
+                folders.push(path);
+                continue;
+            }
+            let source = fs::read_to_string(path).expect("a source file");
+            let lists = list.captures_iter(&source).map(|found| found[1].to_owned()).collect::<Vec<_>>();
+            kinds.extend(lists.iter().flat_map(|list| name.captures_iter(list)).map(|found| found[1].to_owned()));
+        }
+    }
+    assert_eq!(listed, kinds);
+}
+
+#[test]
+fn the_mistake_on_the_page_of_the_config_is_reported_like_that() {
+    let page = include_str!("../../docs/reference-config.md");
+    let shown = blocks(page).into_iter().find(|block| block.language == "text").expect("the mistake").text;
+    let config = format!("{}hooks:\n    post_iterations:\n      - command: x\n", "# a line\n".repeat(10));
+    let reported = Project::with(&config).creel(&["check"]).err;
+    assert!(reported.trim_end().ends_with(shown.trim_end()), "{reported}");
+}
+
 /// The page of all keys.
 fn key_page() -> String {
     let keymap = Keymap::standard();
