@@ -329,7 +329,7 @@ impl Stage {
         let deadline = Instant::now() + Duration::from_secs(10);
         let request = || client.request(subject.to_owned(), r#"{"v":1,"do":"status"}"#.into());
         while self.tokio.block_on(request()).is_err() {
-            check(Instant::now() < deadline, "nobody answers")?;
+            check(Instant::now() < deadline, "the session does not answer")?;
         }
         Ok(())
     }

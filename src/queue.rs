@@ -31,7 +31,7 @@ use crate::{
     queue::{
         backend::{ChangeFeed, QueueTaskKey, QueueTrouble, ReadyLine, TaskRevision, TaskStore},
         local_line::LocalLine,
-        local_store::{LocalQueueDir, LocalStore},
+        local_store::{LocalQueueDir, LocalStore, SkippedLines},
         ready_tasks::ReadyTaskStream,
         retention::TaskRetention,
         task_bucket::TaskBucket,
@@ -51,10 +51,19 @@ pub struct TaskQueue {
     pub board: Arc<dyn TaskStore>,
     /// The tasks that are ready to start.
     pub line: Box<dyn ReadyLine>,
-    /// Why the queue has fewer replicas than the config asks for.
-    pub missing_replicas: Option<String>,
+    pub notice: Option<QueueNotice>,
     /// Set if the server forgets tasks that ended long ago.
     retention: Option<TaskRetention>,
+}
+
+/// What the user should know about a queue that works.
+#[derive(Debug, thiserror::Error)]
+pub enum QueueNotice {
+    /// Why it has fewer replicas than the config asks for.
+    #[error("if the NATS server fails, the queue can be lost: {0}")]
+    MissingReplicas(String),
+    #[error("{0}")]
+    SkippedLines(SkippedLines),
 }
 
 /// The queue together with its tasks, kept up to date.
@@ -124,16 +133,17 @@ impl TaskQueue {
         let board = TaskBucket::open(jetstream, nats).await?;
         let line = ReadyTaskStream::open(jetstream, nats, lease).await?;
         let missing = [board.missing_replicas(), line.missing_replicas()].into_iter().flatten().collect::<Vec<_>>();
-        let missing_replicas = (!missing.is_empty()).then(|| missing.join("; "));
+        let notice = (!missing.is_empty()).then(|| QueueNotice::MissingReplicas(missing.join("; ")));
         let retention = TaskRetention::of(nats, &board);
-        Ok(Self { board: Arc::new(board), line: Box::new(line), missing_replicas, retention })
+        Ok(Self { board: Arc::new(board), line: Box::new(line), notice, retention })
     }
 
     /// Opens the queue of a project. Creates its folder.
     pub fn of_project(root: &Path, lease: Duration) -> Result<Self, QueueTrouble> {
         let store = LocalStore::new(LocalQueueDir::open(root)?);
+        let notice = store.skipped_lines()?.map(QueueNotice::SkippedLines);
         let line = LocalLine::new(store.clone(), lease);
-        Ok(Self { board: Arc::new(store), line: Box::new(line), missing_replicas: None, retention: None })
+        Ok(Self { board: Arc::new(store), line: Box::new(line), notice, retention: None })
     }
 
     /// Adds a task. One without a name gets the next number.

@@ -39,7 +39,10 @@ pub struct NatsArgs {
 
 /// Which queue.
 #[derive(Debug, Default, Args)]
-pub struct QueueServerArgs {
+pub struct QueueSourceArgs {
+    /// Whose queue.
+    #[command(flatten)]
+    pub config: ConfigArgs,
     /// Use the queue on this NATS server. Default: the server in the config's `nats:`, else the project's own queue, which
     /// needs no server.
     #[arg(long = "nats", value_name = "URL")]

@@ -14,7 +14,7 @@ use clap::Args;
 
 use crate::{
     cli::{
-        arguments::{ConfigArgs, NatsArgs, QueueServerArgs, SessionArgs, session_name},
+        arguments::{NatsArgs, QueueSourceArgs, SessionArgs, session_name},
         error::{CliError, CliResult},
         launch::session_names::{dated, first_free},
         output::{json, print, say},
@@ -32,7 +32,7 @@ use crate::{
 };
 
 /// The exit code when the user has to decide.
-const NOBODY_THERE: u8 = 4;
+const NEEDS_USER: u8 = 4;
 /// The longest goal in a line of the tree, in characters.
 const GOAL: usize = 100;
 /// What the editor shows above the proposal.
@@ -51,12 +51,9 @@ pub struct PlanArgs {
     /// The agent: one of the config's `agents`, or a known name.
     #[arg(short, long, value_name = "NAME")]
     pub agent: Option<String>,
-    /// Which config.
-    #[command(flatten)]
-    pub config: ConfigArgs,
     /// Which queue.
     #[command(flatten)]
-    pub nats: QueueServerArgs,
+    pub queue: QueueSourceArgs,
     /// Queue all proposed tasks without asking.
     #[arg(short, long)]
     pub yes: bool,
@@ -84,14 +81,14 @@ enum PlanDecision {
 
 pub(super) fn plan(args: &PlanArgs) -> CliResult {
     if args.check {
-        return check(&args.config);
+        return check(&args.queue.config);
     }
     if args.goal.as_ref().is_some_and(|goal| goal.trim().is_empty()) {
         return Err(CliError::usage(
             "the goal is empty; say what you want, such as `creel plan \"Add an export to CSV.\"`",
         ));
     }
-    let types = types(&Project::load(&args.config)?);
+    let types = types(&Project::load(&args.queue.config)?);
     let mut session = match &args.session {
         Some(session) => session.clone(),
         None => match propose(args, &prompt(args.goal.as_deref().unwrap_or_default(), &types))? {
@@ -99,7 +96,7 @@ pub(super) fn plan(args: &PlanArgs) -> CliResult {
             Err(code) => return Ok(code),
         },
     };
-    let mut proposal = usable(proposal_of(&args.config, &session, &types)?, &session)?;
+    let mut proposal = usable(proposal_of(&args.queue.config, &session, &types)?, &session)?;
     let asks = !args.yes && !args.json && io::stdin().is_terminal() && io::stdout().is_terminal();
     if args.json && !args.yes {
         return json(&proposal);
@@ -115,7 +112,7 @@ pub(super) fn plan(args: &PlanArgs) -> CliResult {
                 say(&format!(
                     "creel: nothing is queued yet; queue these tasks with `creel plan --session {session} --yes`"
                 ));
-                return Ok(NOBODY_THERE);
+                return Ok(NEEDS_USER);
             }
         };
         match decision {
@@ -131,7 +128,7 @@ pub(super) fn plan(args: &PlanArgs) -> CliResult {
                 match propose(args, &prompt(&again, &types))? {
                     Ok(revised) => {
                         session = revised;
-                        proposal = usable(proposal_of(&args.config, &session, &types)?, &session)?;
+                        proposal = usable(proposal_of(&args.queue.config, &session, &types)?, &session)?;
                     }
                     Err(code) => return Ok(code),
                 }
@@ -157,7 +154,7 @@ fn usable(found: Result<TaskProposal, Vec<ProposalMistake>>, session: &str) -> C
 
 /// Runs the session of the agent. Returns its name, or its exit code if it did not complete.
 fn propose(args: &PlanArgs, prompt: &str) -> CliResult<Result<String, u8>> {
-    let (_, sessions) = project::sessions_of(&args.config)?;
+    let (_, sessions) = project::sessions_of(&args.queue.config)?;
     let name = first_free(&sessions, &dated("plan")).name;
     let cannot = |error: &dyn std::fmt::Display| CliError::failed(format!("cannot start the agent's session: {error}"));
     // A file of its own, since the terminal is the session's.
@@ -167,7 +164,7 @@ fn propose(args: &PlanArgs, prompt: &str) -> CliResult<Result<String, u8>> {
     if let Some(agent) = &args.agent {
         command.args(["--agent", agent]);
     }
-    if let Some(config) = &args.config.config {
+    if let Some(config) = &args.queue.config.config {
         command.arg("--config").arg(config);
     }
     if args.trust {
@@ -269,8 +266,8 @@ fn as_yaml(proposal: &TaskProposal) -> String {
 /// that none is queued twice.
 fn queue(args: &PlanArgs, proposal: &TaskProposal, session: &str) -> CliResult {
     let queue = SessionArgs {
-        config: args.config.clone(),
-        nats: NatsArgs { url: args.nats.url.clone() },
+        config: args.queue.config.clone(),
+        nats: NatsArgs { url: args.queue.url.clone() },
         ..SessionArgs::default()
     };
     let mut connection = QueueConnection::open(&queue)?;

@@ -28,7 +28,7 @@ use crate::{
 /// Which session to go on with.
 #[derive(Debug, Args)]
 pub struct ResumeArgs {
-    /// The session. Default: the one that changed last.
+    /// The session. Default: the latest one that can be resumed.
     #[arg(value_parser = session_name)]
     pub session: Option<String>,
     /// A new limit of iterations.

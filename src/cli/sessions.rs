@@ -23,6 +23,7 @@ use crate::{
     present::session_list::{ListedSession, SessionGroup},
     runtime::now,
     sessions::{fleet, project_list::ProjectList, session_store::ProjectScope, stored_session},
+    worktrees::repository::session_branch,
 };
 
 /// How to list.
@@ -156,7 +157,7 @@ fn as_json(listed: &ListedSession, folder: &SessionDir) -> serde_json::Value {
             "iteration": state.iterations.current,
             "max_iterations": state.max_iterations(),
             "agent": state.agent_choice().agent(),
-            "branch": stored_session::checked_out_branch(&state.began),
+            "branch": session_branch(&state.began),
             "started": rfc3339(state.started),
             "outcome": state.phase.outcome(),
             "gate": state.gates.open.as_ref().map(crate::engine::gate::Gate::kind),

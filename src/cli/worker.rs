@@ -22,7 +22,7 @@ use clap::Args;
 
 use crate::{
     cli::{
-        arguments::{ConfigArgs, NatsArgs, QueueServerArgs},
+        arguments::{NatsArgs, QueueSourceArgs},
         error::{CliError, CliResult},
         home::HomeRequestArgs,
         launch::trust_prompt::{self, TrustFlag},
@@ -61,12 +61,9 @@ pub struct WorkerArgs {
     /// the task's type allows and this machine has.
     #[arg(short, long, value_name = "NAME")]
     pub agent: Option<String>,
-    /// Which config.
-    #[command(flatten)]
-    pub config: ConfigArgs,
     /// Which queue.
     #[command(flatten)]
-    pub nats: QueueServerArgs,
+    pub queue: QueueSourceArgs,
     /// Wait for you at gates (`creel attach`, `creel gate answer`). Default: answer gates as the config says, and mark a
     /// task that needs you as blocked.
     #[arg(long)]
@@ -106,8 +103,8 @@ pub(super) fn worker(args: &WorkerArgs) -> CliResult<VerbOutcome> {
     if args.list {
         return list_workers(args).map(VerbOutcome::Done);
     }
-    let project = Project::load(&args.config)?;
-    let nats = on_command_line(args.nats.url.as_deref(), project.settings.nats.clone())?;
+    let project = Project::load(&args.queue.config)?;
+    let nats = on_command_line(args.queue.url.as_deref(), project.settings.nats.clone())?;
     let callings =
         Eligibility::new(&project.settings, WorkerFilter { types: &args.types, agent: args.agent.as_deref() });
     let plans = callings.plans()?;
@@ -116,7 +113,7 @@ pub(super) fn worker(args: &WorkerArgs) -> CliResult<VerbOutcome> {
     trust_prompt::require(&project.config_place(), &project.settings.documents, &would_run, asked)?;
     // Sessions find their project through the current folder.
     let root = project.root.canonicalize().unwrap_or_else(|_| project.root.clone());
-    if args.config.config.is_none() && !here()?.starts_with(&root) {
+    if args.queue.config.config.is_none() && !here()?.starts_with(&root) {
         return Err(CliError::usage(format!("run the worker in {}", root.display())));
     }
     let uses_worktrees = args.jobs > 1 || project.settings.draft.worktree.is_some();
@@ -160,7 +157,8 @@ pub(super) fn worker(args: &WorkerArgs) -> CliResult<VerbOutcome> {
 
 /// Prints the workers of a server.
 fn list_workers(args: &WorkerArgs) -> CliResult {
-    let Some(server) = NatsServerConnection::meant(&NatsArgs { url: args.nats.url.clone() }, &args.config)? else {
+    let Some(server) = NatsServerConnection::meant(&NatsArgs { url: args.queue.url.clone() }, &args.queue.config)?
+    else {
         let why = "only a server lists its workers; pass it with --nats, or set `nats:` in the config";
         return Err(CliError::usage(why));
     };

@@ -49,7 +49,7 @@ pub enum Effect {
 pub enum ExitReason {
     Ended,
     /// A gate waits for the user, and the session is unattended.
-    NobodyThere,
+    NeedsUser,
 }
 
 #[derive(Debug, Clone, PartialEq)]

@@ -59,7 +59,7 @@ pub(crate) enum UnansweredGate {
     Answer(GateChoice, ActorKind),
     Wait,
     /// The gate waits for a user, but the session is unattended.
-    NobodyThere,
+    WaitsForUser,
 }
 
 impl Gate {
@@ -84,7 +84,7 @@ impl Gate {
         }
         match self.deadline(plan) {
             Some(deadline) if now >= deadline => UnansweredGate::Answer(self.auto(plan), ActorKind::Timeout),
-            None if presence == UserPresence::Unattended => UnansweredGate::NobodyThere,
+            None if presence == UserPresence::Unattended => UnansweredGate::WaitsForUser,
             Some(_) | None => UnansweredGate::Wait,
         }
     }

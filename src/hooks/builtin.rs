@@ -41,7 +41,7 @@ mod review_diff;
 mod run_tests;
 mod undo_rebase;
 
-pub use crate::hooks::builtin::branch_status::{SubmittableWork, can_submit, refuse_on_base, work_to_submit};
+pub use crate::hooks::builtin::branch_status::{can_submit, refuse_on_base};
 pub use crate::hooks::builtin::merge::forge_of;
 pub use crate::hooks::builtin::undo_rebase::recover;
 

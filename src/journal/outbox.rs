@@ -201,7 +201,7 @@ mod tests {
         };
         let mut journal = File::create(folder.journal()).expect("a file");
         write!(journal, "{}{}{}", line(1), line(2), &line(3)[..20]).expect("space");
-        let outbox = Outbox::open(&folder).expect("a file").expect("nobody else has it");
+        let outbox = Outbox::open(&folder).expect("a file").expect("the lock is free");
         let mut letters = outbox.letters(0).expect("a file");
         let first = letters.read().expect("a file").expect("a record");
         assert_eq!((first.seq, first.kind.as_str(), first.end), (1, "warning", line(1).len() as u64));
@@ -221,7 +221,7 @@ mod tests {
         let folder = folder(root.path());
         let line = |seq: u64| format!("{{\"v\":1,\"seq\":{seq},\"kind\":\"warning\",\"text\":\"x\"}}\n");
         std::fs::write(folder.journal(), [line(1), line(2), line(4)].concat()).expect("space");
-        let outbox = Outbox::open(&folder).expect("a file").expect("nobody else has it");
+        let outbox = Outbox::open(&folder).expect("a file").expect("the lock is free");
         let mut letters = outbox.letters(0).expect("a file");
         assert_eq!(letters.read().expect("a file").map(|letter| letter.seq), Some(1));
         assert_eq!(letters.read().expect("a file").map(|letter| letter.seq), Some(2));
@@ -237,7 +237,7 @@ mod tests {
         let long = OutboxPosition { server, store, seq: 70_000, offset: 1 << 40, at: 9, names: RecordNaming::WithId };
         let short = OutboxPosition { seq: 7, ..OutboxPosition::default() };
         {
-            let mut outbox = Outbox::open(&folder).expect("a file").expect("nobody else has it");
+            let mut outbox = Outbox::open(&folder).expect("a file").expect("the lock is free");
             assert_eq!(*outbox.place(), OutboxPosition::default());
             assert!(Outbox::open(&folder).expect("a file").is_none());
             outbox.keep(long).expect("space");
@@ -251,7 +251,7 @@ mod tests {
     #[test]
     fn it_is_meant_for_one_server() {
         let root = tempfile::tempdir().expect("a folder");
-        let mut outbox = Outbox::open(&folder(root.path())).expect("a file").expect("nobody else has it");
+        let mut outbox = Outbox::open(&folder(root.path())).expect("a file").expect("the lock is free");
         outbox.address("a").expect("space");
         let place = OutboxPosition { seq: 7, ..outbox.place().clone() };
         outbox.keep(place.clone()).expect("space");

@@ -115,8 +115,8 @@ impl TaskHandover<'_> {
             known.tasks = self.tasks().await;
         }
         let mut queue = self.place.open().await?;
-        if let Some(why) = &queue.missing_replicas {
-            tracing::warn!("nats: if the server fails, the queue can be lost: {why}");
+        if let Some(notice) = &queue.notice {
+            tracing::warn!("{notice}");
         }
         let mut changes = queue.board.changes(self.id).await?;
         self.catch_up(&mut queue, &mut known, &mut *changes).await?;

@@ -4,10 +4,12 @@
 //! - Changes are made one at a time, under a lock that the kernel releases when its holder dies.
 //! - A change counts when its line is complete. The next writer removes what a killed one left half written.
 //! - The file is never longer than a few lines for each task: a writer replaces it by one with the last line of each.
+//! - A line that cannot be read is skipped, reported and kept: a file with such a line is not replaced.
 
 use std::{
     collections::BTreeMap,
-    fs::{DirBuilder, File, TryLockError},
+    fmt,
+    fs::{DirBuilder, File, Metadata, TryLockError},
     io::{self, Read as _, Seek as _, SeekFrom, Write as _},
     os::unix::fs::{DirBuilderExt as _, MetadataExt as _},
     path::{Path, PathBuf},
@@ -20,7 +22,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     config::file_error::in_words,
-    engine::{queue::QueuedTask, tasks::command::is_name},
+    engine::{queue::QueuedTask, tasks::command::is_name, wording::some_names},
     journal::{
         open,
         session_dir::{PRIVATE_DIR, create_ignored},
@@ -43,6 +45,34 @@ pub enum LocalQueueError {
     Io { path: String, cause: String },
     #[error("another creel process has had the lock {0} for ten seconds; is it suspended?")]
     Locked(String),
+}
+
+/// The lines of the file that creel skips. They are damaged, or a newer creel wrote them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SkippedLines {
+    path: String,
+    /// From 1.
+    numbers: Vec<usize>,
+}
+
+/// The most line numbers in a message.
+const SHOWN_LINES: usize = 5;
+
+impl fmt::Display for SkippedLines {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { path, numbers } = self;
+        let names: Vec<String> = numbers.iter().map(ToString::to_string).collect();
+        let (lines, changes, them) = match numbers.len() {
+            1 => ("line", "this change of a task", "it"),
+            _ => ("lines", "these changes of tasks", "them"),
+        };
+        write!(
+            f,
+            "{path}: cannot read {lines} {}. creel skips {changes} and keeps the {lines}\n  if a newer creel wrote {them}, \
+             update this one; otherwise stop the workers, then repair or delete {them}",
+            some_names(&names, SHOWN_LINES)
+        )
+    }
 }
 
 /// A line of the file.
@@ -76,8 +106,8 @@ pub(super) struct KnownTasks {
     tasks: BTreeMap<QueueTaskKey, KnownTask>,
     last: u64,
     lines: usize,
-    /// Lines of a newer creel. Such a file is never replaced.
-    unreadable: usize,
+    /// The numbers of the lines that this creel cannot read.
+    unreadable: Vec<usize>,
 }
 
 #[derive(Debug)]
@@ -149,15 +179,16 @@ impl KnownTasks {
     /// Reads what is new and returns the tasks that changed, in the order of their changes.
     pub(super) fn catch_up(&mut self, folder: &LocalQueueDir) -> io::Result<Vec<QueueTaskKey>> {
         let path = folder.tasks();
-        let inode = match std::fs::symlink_metadata(&path) {
-            Ok(meta) => Some(meta.ino()),
+        let found = match std::fs::symlink_metadata(&path) {
+            Ok(meta) => Some(meta),
             Err(error) if error.kind() == io::ErrorKind::NotFound => None,
             Err(error) => return Err(error),
         };
-        if self.read.as_ref().map(|read| read.inode) != inode {
-            // Replaced by a shorter one, or removed by the user.
+        let is_known = |(read, meta): (&ReadFile, &Metadata)| read.inode == meta.ino() && read.offset <= meta.len();
+        if !self.read.as_ref().zip(found.as_ref()).is_some_and(is_known) {
+            // Replaced by a shorter one, or edited or removed by the user.
             *self = Self { last: self.last, tasks: std::mem::take(&mut self.tasks), ..Self::default() };
-            if inode.is_none() {
+            if found.is_none() {
                 self.tasks.clear();
                 return Ok(Vec::new());
             }
@@ -180,7 +211,9 @@ impl KnownTasks {
     fn note(&mut self, line: &[u8]) -> Option<QueueTaskKey> {
         self.lines += 1;
         let Ok(TaskLine { revision, born, task }) = serde_json::from_slice::<TaskLine>(line) else {
-            self.unreadable += 1;
+            self.unreadable.push(self.lines);
+            // The next change is a later one, also after this line has been repaired.
+            self.last += 1;
             return None;
         };
         self.last = self.last.max(revision);
@@ -206,7 +239,7 @@ impl KnownTasks {
         file.write_all(line.as_bytes())?;
         file.sync_data()?;
         self.catch_up(folder)?;
-        if self.lines > FEW_LINES && self.lines > 4 * self.tasks.len() && self.unreadable == 0 {
+        if self.lines > FEW_LINES && self.lines > 4 * self.tasks.len() && self.unreadable.is_empty() {
             self.shorten(folder)?;
         }
         Ok(revision)
@@ -229,6 +262,12 @@ fn line_of(stored: &TaskLine) -> String {
 impl LocalStore {
     pub(super) fn new(folder: LocalQueueDir) -> Self {
         Self { folder, known: Arc::default() }
+    }
+
+    pub(super) fn skipped_lines(&self) -> Result<Option<SkippedLines>, LocalQueueError> {
+        let numbers = self.read(|known| known.unreadable.clone())?;
+        let path = self.folder.tasks().display().to_string();
+        Ok((!numbers.is_empty()).then_some(SkippedLines { path, numbers }))
     }
 
     fn known(&self) -> MutexGuard<'_, KnownTasks> {
@@ -262,7 +301,7 @@ impl TaskStore for LocalStore {
     }
 
     fn next_number(&self) -> QueueFuture<'_, u64> {
-        Box::pin(async { Ok(self.read(|known| known.tasks.len() as u64 + 1)?) })
+        Box::pin(async { Ok(self.read(|known| (known.tasks.len() + known.unreadable.len()) as u64 + 1)?) })
     }
 
     fn all(&self) -> QueueFuture<'_, Vec<QueuedTask>> {

@@ -4,7 +4,7 @@
 //! - A long journal is never read whole: its snapshot, or its first and its last records, must do. The records tell no
 //!   costs then.
 
-use std::{fs, ops::ControlFlow, path::Path, time::SystemTime};
+use std::{fs, ops::ControlFlow, time::SystemTime};
 
 use crate::{
     engine::{
@@ -18,7 +18,7 @@ use crate::{
         session_list::{self, ListedSession, ListedState},
         text::{plain, plain_line},
     },
-    worktrees::repository::checked_out,
+    worktrees::repository::session_branch,
 };
 
 /// Journals up to this many bytes are read whole.
@@ -72,14 +72,7 @@ pub(super) fn on_branch(listed: ListedSession, state: &SessionState) -> ListedSe
 }
 
 fn shown_branch(began: &SessionStarted) -> String {
-    checked_out_branch(began).as_deref().map(plain).unwrap_or_default()
-}
-
-/// The branch that is checked out in the session's worktree: the agent may have left the one that creel created. If the
-/// worktree is gone, the branch that stayed.
-pub fn checked_out_branch(began: &SessionStarted) -> Option<String> {
-    let worktree = began.worktree.as_ref()?;
-    checked_out(Path::new(&worktree.path)).unwrap_or_else(|| Some(worktree.branch.clone()))
+    session_branch(began).as_deref().map(plain).unwrap_or_default()
 }
 
 fn whole(folder: &SessionDir, base: ListedSession) -> ListedSession {

@@ -23,6 +23,7 @@ use crate::{
     present::task_view,
     runtime::SessionFollower,
     socket::{request_refusal::RequestRefusal, stop_view},
+    worktrees::repository::session_branch,
 };
 
 /// How many queries can wait before senders are blocked.
@@ -145,7 +146,7 @@ impl SessionMirror {
 
     fn status(&self) -> StatusView {
         let nats = self.nats.as_ref().map(|link| link.borrow().clone());
-        StatusView { nats, ..StatusView::of(&self.state, self.seq) }
+        StatusView { nats, branch: session_branch(&self.state.began), ..StatusView::of(&self.state, self.seq) }
     }
 
     fn answer(&self, question: SessionQuery) -> SessionReply {

@@ -67,7 +67,7 @@ pub struct StatusView {
     pub outcome: Option<SessionOutcome>,
     /// The number of its last record.
     pub seq: u64,
-    /// The branch of its worktree, if it has one.
+    /// The branch that is checked out in its worktree, if it has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub branch: Option<String>,
     /// In dollars, as far as the agents report it.
@@ -160,7 +160,7 @@ pub struct HookView {
 }
 
 impl StatusView {
-    /// The session after the record `seq`.
+    /// The session after the record `seq`, as far as its records say.
     pub fn of(state: &SessionState, seq: u64) -> Self {
         Self {
             session: state.name.clone(),
@@ -185,7 +185,7 @@ impl StatusView {
             pid: std::process::id(),
             outcome: state.phase.outcome(),
             seq,
-            branch: state.began.worktree.as_ref().map(|worktree| worktree.branch.clone()),
+            branch: None,
             cost: state.account.cost,
             usage_limit: state.limits.hold.as_ref().map(|hold| LimitView {
                 agent: hold.agent.clone(),

@@ -7,9 +7,12 @@ use std::{
     process::{Command, Stdio},
 };
 
-use crate::process::{
-    children::output_of,
-    git_environment::{QUIET, UNSET},
+use crate::{
+    engine::event::SessionStarted,
+    process::{
+        children::output_of,
+        git_environment::{QUIET, UNSET},
+    },
 };
 
 /// The lock of a repository while creel adds or removes worktrees.
@@ -169,6 +172,13 @@ pub fn checked_out(worktree: &Path) -> Option<Option<String>> {
     let head = entry_of(Some(worktree).filter(|worktree| is_file(&worktree.join(".git")))?)?.join("HEAD");
     let head = std::fs::read_to_string(Some(head).filter(|head| is_file(head))?).ok()?;
     Some(head.trim_end().strip_prefix("ref: refs/heads/").map(str::to_owned))
+}
+
+/// The branch that is checked out in the session's worktree: the agent may have left the one that creel created. If the
+/// worktree is gone, the branch that stayed.
+pub fn session_branch(began: &SessionStarted) -> Option<String> {
+    let worktree = began.worktree.as_ref()?;
+    checked_out(Path::new(&worktree.path)).unwrap_or_else(|| Some(worktree.branch.clone()))
 }
 
 /// Calls git in the top folder of a worktree. Without its own `.git` file, git would use the repository around it: the

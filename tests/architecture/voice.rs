@@ -56,6 +56,24 @@ static CAUSES: LazyLock<Regex> =
 /// Names in braces are code: `{whose}`.
 static HOLES: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"\{[a-z_]+(:[^{}]*)?\}").expect("a regular expression"));
 
+/// Code in a document: blocks, and words in backticks.
+static CODE: LazyLock<Regex> =
+    LazyLock::new(|| Regex::new(r"(?ms)^ *```.*?^ *```|`[^`\n]*`").expect("a regular expression"));
+
+/// The banned words of a document, with the words around them.
+pub fn banned_in_document(text: &str) -> Vec<String> {
+    let text = CODE.replace_all(text, "``").split_whitespace().collect::<Vec<_>>().join(" ");
+    let around = |found: regex::Match<'_>| {
+        let before = text[..found.start()].char_indices().rev().nth(40).map_or(0, |(at, _)| at);
+        let after = text[found.end()..].char_indices().nth(40).map_or(text.len(), |(at, _)| found.end() + at);
+        text[before..after].to_owned()
+    };
+    let found = |(rule, instead): &(Regex, &str)| {
+        rule.find_iter(&text).map(|found| format!("… {} …: {instead}", around(found))).collect::<Vec<_>>()
+    };
+    RULES.iter().flat_map(found).collect()
+}
+
 /// What is wrong with the words of one text.
 pub fn mistakes(text: &str) -> Vec<String> {
     let words = HOLES.replace_all(text, "{}");

@@ -141,7 +141,7 @@ fn a_background_session_has_no_terminal_and_its_own_name() {
 #[test]
 fn a_background_session_that_cannot_begin_is_reported_at_once() {
     let project = scripted("", COMPLETE);
-    assert_eq!(project.creel(&["run", "--detach"]).code, 2, "nobody trusted it");
+    assert_eq!(project.creel(&["run", "--detach"]).code, 2, "you have not trusted it");
     let broken = Project::with("prompt: GOAL\nagents: { demo: { script: missing.yaml } }\n");
     let ran = broken.creel(&["run", "--detach", "--trust", "-s", "s"]);
     assert_eq!((ran.code, ran.out.as_str()), (2, ""));

@@ -189,6 +189,28 @@ fn words_are_split_as_a_shell_splits_them() {
     assert_eq!(split("creel run > log 2>&1 &"), "creel|run");
 }
 
+#[test]
+fn the_pages_of_agents_install_them_as_creel_says() {
+    let known: BTreeMap<String, Value> =
+        serde_yaml::from_str(include_str!("../../assets/agents.yaml")).expect("the table of agents");
+    let mut checked = 0;
+    for (path, page) in pages() {
+        let name = path.file_stem().and_then(|name| name.to_str()).unwrap_or_default();
+        let Some(agent) = known.get(name).filter(|_| path.parent().is_some_and(|folder| folder.ends_with("agents")))
+        else {
+            continue;
+        };
+        let ways = agent["ways"].as_array().expect("its ways").iter().chain([agent]);
+        let installs: Vec<&str> = ways.filter_map(|way| way["install"].as_str()).collect();
+        for line in blocks(&page).iter().filter(|block| block.language == "sh").flat_map(|block| block.text.lines()) {
+            checked += 1;
+            let line = line.split("  #").next().unwrap_or_default().trim_end();
+            assert!(installs.contains(&line), "{}: {line}", path.display());
+        }
+    }
+    assert!(checked > 10, "only {checked} commands");
+}
+
 // The web site
 
 /// The links of a page to files, without headings.
@@ -280,6 +302,60 @@ fn the_tables_of_keys_are_those_of_the_schema() {
     assert!(written == page, "run the tests with UPDATE_ASSETS=1 to write docs/reference-config.md again");
 }
 
+#[test]
+fn the_page_of_commands_has_all_of_them_and_the_files_of_the_help() {
+    let page = include_str!("../../docs/reference-commands.md");
+    let (commands, rest) = page.split_once("## Exit codes").expect("the commands");
+    for command in creel::cli::help::command().get_subcommands().filter(|command| !command.is_hide_set()) {
+        let name = command.get_name();
+        let is_named = [format!("`creel {name}`"), format!("`creel {name} "), format!("`{name}`")];
+        assert!(is_named.iter().any(|named| commands.contains(named)), "the page has no `creel {name}`");
+    }
+    let files = include_str!("../../assets/help/files.txt").lines();
+    let files: Vec<&str> =
+        files.filter_map(|line| line.strip_prefix("  ")).filter(|line| !line.starts_with(' ')).collect();
+    assert!(files.len() > 8, "{files:?}");
+    for file in files.iter().flat_map(|line| line.split(", ")) {
+        assert!(rest.contains(&format!("`{file}`")), "the page does not list {file}");
+    }
+}
+
+#[test]
+fn the_page_of_records_has_every_kind() {
+    let page = include_str!("../../docs/reference-records.md");
+    let first = page.lines().filter_map(|line| line.strip_prefix("| `")?.split(" | ").next());
+    let first: Vec<String> = first.map(|cell| format!("`{cell}")).collect();
+    let code = Regex::new("`([^`]+)`").expect("a regular expression");
+    let listed = first.iter().flat_map(|cell| code.captures_iter(cell)).map(|found| found[1].to_owned());
+    // The name of a kind of one's own is open.
+    let listed: BTreeSet<String> = listed.filter(|kind| kind != "custom.*").collect();
+    let list = Regex::new(r"(?s)const KINDS: [^=]*=\s*&\[(.*?)\]").expect("a regular expression");
+    let name = Regex::new(r#""([a-z_]+)""#).expect("a regular expression");
+    let mut kinds = BTreeSet::new();
+    let mut folders = vec![Path::new(env!("CARGO_MANIFEST_DIR")).join("src/engine")];
+    while let Some(folder) = folders.pop() {
+        for path in fs::read_dir(folder).expect("a folder").map(|entry| entry.expect("an entry").path()) {
+            if path.is_dir() {
+                folders.push(path);
+                continue;
+            }
+            let source = fs::read_to_string(path).expect("a source file");
+            let lists = list.captures_iter(&source).map(|found| found[1].to_owned()).collect::<Vec<_>>();
+            kinds.extend(lists.iter().flat_map(|list| name.captures_iter(list)).map(|found| found[1].to_owned()));
+        }
+    }
+    assert_eq!(listed, kinds);
+}
+
+#[test]
+fn the_mistake_on_the_page_of_the_config_is_reported_like_that() {
+    let page = include_str!("../../docs/reference-config.md");
+    let shown = blocks(page).into_iter().find(|block| block.language == "text").expect("the mistake").text;
+    let config = format!("{}hooks:\n    post_iterations:\n      - command: x\n", "# a line\n".repeat(10));
+    let reported = Project::with(&config).creel(&["check"]).err;
+    assert!(reported.trim_end().ends_with(shown.trim_end()), "{reported}");
+}
+
 /// The page of all keys.
 fn key_page() -> String {
     let keymap = Keymap::standard();
@@ -308,6 +384,54 @@ fn the_page_of_keys_is_that_of_the_keymap() {
     }
     let page = fs::read_to_string(&path).expect("the page");
     assert!(written == page, "run the tests with UPDATE_ASSETS=1 to write docs/reference-keys.md again");
+}
+
+/// The keys that a page names in a column of its tables: the first cell of each row, and its keys in that column.
+fn keys_in_tables(page: &str, column: usize) -> Vec<(String, Vec<String>)> {
+    let key = Regex::new("`([^`]+)`").expect("a regular expression");
+    let rows = page.lines().filter(|line| line.starts_with("| ") && !line.starts_with("| ---"));
+    let cells = rows.map(|row| row.split(" | ").map(str::to_owned).collect::<Vec<_>>());
+    let keys = |cell: &String| key.captures_iter(cell).map(|found| found[1].to_owned()).collect();
+    cells
+        .map(|cells| (cells[0].trim_start_matches("| ").to_owned(), cells.get(column).map_or_else(Vec::new, keys)))
+        .collect()
+}
+
+#[test]
+fn the_pages_about_the_screen_name_keys_that_exist() {
+    let keymap = Keymap::standard();
+    let is_bound = |contexts: &[&str], key: &str| {
+        // A digit at a gate chooses an answer, and the pages show arrows as they look.
+        let key = match key {
+            "↑" => "up",
+            "↓" => "down",
+            "←" => "left",
+            "→" => "right",
+            other => other,
+        };
+        let mut actions = ACTIONS.iter().filter(|(at, ..)| contexts.contains(&at.name()));
+        (contexts[0] == "gate" && key.parse::<u8>().is_ok())
+            || actions.any(|(_, action, ..)| keymap.keys(*action).split(' ').any(|bound| bound == key))
+    };
+    let screen = include_str!("../../docs/screen.md");
+    let (_, keys) = screen.split_once("## Keys").expect("the keys");
+    let (everywhere, panes) = keys.split_once("In a pane, at a gate").expect("two tables");
+    let (panes, _) = panes.split_once("\n## ").expect("the next section");
+    let home = include_str!("../../docs/home.md");
+    let mut named = Vec::new();
+    for (_, keys) in keys_in_tables(everywhere, 0) {
+        named.extend(keys.into_iter().map(|key| (vec!["global", "scroll"], key)));
+    }
+    for (_, keys) in keys_in_tables(home, 0) {
+        named.extend(keys.into_iter().map(|key| (vec!["home", "scroll", "global"], key)));
+    }
+    let panes = keys_in_tables(panes, 1);
+    for (pane, keys) in &panes {
+        named.extend(keys.iter().map(|key| (vec![pane.as_str(), "global", "scroll"], key.clone())));
+    }
+    assert!(named.len() > 80, "{named:?}");
+    let unknown: Vec<_> = named.iter().filter(|(contexts, key)| !is_bound(contexts, key)).collect();
+    assert!(unknown.is_empty(), "{unknown:?}");
 }
 
 // Recipes
@@ -362,8 +486,8 @@ impl RecipeCase {
         project
     }
 
-    /// What the session did wrong.
-    fn problems(&self) -> Vec<String> {
+    /// What the session did wrong, and what it printed.
+    fn problems(&self) -> (Vec<String>, String) {
         let project = self.project();
         if let Some(script) = &self.before {
             let ran = run(&project, "sh", &["-ec", script]);
@@ -400,7 +524,7 @@ impl RecipeCase {
         if !problems.is_empty() {
             problems.push(format!("{}{}", ran.out, ran.err));
         }
-        problems
+        (problems, ran.out)
     }
 }
 
@@ -431,15 +555,73 @@ fn every_recipe_of_the_cookbook_has_a_case() {
     assert_eq!(recipes.difference(&covered).collect::<Vec<_>>(), Vec::<&&str>::new());
 }
 
+/// The lines of sessions that the book shows, with the recipe before them.
+fn shown_lines() -> Vec<(String, String)> {
+    let mut found = Vec::new();
+    for (_, page) in pages() {
+        let mut recipe = None;
+        for CodeBlock { language, text } in blocks(&page) {
+            match (language.as_str(), &recipe) {
+                ("yaml", _) => recipe = name_of(&text).map(str::to_owned),
+                ("text", Some(recipe)) => found.extend(text.lines().map(|line| (recipe.clone(), line.to_owned()))),
+                _ => {}
+            }
+        }
+    }
+    found
+}
+
+/// Whether a session printed the line, apart from its name, times and sizes. `…` at the end stands for the rest.
+fn is_printed(line: &str, printed: &str) -> bool {
+    let varies = Regex::new(r"[0-9.]+ (ms|s|bytes?)\b|\b\d\d:\d\d\b|/(s|fix-parser)$").expect("a regular expression");
+    let line = varies.replace_all(line, "N");
+    printed.lines().map(|printed| varies.replace_all(printed.trim_end(), "N").into_owned()).any(|printed| {
+        line.strip_suffix('…').map_or_else(|| line == printed, |beginning| printed.starts_with(beginning))
+    })
+}
+
 #[test]
 fn the_recipes_do_what_the_book_says() {
-    let wrong: Vec<String> = cases()
-        .iter()
-        .map(|case| (case, case.problems()))
-        .filter(|(_, problems)| !problems.is_empty())
-        .map(|(case, problems)| format!("── {}\n{}", case.recipe, problems.join("\n")))
-        .collect();
+    let mut wrong = Vec::new();
+    let mut printed: BTreeMap<String, String> = BTreeMap::new();
+    for case in cases() {
+        let (problems, output) = case.problems();
+        if !problems.is_empty() {
+            wrong.push(format!("── {}\n{}", case.recipe, problems.join("\n")));
+        }
+        *printed.entry(case.recipe).or_default() += &output;
+    }
+    let shown: Vec<_> = shown_lines().into_iter().filter(|(recipe, _)| printed.contains_key(recipe)).collect();
+    assert!(shown.len() > 30, "{shown:?}");
+    for (recipe, line) in shown.iter().filter(|(recipe, line)| !is_printed(line, &printed[recipe])) {
+        wrong.push(format!("── {recipe}: no session prints this line:\n{line}"));
+    }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+// Worktrees
+
+#[test]
+fn the_commands_that_discard_a_worktree_leave_nothing_of_it() {
+    let page = include_str!("../../docs/worktrees.md");
+    let (_, section) = page.split_once("## Discard the work\n").expect("the section");
+    let script = &blocks(section)[0].text;
+    let agent =
+        "echo 1 > a && git add a && git commit -qm 1 && echo 2 > a && echo 3 > b && echo '<promise>COMPLETE</promise>'";
+    let project = Project::with(&format!("agent: a\nagents: {{ a: {{ command: {agent:?} }} }}\n"));
+    install_creel(&project);
+    let in_shell = |script: &str| {
+        let ran = run(&project, "sh", &["-ec", script]);
+        assert_eq!(ran.code, 0, "{script}\n{}{}", ran.out, ran.err);
+        ran.out
+    };
+    in_shell("git init -q . && git add -A && git commit -qm Start && creel run --headless --trust --worktree parser x");
+    assert!(in_shell("creel worktree list").contains("uncommitted changes (a, b)"));
+    in_shell(script);
+    project.write("mine", "not committed\n");
+    assert_ne!(run(&project, "sh", &["-c", script]).code, 0, "there is no such worktree any more");
+    assert_eq!(project.read("mine"), "not committed\n", "and the user's own checkout is not reset");
+    assert_eq!(in_shell("creel worktree list --json; git branch --list 'creel/*'; ls .creel/worktrees"), "[]\n");
 }
 
 // The first hour
@@ -475,8 +657,18 @@ fn without_time(line: &str) -> String {
 #[test]
 fn the_first_hour_is_as_the_page_shows_it() {
     let first = first_hour(&config_named("first-hour"));
+    let checked = run(&first, "creel", &["check"]).out;
+    let shown = shown_output("creel check");
+    let begins = checked.lines().skip(1).take(shown.len() - 1).collect::<Vec<_>>();
+    assert_eq!(begins, shown[1..], "after the path of the config");
     let untrusted = run(&first, "creel", &["run", "--headless", "-s", "s"]);
     assert_eq!(untrusted.code, 2, "{}", untrusted.err);
+    let commands = untrusted.err.split("You have not trusted it yet:\n").nth(1).expect("the commands");
+    let commands = commands.split("Read them").next().expect("their end");
+    assert!(
+        FIRST_HOUR.contains(&format!("{commands}Trust this config as it is now, and run them? [y/N] n\n")),
+        "{commands}"
+    );
     let ran = run(&first, "creel", &["run", "--headless", "--trust", "-s", "s"]);
     assert_eq!(ran.code, 0, "{}", ran.err);
     // Hook output is printed while it comes, so the place of its lines can vary.

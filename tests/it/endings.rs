@@ -308,7 +308,7 @@ fn resume_waits_for_the_lock_of_a_creel_that_is_still_dying() {
     session.kill();
     // As if the last thread of the dead process had not ended yet.
     let lock = fs::File::open(project.journal()).expect("a journal");
-    lock.lock().expect("nobody has it");
+    lock.lock().expect("the lock is free");
     let mut resumed = Started::of(project.command(&["resume", "--json", "s"]));
     let files = format!("/proc/{}/fd", resumed.pid());
     until("it has opened the journal", || {

@@ -96,7 +96,7 @@ fn an_unattended_session_that_needs_the_user_ends_only_after_its_hooks_have_run(
     assert_eq!((told(&world), world.left), (vec![(1, "opened")], None));
     assert!(world.jobs[0].facts.gate.as_ref().is_some_and(|gate| gate.waits_for_user));
     world.finish_hook(0);
-    assert_eq!(world.left, Some(ExitReason::NobodyThere));
+    assert_eq!(world.left, Some(ExitReason::NeedsUser));
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! The home screen: its frames, its keys, and the real one in a terminal.
 
-use std::fs;
+use std::{fs, path::Path};
 
 use creel::{
     config::{MotionMode, ThemeName},
@@ -297,6 +297,46 @@ fn a_narrow_home_tells_sessions_apart_and_shows_the_goal() {
     assert!(frame(&mut model).contains("~/src/parser · Write the printer"), "{}", frame(&mut model));
     model.size = (120, 40);
     assert!(frame(&mut model).contains("\n Write the printer\n"), "{}", frame(&mut model));
+}
+
+/// The sessions of docs/home.md.
+fn sessions_of_the_book() -> Vec<SessionChange> {
+    let mut sessions = sessions();
+    sessions.truncate(6);
+    let with = |change: SessionChange, more: &dyn Fn(ListedSession) -> ListedSession| match change {
+        SessionChange::Seen(key, listed) => SessionChange::Seen(key, Box::new(more(*listed))),
+        removed @ SessionChange::Removed(_) => removed,
+    };
+    let mores: [&dyn Fn(ListedSession) -> ListedSession; 6] = [
+        &|listed| ListedSession { goal: "Fix the parser: nested lists lose their last item".into(), ..listed },
+        &|listed| ListedSession { agent: "codex".into(), iteration: 1, max_iterations: 5, ..listed },
+        &|listed| ListedSession { iteration: 4, ..listed },
+        &|listed| ListedSession { iteration: 7, max_iterations: 30, ..listed },
+        &|listed| ListedSession { cost: 0.42, iteration: 3, ..listed },
+        &|listed| ListedSession {
+            agent: "gemini".into(),
+            iteration: 1,
+            max_iterations: 3,
+            project: "/home/me/src/site".into(),
+            ..listed
+        },
+    ];
+    sessions.into_iter().zip(mores).map(|(one, more)| with(one, more)).collect()
+}
+
+#[test]
+fn the_list_in_the_book_is_a_frame() {
+    let mut model = home_in((110, 13), dark());
+    update(&mut model, HomeEvent::AllSessions(sessions_of_the_book()));
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/home.md");
+    let page = fs::read_to_string(&path).expect("the page");
+    let (before, rest) = page.split_once("```text\n").expect("the list");
+    let (_, after) = rest.split_once("```\n").expect("its end");
+    let written = format!("{before}```text\n{}\n```\n{after}", frame(&mut model).trim_end());
+    if std::env::var_os("UPDATE_ASSETS").is_some() {
+        fs::write(&path, &written).expect("it is ours");
+    }
+    assert!(written == page, "run the tests with UPDATE_ASSETS=1 to write docs/home.md again");
 }
 
 #[test]

@@ -104,9 +104,9 @@ fn agents_on_the_command_line_are_fallbacks_in_that_order() {
     let ran = project.creel(&["run", "--headless", "--trust", "-s", "s", "--agent", "a,b,c"]);
     assert_eq!(ran.code, 0, "{}{}", ran.out, ran.err);
     assert_eq!(switches(&project), [pair("a", "b"), pair("b", "c")]);
-    let ran = project.creel(&["run", "--headless", "--trust", "-s", "t", "--agent", "a,nobody"]);
+    let ran = project.creel(&["run", "--headless", "--trust", "-s", "t", "--agent", "a,missing-agent"]);
     assert_eq!(ran.code, 2);
-    assert!(ran.err.contains("nobody"), "{}", ran.err);
+    assert!(ran.err.contains("missing-agent"), "{}", ran.err);
 }
 
 #[test]

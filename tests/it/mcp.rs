@@ -55,8 +55,13 @@ async fn every_tool_describes_its_input_output_and_effect() {
     let tools = Tools::of(&project).await;
     let listed = tools.peer().list_all_tools().await.expect("a list");
     let mut table = String::new();
+    let page = include_str!("../../docs/reference-mcp.md");
     for tool in listed {
         let tool = serde_json::to_value(tool).expect("JSON");
+        let fields = tool["inputSchema"]["properties"].as_object().into_iter().flat_map(|fields| fields.keys());
+        for word in fields.map(String::as_str).chain(tool["name"].as_str()) {
+            assert!(page.contains(&format!("`{word}`")), "the page of tools has no `{word}`");
+        }
         let (input, output) = (&tool["inputSchema"], &tool["outputSchema"]);
         assert!(tool["description"].as_str().is_some_and(|text| text.len() > 20), "{tool}");
         assert_eq!((&input["type"], &input["additionalProperties"]), (&json!("object"), &json!(false)), "{tool}");

@@ -179,7 +179,7 @@ fn a_session_whose_unsent_records_are_being_sent_sends_the_rest_afterwards() {
     session.wait_for("prompt_sent");
     session.kill();
     let outbox = fs::File::open(project.root().join(".creel/sessions/s/outbox")).expect("it has one");
-    outbox.lock().expect("nobody else has it");
+    outbox.lock().expect("the lock is free");
     let mut session = Started::of(project.command(&["resume", "s", "--json", "--trust"]));
     session.wait_for("prompt_sent");
     assert_eq!(link(&project)["state"], "connecting");

@@ -192,7 +192,7 @@ fn a_hook_with_much_output_delays_neither_the_session_nor_its_records_and_its_la
             break;
         }
     }
-    assert!(told < 15_000_000, "{told} bytes: what nobody can read is left out");
+    assert!(told < 15_000_000, "{told} bytes: what no reader can follow is left out");
     until_sent(&here);
     here.write("go", "");
     assert_eq!(session.end().code, 0);

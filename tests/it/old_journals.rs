@@ -163,7 +163,7 @@ fn described(effect: &Effect) -> String {
         Effect::CancelTurn(turn) => format!("cancel turn {turn}"),
         Effect::AnswerPermission { ask, .. } => format!("answer request {ask}"),
         Effect::Leave(ExitReason::Ended) => "leave: ended".into(),
-        Effect::Leave(ExitReason::NobodyThere) => "leave: needs the user".into(),
+        Effect::Leave(ExitReason::NeedsUser) => "leave: needs the user".into(),
     }
 }
 

@@ -70,7 +70,7 @@ fn an_always_answer_applies_to_the_same_request_and_to_nothing_else() {
     ];
     for tool in others {
         let other = asked(&mut world, tool.clone(), GateChoice::RejectOnce);
-        assert!(other.0.is_some(), "nobody was asked about {tool:?}");
+        assert!(other.0.is_some(), "creel did not ask about {tool:?}");
         assert_eq!(other.1, selected("no"));
     }
 }

@@ -4,7 +4,10 @@ use std::fs;
 
 use serde_json::Value;
 
-use crate::support::{git_project::config, project::Project, terminal::Terminal};
+use crate::{
+    book::blocks,
+    support::{git_project::config, project::Project, terminal::Terminal},
+};
 
 const VALID: &str = r#"{"tasks": [
     {"id": "test", "goal": "Test both.", "depends_on": ["parser", "printer"], "type": "qa"},
@@ -49,6 +52,19 @@ fn a_goal_becomes_tasks_with_their_dependencies() {
     assert_eq!(after, [&parser["id"], &printer["id"]]);
     let asked = fs::read_to_string(project.root().with_file_name("prompt")).expect("a prompt");
     assert!(asked.contains("Read and print.") && asked.contains("one of `qa`"), "{asked}");
+}
+
+#[test]
+fn the_tree_in_the_book_is_what_creel_prints() {
+    let proposal = r#"{"tasks": [
+        {"id": "parser", "goal": "Write a parser for CSV files in src/csv.rs, with tests."},
+        {"id": "table", "goal": "Write src/table.rs, which aligns columns, with tests."},
+        {"id": "command", "goal": "Add `print FILE` to the command line.", "depends_on": ["parser", "table"]}]}"#;
+    let ran = answering(&[proposal], "").creel(&["plan", "Read CSV files and print them as tables."]);
+    let shown = blocks(include_str!("../../docs/queue.md")).into_iter().find(|block| block.language == "text");
+    let shown = shown.expect("the tree").text;
+    let (tree, _) = shown.split_once("Queue these 3 tasks?").expect("the question");
+    assert!(ran.out.ends_with(tree), "{}{}", ran.out, ran.err);
 }
 
 #[test]
@@ -103,8 +119,8 @@ fn at_a_terminal_you_edit_the_tree_and_then_approve_it() {
     let project = answering(&[VALID], "");
     // The first edit has a mistake, which the editor shows the second time.
     let editor = "#!/bin/sh\n\
-                  if grep -q 'cannot be queued yet' \"$1\"; then cp \"$1\" ../second; sed -i 's/nobody/parser/' \"$1\"\n\
-                  else sed -i 's/Test both/Test everything/; s/\"parser\", \"printer\"/\"nobody\", \"printer\"/' \"$1\"; fi\n";
+                  if grep -q 'cannot be queued yet' \"$1\"; then cp \"$1\" ../second; sed -i 's/missing/parser/' \"$1\"\n\
+                  else sed -i 's/Test both/Test everything/; s/\"parser\", \"printer\"/\"missing\", \"printer\"/' \"$1\"; fi\n";
     project.write("edit", editor);
     let mut command = project.command(&["plan", "Do it.", "--headless"]);
     command.env("EDITOR", "sh ./edit");
@@ -118,5 +134,5 @@ fn at_a_terminal_you_edit_the_tree_and_then_approve_it() {
         queued(&project).iter().map(|task| task["goal"].as_str().expect("text").to_owned()).collect();
     assert!(goals.contains(&"Test everything.".to_owned()), "{goals:?}");
     let second = fs::read_to_string(project.root().with_file_name("second")).expect("a second edit");
-    assert!(second.contains("# task `test` depends on `nobody`, which is not in the list"), "{second}");
+    assert!(second.contains("# task `test` depends on `missing`, which is not in the list"), "{second}");
 }

@@ -150,7 +150,7 @@ async fn a_background_child_blocks_nothing_and_lives_until_the_sweep() {
     assert!(started.elapsed() < Duration::from_secs(5));
     assert!(memory.stdout().contains("done\n"));
     let background = pid_in(&in_folder(&dir, "background")).await;
-    assert!(lives(background), "it may go on, although nobody reads what it prints");
+    assert!(lives(background), "it may keep running, although its output is no longer read");
     assert!(sweep::alive_with_mark(&mark("background")).contains(&background));
     let ended = sweep::end_all(&mark("background"), &memory.groups(), Duration::from_secs(2)).await;
     assert!(ended >= 1);

@@ -96,7 +96,7 @@ fn tasks_that_ended_long_ago_leave_the_queue_and_others_stay() {
     here.queue(&["add", "First"]);
     here.queue(&["add", "Second", "--depends-on", "1"]);
     here.queue(&["add", "Third", "--id", "named"]);
-    here.queue(&["add", "Fourth", "--agent", "nobody"]);
+    here.queue(&["add", "Fourth", "--agent", "missing-agent"]);
     here.queue(&["add", "Fifth", "--depends-on", "4", "--depends-on", "2"]);
     assert_eq!(here.drain(&[]).code, 0);
     let config = here.read("creel.yaml").replace("url:", "max_age: 1s, url:");
@@ -112,6 +112,34 @@ fn tasks_that_ended_long_ago_leave_the_queue_and_others_stay() {
     // A worker forgets the completed ones first, while this one is in the line.
     assert_eq!(here.queue(&["add", "Next"]).out, "6\n");
     assert_eq!(order(&here.drain(&[]), "completed"), ["6"]);
+}
+
+// Lines that cannot be read
+
+#[test]
+fn a_damaged_line_of_a_projects_queue_is_named_and_kept_and_costs_only_its_change() {
+    let here = Project::with("agent: demo\nagents: { demo: { script: s.yaml } }\n");
+    let here = here.file("s.yaml", &format!("turns: []\n{DONE}"));
+    here.queue(&["add", "First"]);
+    here.queue(&["add", "Second"]);
+    let file = ".creel/queue/tasks.jsonl";
+    let whole = here.read(file);
+    let second = whole.lines().nth(1).expect("a second line");
+    let half = &second[..second.len() / 2];
+    here.write(file, &whole.replace(second, half));
+    let named = |ran: &Ran| ran.err.matches("tasks.jsonl: cannot read line 2. creel skips this change").count();
+    let listed = here.queue(&["list"]);
+    assert_eq!(named(&listed), 1, "{}", listed.err);
+    assert!(listed.err.contains("stop the workers, then repair or delete it"), "{}", listed.err);
+    assert!(listed.out.contains("First") && listed.out.contains("Second"), "{}", listed.out);
+    let drained = here.drain(&[]);
+    assert_eq!((order(&drained, "completed"), named(&drained)), (vec!["1".to_owned(), "2".to_owned()], 1));
+    assert!(here.read(file).contains(half), "the line is kept");
+    // The repaired line is an old state and changes nothing.
+    here.write(file, &here.read(file).replace(&format!("{half}\n"), &format!("{second}\n")));
+    let repaired = here.queue(&["list"]);
+    assert_eq!(repaired.err, "");
+    assert_eq!((here.state("1"), here.state("2")), ("completed".into(), "completed".into()));
 }
 
 // Which workers there are
@@ -183,12 +211,12 @@ fn tasks_are_done_by_priority_and_after_their_dependencies() {
 #[test]
 fn a_worker_gets_its_types_and_the_tasks_that_its_agent_may_work_on() {
     let server = NatsServer::start();
-    let rest = "task_types: { bug: { agents: [other] }, docs: {}, hard: { agents: [nobody] } }";
+    let rest = "task_types: { bug: { agents: [other] }, docs: {}, hard: { agents: [missing-agent] } }";
     let here = machine(&server, rest, DONE);
     for (id, kind) in [("a", "bug"), ("b", "docs"), ("c", "hard")] {
         here.queue(&["add", "Do it", "--id", id, "-t", kind]);
     }
-    here.queue(&["add", "Do it", "--id", "d", "--agent", "other", "--agent", "nobody"]);
+    here.queue(&["add", "Do it", "--id", "d", "--agent", "other", "--agent", "missing-agent"]);
     here.queue(&["add", "Do it", "--id", "e"]);
     assert_eq!(here.queued("a")["agents"], serde_json::json!(["other"]));
     assert_eq!(order(&here.drain(&["--types", "docs"]), "completed"), ["b"]);

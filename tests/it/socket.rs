@@ -328,6 +328,27 @@ fn an_agent_reaches_its_own_session() {
 // The protocol
 
 #[test]
+fn the_page_of_the_socket_shows_what_happens() {
+    let (project, session) = working("");
+    let mut peer = Peer::of(&project);
+    let page = crate::book::blocks(include_str!("../../docs/reference-socket.md"));
+    let shown = page.iter().find(|block| block.language == "text").expect("the lines");
+    let mut lines = shown.text.lines().map(|line| line.split_at("→ ".len()));
+    let mut asked = 0;
+    while let (Some((_, request)), Some((_, reply))) = (lines.next(), lines.next()) {
+        // No gate is open here.
+        if !request.contains("gate_answer") {
+            asked += 1;
+            assert_eq!(peer.ask(request), serde_json::from_str::<Value>(reply).expect("JSON"), "{request}");
+        }
+    }
+    assert_eq!(asked, 2);
+    assert_eq!(peer.ask(r#"{"v":1,"do":"unpause"}"#)["ok"], true);
+    project.write("go", "");
+    assert_eq!(session.end().code, 0);
+}
+
+#[test]
 fn an_invalid_request_gets_the_reason_and_the_connection_stays() {
     let (project, session) = working("");
     let mut peer = Peer::of(&project);
@@ -338,7 +359,11 @@ fn an_invalid_request_gets_the_reason_and_the_connection_stays() {
     };
     assert_eq!(refused(r#"{"v":0,"do":"pause"}"#), "version 0 is not supported; this creel supports version 1");
     assert_eq!(refused(r#"{"do":"pause"}"#), "`v` is missing; this creel supports version 1");
-    assert!(refused(r#"{"v":1,"do":"dance"}"#).starts_with("not a request: unknown verb `dance`. The verbs are: "));
+    let verbs = refused(r#"{"v":1,"do":"dance"}"#);
+    let verbs = verbs.strip_prefix("not a request: unknown verb `dance`. The verbs are: ").expect("a list");
+    let page = include_str!("../../docs/reference-socket.md");
+    let unlisted: Vec<&str> = verbs.split(", ").filter(|verb| !page.contains(&format!("`{verb}`"))).collect();
+    assert_eq!(unlisted, Vec::<&str>::new(), "the page lists every verb");
     assert!(refused("hello").starts_with("not a request: "));
     assert!(refused(r#"{"v":1,"do":"message"}"#).contains("missing field `text`"));
     assert_eq!(peer.ask("\n{\"v\":1,\"do\":\"pause\",\"new\":[]}"), json!({"v": 1, "ok": true}));

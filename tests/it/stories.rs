@@ -279,7 +279,7 @@ fn a_delivery_that_needs_approval_waits_when_unattended() {
         .piped(HookPoint::PostIteration, "test", [prints("red")])
         .plan(|plan| plan.gates.final_delivery = Some(FinalDeliveryPolicy::Ask));
     let world = World::begin(script).run();
-    assert_eq!(world.left, Some(creel::engine::effect::ExitReason::NobodyThere));
+    assert_eq!(world.left, Some(creel::engine::effect::ExitReason::NeedsUser));
     assert_eq!(world.state.phase.outcome(), None);
 }
 
@@ -1236,7 +1236,7 @@ fn rules_answer_before_the_user_and_the_first_match_decides() {
 #[test]
 fn an_unattended_permission_request_waits_for_the_user() {
     let world = World::begin(Script::new().agent([Answer::Asks(&["a.rs"]), DONE])).run();
-    assert_eq!(world.left, Some(ExitReason::NobodyThere));
+    assert_eq!(world.left, Some(ExitReason::NeedsUser));
     assert!(world.permitted.is_empty());
 }
 

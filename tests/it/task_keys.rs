@@ -156,7 +156,7 @@ fn tasks_are_searched_by_name_goal_label_and_reason() {
         chosen(&screen)
     };
     assert_eq!(
-        [found("NESTED"), found("docs"), found("how deep"), found("task_6")],
+        [found("NESTED"), found("docs"), found("does not limit"), found("task_6")],
         ["task_2", "task_4", "task_3", "task_6"]
     );
     assert_eq!(found("nowhere"), "task_6");
@@ -269,7 +269,7 @@ fn a_task_is_blocked_with_a_reason() {
     assert_eq!(screen.press("ctrl-s"), asked(block("task_5", "no disk is large enough")));
     screen.press("j j B");
     screen.type_text("!");
-    assert_eq!(screen.press("ctrl-s"), asked(block("task_3", "nobody said how deep lists may be!")));
+    assert_eq!(screen.press("ctrl-s"), asked(block("task_3", "the spec does not limit the depth!")));
 }
 
 #[test]
@@ -490,7 +490,7 @@ fn every_event_of_a_task_has_a_line_in_the_stream() {
         Task task_1 started
         Task task_1 completed: tokens with their places
         Task task_2 started
-        Task task_3 is blocked: nobody said how deep lists may be
+        Task task_3 is blocked: the spec does not limit the depth
         Task task_5 now depends on task_2
         Task task_5 no longer depends on task_2
         Task task_5 has no open dependencies

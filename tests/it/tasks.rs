@@ -441,7 +441,7 @@ fn an_action_that_fails_leaves_one_error_and_the_rest_is_done() {
         {"type":"create_task","payload":{"goal":"one","priority":9}},
         {"type":"dance"},
         {"type":"update_task","payload":{"taskId":"a","action":"fly"}},
-        {"type":"update_task","payload":{"taskId":"nobody","action":"start"}},
+        {"type":"update_task","payload":{"taskId":"missing-task","action":"start"}},
         {"type":"log","payload":{}},
         {"type":"log","payload":{"type":"task_completed","nodeId":"a","data":{}}},
         {"type":"execute_workflow","payload":{"workflowId":"none"}},

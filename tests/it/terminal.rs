@@ -115,7 +115,7 @@ fn in_the_permission_demo_one_request_is_allowed_and_another_is_not() {
 
 #[test]
 fn the_end_of_a_very_long_answer_is_followed_and_what_was_omitted_is_counted() {
-    let agent = "yes 'one of very many lines that nobody reads to the end' | head -c 1600000; echo; echo THE END SO FAR; \
+    let agent = "yes 'one of very many lines that only fill the screen' | head -c 1600000; echo; echo THE END SO FAR; \
                  until [ -e more ]; do sleep 0.02; done; echo THE NEW END; \
                  until [ -e go ] || [ ! -e creel.yaml ]; do sleep 0.02; done; echo \"<promise>COMPLETE</promise>\"";
     let project =

@@ -296,7 +296,7 @@ fn unknown_requests_are_refused_also_during_a_turn() {
     assert_eq!(talk.turn(2).1, "cancelled");
     talk.ask(4, "session/set_mode", &json!({"sessionId": "session-1", "modeId": "plan"}));
     assert_eq!(talk.answer(4)["result"], json!({}));
-    talk.ask(5, "session/prompt", &json!({"sessionId": "nobody", "prompt": []}));
+    talk.ask(5, "session/prompt", &json!({"sessionId": "missing", "prompt": []}));
     assert_eq!(talk.answer(5)["error"]["code"], -32602);
 }
 

@@ -153,12 +153,15 @@ fn commits_that_no_branch_has_keep_their_folder() {
 
 #[test]
 fn a_branch_that_the_agent_switched_to_is_named_and_its_folder_stays() {
-    let agent = format!("git switch -q -c other && {COMMITS}");
+    let creel = env!("CARGO_BIN_EXE_creel");
+    let agent = format!("git switch -q -c other && {COMMITS} && {creel} status --json > ../../../status.json");
     let project = repository(&config(&agent, "worktree: { keep: never }"));
     let ran = project.run();
     assert_eq!(ran.code, 0, "{}", ran.err);
     assert!(ran.err.contains("the agent left the branch `creel/s`"), "{}", ran.err);
     assert!(ran.err.contains("with the branch `other` checked out"), "{}", ran.err);
+    let status: Value = serde_json::from_str(&project.read("status.json")).expect("JSON");
+    assert_eq!(status["branch"], "other", "{status}");
     let listed: Value = serde_json::from_str(&project.creel(&["sessions", "--json"]).out).expect("JSON");
     assert_eq!(listed[0]["branch"], "other", "{listed}");
     // The work is merged from where it is.

@@ -30,7 +30,7 @@ use crate::{
 const CARD_JOURNAL: u64 = 16 << 20;
 
 /// Exit codes that other programs rely on.
-const NOBODY_THERE: u8 = 4;
+const NEEDS_USER: u8 = 4;
 const INTERRUPTED: u8 = 130;
 
 /// What the exit code of a session reports.
@@ -62,7 +62,7 @@ impl ExitCodeSource {
 /// The same for a session whose folder is removed: it cannot be resumed.
 pub(crate) fn farewell_without_folder(left: &RuntimeExit) {
     match left.leave {
-        ExitReason::NobodyThere => {
+        ExitReason::NeedsUser => {
             say(&format!("creel: the session needs you: {}\n  run it on a terminal, without --headless", why(left)));
         }
         ExitReason::Ended => {}
@@ -138,7 +138,7 @@ fn farewell(folder: &SessionDir, left: &RuntimeExit, elsewhere: &str) {
         return;
     }
     match left.leave {
-        ExitReason::NobodyThere => {
+        ExitReason::NeedsUser => {
             let why = why(left);
             let advice = if left.state.gates.open.as_ref().is_some_and(|gate| gate.kind() == GateKind::Permission) {
                 "\n  or decide in advance with `gates.permissions: allow` or `deny`, or with rules in `permissions:`"
@@ -177,15 +177,15 @@ fn pipeline_code(left: &RuntimeExit) -> u8 {
     };
     match last.outcome {
         PipelineOutcome::Done => 0,
-        PipelineOutcome::Failed if last.waits_for_a_person() => NOBODY_THERE,
+        PipelineOutcome::Failed if last.waits_for_a_person() => NEEDS_USER,
         PipelineOutcome::Failed => 1,
         PipelineOutcome::Cancelled => INTERRUPTED,
     }
 }
 
 fn exit_code(left: &RuntimeExit) -> u8 {
-    if left.leave == ExitReason::NobodyThere {
-        return NOBODY_THERE;
+    if left.leave == ExitReason::NeedsUser {
+        return NEEDS_USER;
     }
     let interrupted = left.state.steering.stop == Some(StopTiming::Now);
     match left.state.phase.outcome() {
@@ -193,7 +193,7 @@ fn exit_code(left: &RuntimeExit) -> u8 {
         Some(SessionOutcome::Complete) => 0,
         Some(SessionOutcome::Failed | SessionOutcome::Aborted) | None => 1,
         Some(SessionOutcome::Limit) => 3,
-        Some(SessionOutcome::Escalated) => NOBODY_THERE,
+        Some(SessionOutcome::Escalated) => NEEDS_USER,
         Some(SessionOutcome::Forced) => 5,
         Some(SessionOutcome::Cancelled) => INTERRUPTED,
     }

@@ -118,7 +118,7 @@ fn a_person_agrees(subject: TrustSubject, place: &Path, commands: &[String]) -> 
         return Err(CliError::usage(format!("{what}\nRead them, then {way_out}. Nothing has run.")));
     }
     say(&format!("creel: {what}"));
-    let _ = write!(io::stderr(), "Trust this {noun} as it is now, and run them? [y/N] ");
+    let _ = write!(io::stderr(), "\nTrust this {noun} as it is now, and run them? [y/N] ");
     let mut answer = String::new();
     io::stdin()
         .lock()

@@ -71,19 +71,15 @@ impl QueueConnection {
     pub(in crate::cli) fn open(args: &SessionArgs) -> CliResult<Self> {
         let Some(server) = NatsServerConnection::meant(&args.nats, &args.config)? else {
             let (root, _) = sessions_of(&args.config)?;
-            return Ok(Self {
-                tokio: tokio_runtime::start()?,
-                queue: TaskQueue::of_project(&root, LEASE)?,
-                _client: None,
-            });
+            let queue = TaskQueue::of_project(&root, LEASE)?;
+            say_notice(&queue);
+            return Ok(Self { tokio: tokio_runtime::start()?, queue, _client: None });
         };
         let queue = server.tokio.block_on(async {
             let jetstream = jetstream::new(server.client.clone());
             TaskQueue::of_server(&jetstream, &server.nats, LEASE).await
         })?;
-        if let Some(why) = &queue.missing_replicas {
-            say(&format!("creel: if the NATS server fails, the queue can be lost: {why}"));
-        }
+        say_notice(&queue);
         Ok(Self { tokio: server.tokio, queue, _client: Some(server.client) })
     }
 
@@ -120,6 +116,12 @@ impl QueueConnection {
             |order: &TaskSpec| order.id == id && order.session.as_ref().is_some_and(|owner| owner.name == session);
         let found = self.all()?.into_iter().rev().find(|task| is_it(&task.order));
         found.map(|task| QueueTaskKey::of(&task.order)).ok_or_else(|| none(name))
+    }
+}
+
+pub(in crate::cli) fn say_notice(queue: &TaskQueue) {
+    if let Some(notice) = &queue.notice {
+        say(&format!("creel: {notice}"));
     }
 }
 

@@ -36,7 +36,7 @@ use crate::{
 };
 
 /// The exit code of a session that waits for the user while unattended.
-const NOBODY_THERE: i32 = 4;
+const NEEDS_USER: i32 = 4;
 /// The exit code of a session whose worktree could not be prepared.
 const FAILED: i32 = 1;
 /// The exit code of a session that could not start: its config is wrong, or no longer trusted.
@@ -138,15 +138,15 @@ impl ChildSession {
     }
 
     fn start(folder: SessionDir, mut command: Command, job: &ChildSessionSpec<'_>, input: File) -> io::Result<Self> {
-        let WorkerArgs { config, nats, attended, json, jobs, .. } = job.args;
+        let WorkerArgs { queue, attended, json, jobs, .. } = job.args;
         command.arg("--headless");
         if *attended {
             command.arg("--attended");
         }
-        if let Some(config) = &config.config {
+        if let Some(config) = &queue.config.config {
             command.arg("--config").arg(config);
         }
-        if let Some(url) = &nats.url {
+        if let Some(url) = &queue.url {
             command.args(["--nats", url]);
         }
         // The events of several sessions would be mixed.
@@ -177,7 +177,7 @@ impl ChildSession {
             return if may_succeed { ChildSessionEnd::Died } else { ChildSessionEnd::NeverBegan };
         };
         match state.phase.outcome() {
-            None if status.code() != Some(NOBODY_THERE) => ChildSessionEnd::Died,
+            None if status.code() != Some(NEEDS_USER) => ChildSessionEnd::Died,
             outcome => ChildSessionEnd::Upshot(TaskOutcome::of(&state), outcome),
         }
     }
@@ -202,7 +202,7 @@ pub(super) async fn submit(folder: &SessionDir, args: &WorkerArgs) -> Result<(),
     let started = || -> io::Result<(Child, ChildEntry)> {
         let mut command = Command::new(std::env::current_exe()?);
         command.args(["submit", name, "--headless"]).stdin(Stdio::null()).stdout(Stdio::null()).kill_on_drop(true);
-        if let Some(config) = &args.config.config {
+        if let Some(config) = &args.queue.config.config {
             command.arg("--config").arg(config);
         }
         command.env_remove("CREEL_SESSION").env_remove("CREEL_PROJECT");

@@ -118,6 +118,9 @@ impl WorkerCrew<'_> {
         let me = self.me.numbered(number);
         let callings = Eligibility::new(self.settings, duty);
         let shift = WorkerLoop::new(self.args, &self.site, me, callings, place, &self.slots).await?;
+        if number == 1 {
+            shift.say_notice();
+        }
         shift.work().await
     }
 

@@ -11,6 +11,7 @@ use crate::{
     cli::{
         error::{CliError, CliResult},
         output::{print, say},
+        task::queue::say_notice,
         worker::{
             WorkerArgs,
             child_session::{ChildSession, ChildSessionEnd, ChildSessionSpec, PriorSession},
@@ -133,6 +134,11 @@ impl<'a> WorkerLoop<'a> {
             looked: Instant::now(),
             trouble: None,
         })
+    }
+
+    /// Says what the user should know about the queue. Once for each worker.
+    pub(super) fn say_notice(&self) {
+        say_notice(&self.queue.queue);
     }
 
     /// Works until there are no more tasks, or a signal arrives.

@@ -51,7 +51,7 @@ pub static ROOT: MapShape = MapShape {
         },
         FieldShape {
             name: "agent",
-            doc: "One of `agents`, or a known agent on PATH. Default: the only one.",
+            doc: "One of `agents`, or a known agent on PATH. Default: the only one of `agents`; if there are none, the first known agent that is installed.",
             ty: ValueType::SomeText,
             default: DefaultValue::Absent,
         },

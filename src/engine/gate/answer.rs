@@ -64,8 +64,8 @@ impl GateRules<'_> {
             UnansweredGate::Answer(choice, by) => self.answered(gate, choice, &by.into(), None),
             UnansweredGate::Wait => EngineOutput::default(),
             // Leaving would end the hooks that notify the user about this gate.
-            UnansweredGate::NobodyThere if self.gate_hooks.is_busy() => EngineOutput::default(),
-            UnansweredGate::NobodyThere => EngineOutput::default().then(Effect::Leave(ExitReason::NobodyThere)),
+            UnansweredGate::WaitsForUser if self.gate_hooks.is_busy() => EngineOutput::default(),
+            UnansweredGate::WaitsForUser => EngineOutput::default().then(Effect::Leave(ExitReason::NeedsUser)),
         }
     }
 

@@ -40,7 +40,7 @@ pub enum HookPoint {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DecisionMode {
     /// Results change nothing; runs matter for their effects and their output.
-    Nobody,
+    NoEffect,
     /// One run that blocks blocks the whole point.
     AllMustPass,
     /// The first that completes or escalates decides.
@@ -115,21 +115,21 @@ impl HookPoint {
     /// kind.
     pub const fn rules(self) -> PointRules {
         use AfterFailure::{RunTheRest, StopTheRest};
-        use DecisionMode::{AllMustPass, Nobody, TheFirstThatEndsIt};
+        use DecisionMode::{AllMustPass, NoEffect, TheFirstThatEndsIt};
         let (decides, after_failure, broken, piped_to) = match self {
             Self::SessionStart | Self::PostIteration | Self::AfterSubmit | Self::AfterMerge => {
-                (Nobody, RunTheRest, BrokenHookPolicy::Warn, PipeTarget::Pending)
+                (NoEffect, RunTheRest, BrokenHookPolicy::Warn, PipeTarget::Pending)
             }
-            Self::PreIteration => (Nobody, RunTheRest, BrokenHookPolicy::Warn, PipeTarget::ThisPrompt),
+            Self::PreIteration => (NoEffect, RunTheRest, BrokenHookPolicy::Warn, PipeTarget::ThisPrompt),
             Self::Stop => (AllMustPass, RunTheRest, BrokenHookPolicy::Warn, PipeTarget::Feedback),
-            Self::OnTaskComplete => (Nobody, RunTheRest, BrokenHookPolicy::HookError, PipeTarget::Pending),
-            Self::Automation => (Nobody, RunTheRest, BrokenHookPolicy::HookError, PipeTarget::Never),
+            Self::OnTaskComplete => (NoEffect, RunTheRest, BrokenHookPolicy::HookError, PipeTarget::Pending),
+            Self::Automation => (NoEffect, RunTheRest, BrokenHookPolicy::HookError, PipeTarget::Never),
             Self::StopDecision => (TheFirstThatEndsIt, StopTheRest, BrokenHookPolicy::Escalate, PipeTarget::NextPrompt),
-            Self::OnError => (Nobody, RunTheRest, BrokenHookPolicy::Warn, PipeTarget::Recovery),
+            Self::OnError => (NoEffect, RunTheRest, BrokenHookPolicy::Warn, PipeTarget::Recovery),
             Self::BeforeSubmit | Self::BeforeMerge => {
                 (AllMustPass, StopTheRest, BrokenHookPolicy::Block, PipeTarget::Remediation)
             }
-            Self::OnGate | Self::SessionEnd => (Nobody, RunTheRest, BrokenHookPolicy::Warn, PipeTarget::Never),
+            Self::OnGate | Self::SessionEnd => (NoEffect, RunTheRest, BrokenHookPolicy::Warn, PipeTarget::Never),
         };
         PointRules { decides, after_failure, broken, piped_to }
     }

@@ -14,13 +14,6 @@ const PATIENCE: Duration = Duration::from_secs(20);
 /// The names to try if nothing else is known, in this order.
 const USUAL: [&str; 3] = ["main", "master", "trunk"];
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum AskRemote {
-    Yes,
-    /// Without the network: local information has to be enough.
-    No,
-}
-
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct BaseBranch {
     pub(super) name: String,
@@ -39,13 +32,12 @@ impl BaseBranch {
         runner: &ProgramRunner,
         wanted: Option<&str>,
         remote: Option<&str>,
-        ask: AskRemote,
     ) -> Result<Self, BuiltinError> {
         if let Some(wanted) = wanted {
             return Ok(Self { name: configured(runner, wanted, remote).await?, note: None });
         }
         let mut unanswered = None;
-        if let (Some(remote), AskRemote::Yes) = (remote, ask) {
+        if let Some(remote) = remote {
             match remote_head(runner, remote).await? {
                 RemoteHead::Branch(name) => return Ok(Self { name, note: None }),
                 RemoteHead::Unknown(why) => unanswered = Some(why),

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use super::{
     BuiltinError,
-    base::{AskRemote, BaseBranch},
+    base::BaseBranch,
     git::{self, UncommittedChanges},
     program::ProgramRunner,
 };
@@ -37,27 +37,10 @@ pub(super) struct BranchStatus {
     pub(super) remote: Option<String>,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum SubmittableWork {
-    There {
-        /// Commits that the base branch does not have.
-        commits: usize,
-        uncommitted: bool,
-    },
-    /// No commits and no changes.
-    Nothing,
-}
-
-/// Why nothing can be submitted.
+/// Why the work cannot be submitted.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct SubmitObstacle(String);
-
-/// Whether there is something to submit, as far as local information shows. An error says what blocks it.
-pub async fn work_to_submit(folder: &Path, submission: &SubmissionFacts) -> Result<SubmittableWork, SubmitObstacle> {
-    let runner = undo_rebase::runner_in(folder);
-    look(&runner, submission).await.map_err(|halt| SubmitObstacle(halt.message))
-}
 
 /// Whether the hooks before a submit have what they need. Opening a pull request takes a remote, and a program for it.
 pub async fn can_submit(folder: &Path, plan: &SessionPlan) -> bool {
@@ -76,30 +59,14 @@ pub async fn can_submit(folder: &Path, plan: &SessionPlan) -> bool {
 /// wrong, which the hooks report.
 pub async fn refuse_on_base(folder: &Path, submission: &SubmissionFacts, session: &str) -> Option<SubmitObstacle> {
     let runner = undo_rebase::runner_in(folder);
-    let (standing, _) = BranchStatus::find(&runner, submission, AskRemote::Yes).await.ok()?;
+    let (standing, _) = BranchStatus::find(&runner, submission).await.ok()?;
     standing.on_its_own_branch(session).err().map(|halt| SubmitObstacle(halt.message))
-}
-
-async fn look(runner: &ProgramRunner, submission: &SubmissionFacts) -> Result<SubmittableWork, BuiltinError> {
-    let (standing, _) = BranchStatus::find(runner, submission, AskRemote::No).await?;
-    let known = runner.commit(&standing.base_ref()).await?;
-    let local = runner.commit(&format!("refs/heads/{}", standing.base)).await?;
-    let commits = match known.or(local) {
-        Some(base) => runner.ahead(&base, &standing.head).await?,
-        None => runner.git_says(&["rev-list", "--count", &standing.head, "--"]).await?.parse().unwrap_or(0),
-    };
-    let uncommitted = !runner.changes().await?.is_empty();
-    Ok(if commits == 0 && !uncommitted {
-        SubmittableWork::Nothing
-    } else {
-        SubmittableWork::There { commits, uncommitted }
-    })
 }
 
 impl BranchStatus {
     /// For a hook: prints why this base branch was chosen, if the remote did not answer.
     pub(super) async fn of(worker: &mut BuiltinRun<'_>) -> Result<Self, BuiltinError> {
-        let (standing, note) = Self::find(&worker.runner, worker.submission, AskRemote::Yes).await?;
+        let (standing, note) = Self::find(&worker.runner, worker.submission).await?;
         if let Some(note) = note {
             worker.print(&format!("{note}\n"));
         }
@@ -108,7 +75,7 @@ impl BranchStatus {
 
     /// For a hook that prints only its result.
     pub(super) async fn silently(runner: &ProgramRunner, submission: &SubmissionFacts) -> Result<Self, BuiltinError> {
-        Ok(Self::find(runner, submission, AskRemote::Yes).await?.0)
+        Ok(Self::find(runner, submission).await?.0)
     }
 
     /// Fails if an operation is in progress, or if no branch with a commit is checked out. Also returns why the base
@@ -116,7 +83,6 @@ impl BranchStatus {
     async fn find(
         runner: &ProgramRunner,
         submission: &SubmissionFacts,
-        ask: AskRemote,
     ) -> Result<(Self, Option<String>), BuiltinError> {
         let git_dir = runner.git_dir().await?;
         if let Some(problem) = undo_rebase::undo(runner, &git_dir).await?.problem() {
@@ -139,7 +105,7 @@ impl BranchStatus {
         };
         let remote = remote(runner, submission.remote.as_deref()).await?;
         let wanted = submission.base_branch.as_deref();
-        let BaseBranch { name: base, note } = BaseBranch::find(runner, wanted, remote.as_deref(), ask).await?;
+        let BaseBranch { name: base, note } = BaseBranch::find(runner, wanted, remote.as_deref()).await?;
         Ok((Self { git_dir, branch, head, base, remote }, note))
     }
 

@@ -52,7 +52,9 @@ fn decision(decided: &StopDecided) -> Described {
         StopAction::Continue => EventTone::Quiet,
         StopAction::Escalate => EventTone::Problem,
     };
-    let by = if decided.hook == "default" { String::new() } else { format!(" · by {}", name(&decided.hook)) };
+    // A fixed action without a name is called like its reason.
+    let is_named = decided.hook != "default" && decided.hook != decided.reason;
+    let by = if is_named { format!(" · by {}", name(&decided.hook)) } else { String::new() };
     let (action, reason, within) = (action(decided.action), sentence(&decided.reason), within(decided.of.as_deref()));
     Described::new("", tone, format!("Decision: {action} · {reason}{by}{within}"))
 }

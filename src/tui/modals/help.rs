@@ -19,22 +19,6 @@ const KEYS: usize = 24;
 /// Narrower pages have no such column.
 const NARROW: usize = 56;
 
-/// The keys on the help page of a viewer.
-const OF_VIEWER: [KeyAction; 12] = [
-    KeyAction::Close,
-    KeyAction::Wrap,
-    KeyAction::Up,
-    KeyAction::Down,
-    KeyAction::PageUp,
-    KeyAction::PageDown,
-    KeyAction::Top,
-    KeyAction::Bottom,
-    KeyAction::Search,
-    KeyAction::SearchNext,
-    KeyAction::SearchPrevious,
-    KeyAction::Copy,
-];
-
 #[derive(Debug)]
 pub struct HelpModal {
     top: usize,
@@ -67,7 +51,7 @@ impl HelpModal {
 
     /// The keys of a viewer.
     pub fn of_viewer() -> Self {
-        Self::only(vec![KeyContext::Viewer, KeyContext::Scroll], &OF_VIEWER)
+        Self { top: 0, places: vec![KeyContext::Viewer, KeyContext::Scroll], only: None, unusual: None }
     }
 
     #[expect(clippy::wildcard_enum_match_arm, reason = "an action without a meaning here does nothing")]

@@ -7,7 +7,7 @@ use creel::{
         effect::{SubmissionFacts, TaskFacts},
         hooks::verdict::RunEnd,
     },
-    hooks::builtin::{CHANGE, SubmittableWork, work_to_submit},
+    hooks::builtin::CHANGE,
 };
 
 use crate::support::repo::{Repo, failure, hook_of, skipped, success};
@@ -129,7 +129,6 @@ async fn hostile_texts_arrive_unchanged() {
 async fn nothing_to_submit_is_reported() {
     let repo = Repo::with_gh();
     assert!(skipped(&repo.run("create_pr").await).starts_with("nothing to submit: "));
-    assert_eq!(work_to_submit(&repo.work, &SubmissionFacts::default()).await, Ok(SubmittableWork::Nothing));
     repo.git(&["switch", "--quiet", "main"]);
     assert!(skipped(&repo.run("create_pr").await).starts_with("nothing to submit: "), "also on the base branch");
     assert_eq!(repo.gh_calls(), Vec::<Vec<String>>::new());
@@ -140,14 +139,11 @@ async fn nothing_to_submit_is_reported() {
 async fn uncommitted_changes_are_reported() {
     let repo = Repo::with_gh();
     fs::write(repo.work.join("new.txt"), "new\n").expect("a file");
-    let work = |commits| Ok(SubmittableWork::There { commits, uncommitted: true });
-    assert_eq!(work_to_submit(&repo.work, &SubmissionFacts::default()).await, work(0));
     let result = repo.run("create_pr").await;
     let (message, remediation) = failure(&result);
     assert!(message.ends_with("there are uncommitted changes: commit them"), "{message}");
     assert!(remediation.is_some_and(|prompt| prompt.contains("- `new.txt`\n")));
     repo.commit("b.txt", "b\n", "add b");
-    assert_eq!(work_to_submit(&repo.work, &SubmissionFacts::default()).await, work(1));
     let result = repo.run("create_pr").await;
     let message = &success(&result).message;
     assert!(message.ends_with("1 commit; not committed, so not included: `new.txt`"), "{message}");

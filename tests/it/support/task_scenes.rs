@@ -61,7 +61,7 @@ pub fn planned() -> World {
         &mut world,
         TaskCommand::Block {
             id: "task_3".into(),
-            reason: "nobody said how deep lists may be".into(),
+            reason: "the spec does not limit the depth".into(),
             required_knowledge: vec!["the deepest list of a user".into()],
         },
     );

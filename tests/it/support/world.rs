@@ -590,7 +590,7 @@ impl World {
             .filter(|event| matches!(event, Event::Gate(GateEvent::Answered { by, .. }) if by.by == ActorKind::Tui))
             .count();
         let person = &self.script.person;
-        assert!(!person.is_empty(), "nobody was expected to answer {:?}", gate.kind());
+        assert!(!person.is_empty(), "the script has no answer for {:?}", gate.kind());
         let (about, choice) = person[given.min(person.len() - 1)];
         assert_eq!(about, gate.kind(), "another gate than the script expects: {}", gate.reason);
         let text = matches!(choice, GateChoice::Send | GateChoice::Message).then(|| "Try another way.".to_owned());
