@@ -291,7 +291,7 @@ fn a_narrow_home_tells_sessions_apart_and_shows_the_goal() {
     ];
     update(&mut model, HomeEvent::AllSessions(all));
     let shown = frame(&mut model);
-    assert!(shown.contains("fix-the-p…ed-lists-2") && shown.contains("fix-the-p…ed-lists-3"), "{shown}");
+    assert!(shown.contains("fix-the-…d-lists-2") && shown.contains("fix-the-…d-lists-3"), "{shown}");
     assert!(shown.contains("\n ~/src/parser · Fix the parser of nested lists\n"), "{shown}");
     press(&mut model, "j");
     assert!(frame(&mut model).contains("~/src/parser · Write the printer"), "{}", frame(&mut model));
@@ -471,7 +471,7 @@ fn an_empty_home_writes_a_config_and_shows_the_demo() {
     until("creel init has run", || project.root().join("creel.yaml").exists());
     terminal.wait_for("home", |shown| shown.screen().alternate_screen() && shown.has("q quit"));
     terminal.press("i");
-    terminal.wait_for_text("this folder already has a config");
+    terminal.wait_for_text("This folder already has a config");
     terminal.press("q");
     assert_eq!(terminal.end(), 0);
     terminal.is_as_it_was();
@@ -506,7 +506,7 @@ fn an_empty_home_explains_itself_at_any_size() {
     terminal.resize((40, 10));
     terminal.wait_for("less", |shown| shown.has("creel runs a coding agent") && shown.has("q quit"));
     terminal.resize((20, 5));
-    terminal.wait_for_text("terminal too small");
+    terminal.wait_for_text("Terminal too small");
     terminal.resize((80, 24));
     terminal.wait_for_text("watch the demo");
     terminal.press("ctrl-c");

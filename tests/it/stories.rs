@@ -1400,22 +1400,22 @@ fn an_overloaded_server_is_left_alone_by_the_recovery_too() {
     becomes(
         script,
         expect![[r#"
-        iteration 1
-          prompt iteration "GOAL"
-          turn failed 429
-          on_error note exit 0 -> Pass piped
-          waits 30 s
-          prompt Recovery "[Hook output: on_error \"note\" · exit 0 · 1.2 s]\nslower"
-          turn ended EndTurn
-        iteration 1 failed
-        iteration 2
-          prompt iteration "GOAL"
-          turn ended EndTurn
-        iteration 2 done
-          decided Complete
-          LoopEnded
-        ended complete (Agent signaled completion via <promise>COMPLETE</promise>)
-    "#]],
+            iteration 1
+              prompt iteration "GOAL"
+              turn failed 429
+              on_error note exit 0 -> Pass piped
+              waits 30s
+              prompt Recovery "[Hook output: on_error \"note\" · exit 0 · 1.2 s]\nslower"
+              turn ended EndTurn
+            iteration 1 failed
+            iteration 2
+              prompt iteration "GOAL"
+              turn ended EndTurn
+            iteration 2 done
+              decided Complete
+              LoopEnded
+            ended complete (Agent signaled completion via <promise>COMPLETE</promise>)
+        "#]],
     );
 }
 
@@ -1567,7 +1567,7 @@ fn an_interrupt_after_the_loop_waits_for_no_server_and_sends_no_recovery() {
           prompt FinalDelivery items [1] "[Hook output: post_iteration \"test\" · exit 0 · 1.2 s]\nred"
           turn failed 429
           on_error look exit 0 -> Pass piped
-          waits 10 min
+          waits 10m
           StopRequested
           warning not delivered: item 1; the text is in the journal
         ended cancelled (stopped by the user)

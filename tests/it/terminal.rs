@@ -434,7 +434,7 @@ fn keys_typed_while_the_gate_opens_do_not_answer_it() {
     await_gate(&terminal, "still fails after");
     assert_eq!(project.kind("gate_answered").len(), 0);
     terminal.press("esc");
-    terminal.wait_for_text("the gate is still open; g shows it");
+    terminal.wait_for_text("The gate is still open; g shows it");
     terminal.wait_for_status("NEEDS YOU");
     terminal.press("g");
     terminal.wait_for_text("still fails after");
@@ -569,7 +569,7 @@ fn the_screen_is_right_after_many_resizes() {
     terminal.resize(WIDE);
     terminal.wait_for("the same screen", |shown| visible(shown) == before);
     terminal.resize((20, 5));
-    terminal.wait_for("a word", |shown| shown.text().trim() == "terminal too small");
+    terminal.wait_for("a word", |shown| shown.text().trim() == "Terminal too small");
     terminal.resize((10, 1));
     terminal.wait_for("as much of it as fits", |shown| shown.has("terminal"));
     terminal.resize(WIDE);
@@ -681,9 +681,9 @@ fn a_text_is_copied_with_the_terminals_own_sequence() {
     let mut terminal = Terminal::run(&project, SMALL);
     await_gate(&terminal, "Finished. ");
     terminal.press("esc");
-    terminal.wait_for_text("the gate is still open");
+    terminal.wait_for_text("The gate is still open");
     terminal.press("3 y");
-    terminal.wait_for_text("copied ");
+    terminal.wait_for_text("Copied ");
     terminal.press("g");
     await_gate(&terminal, "Finished. ");
     terminal.press("enter");
