@@ -465,6 +465,22 @@ fn a_message_waits_for_the_end_of_the_turn() {
 }
 
 #[test]
+fn a_long_burst_of_keys_is_read_to_its_end() {
+    let project = scripted("", UNTIL_GO);
+    let mut terminal = Terminal::run(&project, SMALL);
+    terminal.wait_for_status("WORKING");
+    terminal.press("m");
+    terminal.wait_for_text("Message to the agent, sent when the turn ends");
+    let text = "word ".repeat(600);
+    // The text and ctrl-s at once, as a terminal without bracketed paste sends them.
+    terminal.type_text(&format!("{text}\u{13}"));
+    until("the message is queued", || project.kind("message_queued").len() == 1);
+    assert_eq!(project.kind("message_queued")[0]["text"].as_str().map(str::len), Some(text.len()));
+    project.write("go", "");
+    assert_eq!(leave(&mut terminal, "complete"), 0);
+}
+
+#[test]
 fn a_paused_session_sends_nothing_until_it_is_unpaused() {
     let project = scripted("", &UNTIL_GO.replace("<promise>COMPLETE</promise>", "more"));
     let mut terminal = Terminal::run(&project, WIDE);
