@@ -101,6 +101,10 @@ fn sessions() -> Vec<SessionChange> {
     ]
 }
 
+fn stopped() -> ListedState {
+    ListedState::Stopped { gate: None }
+}
+
 fn dark() -> ScreenTheme {
     ScreenTheme::chosen(ThemeName::Dark, false)
 }
@@ -276,6 +280,22 @@ fn keys_do_what_the_footer_says_and_nothing_else() {
     assert_eq!(press(&mut model, "G k enter"), [HomeRequest::Replay(key("killed"))]);
     assert_eq!(press(&mut model, "q"), [HomeRequest::Quit]);
     assert_eq!(press(&mut model, "n"), [HomeRequest::PrepareNew(Some(key("killed")))]);
+}
+
+#[test]
+fn a_session_that_ran_while_the_home_screen_was_closed_is_read_again() {
+    let mut model = home((80, 24));
+    let mut memory = {
+        update(&mut model, HomeEvent::Sessions(vec![session("docs", "/home/me/src/site", 3, stopped())]));
+        model.remember()
+    };
+    let mut again = home_in((80, 24), dark());
+    again.restore(&mut memory);
+    let back = |name: &str, minutes: i64| session(name, "/home/me/src/site", minutes, ListedState::Unread);
+    // One ran until now, the other one has not changed.
+    update(&mut again, HomeEvent::AllSessions(vec![back("docs", 0), back("killed", 5_000)]));
+    let unread: Vec<SessionKey> = again.unread_in_sight();
+    assert_eq!(unread, [key("docs")], "{}", frame(&mut again));
 }
 
 #[test]
