@@ -53,6 +53,7 @@ fn session(name: &str, project: &str, minutes: i64, state: ListedState) -> Sessi
     let changed = UnixTime(NOW - if matches!(state, ListedState::Runs { .. }) { 0 } else { minutes * MINUTE });
     let listed = ListedSession {
         agent: "claude".into(),
+        goal: goal(name).into(),
         iteration: 2,
         max_iterations: 10,
         started: Some(UnixTime(NOW - minutes * MINUTE - 192_000)),
@@ -60,6 +61,15 @@ fn session(name: &str, project: &str, minutes: i64, state: ListedState) -> Sessi
         ..ListedSession::unread(name, project, changed)
     };
     SessionChange::Seen(key(name), Box::new(listed))
+}
+
+fn goal(name: &str) -> &'static str {
+    match name {
+        "fix-parser" => "Fix the parser: nested lists lose their last item",
+        "docs" => "Write the manual, with an example for each command",
+        "add-cli" => "Add a command line",
+        _ => "",
+    }
 }
 
 fn runs(activity: CurrentActivity) -> ListedState {

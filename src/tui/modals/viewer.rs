@@ -53,15 +53,15 @@ pub struct ViewerModal {
     /// How many lines the text has without the earlier runs below it. None: all of them.
     own: Option<usize>,
     /// The line to open at, until the first frame.
-    opens_at: Option<String>,
+    opens_at: Option<Box<str>>,
     left: usize,
     wraps: bool,
     /// What was searched for last, in lower case. Its matches are highlighted.
-    query: String,
+    query: Box<str>,
     /// The visible rows, made before each frame.
     shown: Vec<Line<'static>>,
     /// Where the view is, or that it follows.
-    place: String,
+    place: Box<str>,
 }
 
 /// A run whose output grows while the viewer shows it.
@@ -101,9 +101,9 @@ impl ViewerModal {
             opens_at: None,
             left: 0,
             wraps: true,
-            query: String::new(),
+            query: Box::default(),
             shown: Vec::new(),
-            place: String::new(),
+            place: Box::default(),
         }
     }
 
@@ -144,7 +144,7 @@ impl ViewerModal {
     /// The same, opened at the line with this reason, or at the end if no line has it.
     #[must_use]
     pub fn opened_at(self, reason: String) -> Self {
-        Self { opens_at: Some(reason), ..self }
+        Self { opens_at: Some(reason.into()), ..self }
     }
 
     /// Moves to the line that says why the run failed.
@@ -290,12 +290,12 @@ impl ViewerModal {
     pub fn search(&mut self, query: &str, forward: bool) -> bool {
         let query = query.to_lowercase();
         if query.is_empty() {
-            self.query.clear();
+            self.query = Box::default();
             return true;
         }
         let (count, top) = (self.count(), self.top.line);
-        let from = top + usize::from(self.query == query);
-        self.query.clone_from(&query);
+        let from = top + usize::from(*self.query == *query);
+        self.query = query.as_str().into();
         let mut holds = |n: &usize| plain(&self.line(*n)).to_lowercase().contains(&query);
         let found = if forward {
             (from..count).chain(0..from.min(count)).find(&mut holds)
@@ -320,7 +320,7 @@ impl ViewerModal {
         if self.live.is_some_and(|live| live.follows) {
             self.top = self.end(room);
         }
-        self.place = self.place(model);
+        self.place = self.place(model).into();
         self.shown = self.visible(&model.theme, room);
     }
 
@@ -407,7 +407,7 @@ impl ViewerModal {
             (KeyAction::Close, "close"),
         ];
         let keys = keys.map(|(action, about)| format!("{} {about}", keymap.key(action)));
-        let hints: Vec<String> = [self.place.clone()].into_iter().chain(keys).collect();
+        let hints: Vec<String> = [self.place.to_string()].into_iter().chain(keys).collect();
         let line = keys_that_fit(&hints, usize::from(foot.width));
         Line::styled(line, theme.style(ThemeRole::Faint)).render(foot, buffer);
         let edge = Rect { x: area.x + 1, y: area.bottom() - 1, width: area.width.saturating_sub(2), height: 1 };

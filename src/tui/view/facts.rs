@@ -74,11 +74,10 @@ pub fn hooks(model: &ScreenModel) -> Option<String> {
 /// Figures in which what failed, what runs and used retries have their colours.
 pub fn coloured(text: &str, style: Style, theme: &ScreenTheme) -> Vec<Span<'static>> {
     let role = |word: &str| match word.trim_end().chars().next()? {
-        '✗' => Some(ThemeRole::Bad),
         '!' => Some(ThemeRole::Warning),
         '▸' => Some(ThemeRole::Running),
         '●' if word.contains('○') => Some(ThemeRole::Warning),
-        '●' => Some(ThemeRole::Bad),
+        '✗' | '●' => Some(ThemeRole::Bad),
         _ => None,
     };
     let words = text.split_inclusive(' ');
