@@ -90,18 +90,18 @@ impl From<Duration> for TimeSpan {
     }
 }
 
-/// `40ms`, `12.3s`, `4m 10s`, `2h 05m`.
+/// `40 ms`, `12.3 s`, `4 min 10 s`, `2 h 5 min`.
 impl fmt::Display for TimeSpan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let ms = self.0;
         match ms {
-            0..1_000 => write!(f, "{ms}ms"),
-            1_000..60_000 if ms.is_multiple_of(1_000) => write!(f, "{}s", ms / 1_000),
-            1_000..60_000 => write!(f, "{}.{}s", ms / 1_000, ms % 1_000 / 100),
-            60_000..3_600_000 if ms < 61_000 || (ms / 1_000).is_multiple_of(60) => write!(f, "{}m", ms / 60_000),
-            60_000..3_600_000 => write!(f, "{}m {:02}s", ms / 60_000, ms / 1_000 % 60),
-            _ if (ms / 60_000).is_multiple_of(60) => write!(f, "{}h", ms / 3_600_000),
-            _ => write!(f, "{}h {:02}m", ms / 3_600_000, ms / 60_000 % 60),
+            0..1_000 => write!(f, "{ms} ms"),
+            1_000..60_000 if ms.is_multiple_of(1_000) => write!(f, "{} s", ms / 1_000),
+            1_000..60_000 => write!(f, "{}.{} s", ms / 1_000, ms % 1_000 / 100),
+            60_000..3_600_000 if ms < 61_000 || (ms / 1_000).is_multiple_of(60) => write!(f, "{} min", ms / 60_000),
+            60_000..3_600_000 => write!(f, "{} min {} s", ms / 60_000, ms / 1_000 % 60),
+            _ if (ms / 60_000).is_multiple_of(60) => write!(f, "{} h", ms / 3_600_000),
+            _ => write!(f, "{} h {} min", ms / 3_600_000, ms / 60_000 % 60),
         }
     }
 }
@@ -161,7 +161,10 @@ mod tests {
     fn a_span_is_said_in_the_units_of_its_size() {
         let said = [0, 40, 999, 1_000, 12_345, 60_000, 61_500, 250_000, 3_600_000, 7_500_000]
             .map(|ms| TimeSpan(ms).to_string());
-        assert_eq!(said, ["0ms", "40ms", "999ms", "1s", "12.3s", "1m", "1m 01s", "4m 10s", "1h", "2h 05m"]);
+        assert_eq!(
+            said,
+            ["0 ms", "40 ms", "999 ms", "1 s", "12.3 s", "1 min", "1 min 1 s", "4 min 10 s", "1 h", "2 h 5 min"]
+        );
     }
 
     #[test]

@@ -18,6 +18,7 @@ pub use pipelines::pipeline_result;
 pub use turn::prompt_name;
 
 use super::{
+    clock::{brief_span, short_span},
     gate_words::{answer_origin, answer_words},
     permission_requests::TurnPermissions,
     text::{counted, plain_line, plural, readable_size, sentence_case},
@@ -237,7 +238,11 @@ fn hook_finished(finished: &HookFinished) -> Described {
         Verdict::Fail if *end == RunEnd::Cut => ("!", EventTone::Problem, "was interrupted"),
         Verdict::Fail => ("!", EventTone::Problem, "failed"),
     };
-    let how = if *end == RunEnd::Cut { String::new() } else { format!(" · {} · {took_ms}", name(&end.describe())) };
+    let how = if *end == RunEnd::Cut {
+        String::new()
+    } else {
+        format!(" · {} · {}", name(&end.describe()), brief_span(*took_ms))
+    };
     let piped = if *piped { " · piped" } else { "" };
     Described::new(sign, tone, format!("{point}: {} {result}{how}{piped}", name(hook)))
 }
@@ -286,7 +291,7 @@ fn retry(event: &RetryEvent) -> Described {
             Described::new("↻", EventTone::Failed, text)
         }
         RetryEvent::BackoffStarted { wait_ms, .. } => {
-            Described::new("◷", EventTone::Quiet, format!("Waiting {wait_ms} before the next attempt"))
+            Described::new("◷", EventTone::Quiet, format!("Waiting {} before the next attempt", short_span(*wait_ms)))
         }
     }
 }

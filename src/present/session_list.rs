@@ -355,10 +355,10 @@ fn moment(at: UnixTime, now: UnixTime, zone: &TimeZone) -> String {
 pub fn coarse_age(age: TimeSpan) -> String {
     let seconds = age.0 / 1_000;
     match seconds {
-        0..60 => format!("{seconds}s"),
-        60..3_600 => format!("{}m", seconds / 60),
-        3_600..86_400 => format!("{}h", seconds / 3_600),
-        _ => format!("{}d", seconds / 86_400),
+        0..60 => format!("{seconds} s"),
+        60..3_600 => format!("{} min", seconds / 60),
+        3_600..86_400 => format!("{} h", seconds / 3_600),
+        _ => counted(seconds / 86_400, "day"),
     }
 }
 

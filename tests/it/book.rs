@@ -468,7 +468,7 @@ fn shown_output(command: &str) -> Vec<String> {
 }
 
 fn without_time(line: &str) -> String {
-    let times = Regex::new(r"( · [0-9.]+ (ms|s)$)|(^  took +[0-9hms ]+ · )").expect("a regular expression");
+    let times = Regex::new(r"( · [0-9.]+ ?(ms|s)$)|(^  took +[0-9hms ]+ · )").expect("a regular expression");
     times.replace(line.trim_end(), "").into_owned()
 }
 

@@ -1196,7 +1196,7 @@ fn a_hook_that_has_not_run_can_be_run_switched_and_viewed() {
         asked(SessionCommand::EnableHook { point: Some(HookPoint::PostIteration), hook: clippy() })
     );
     screen.press("enter");
-    assert!(screen.frame().contains("it would run for at most 1m; the agent gets its output"));
+    assert!(screen.frame().contains("it would run for at most 1 min; the agent gets its output"));
     screen.press("esc k");
     assert_eq!(
         screen.press("r"),

@@ -10,6 +10,7 @@ use crate::{
         time::TimeSpan,
     },
     present::{
+        clock::brief_span,
         text::{grouped, plain, sentence_case},
         tool_calls, usage_totals,
     },
@@ -140,7 +141,7 @@ fn budget(state: &SessionState, theme: &ScreenTheme, width: usize) -> Vec<Line<'
     vec![
         row("tokens", count(account.tokens), tokens.map(|all| (count(all), account.tokens >= all))),
         row("cost", usage_totals::money(account.cost), cost.map(|all| (usage_totals::money(all), account.cost >= all))),
-        row("time", account.time.to_string(), time.map(|all| (all.to_string(), account.time >= all))),
+        row("time", brief_span(account.time), time.map(|all| (brief_span(all), account.time >= all))),
         Line::styled(fit(&format!("{:11}{iterations}", "iterations"), width), theme.style(ThemeRole::Faint)),
     ]
 }
@@ -152,7 +153,8 @@ fn last_run<'a>(gate: &Gate, model: &'a ScreenModel) -> Option<&'a RunEntry> {
 
 /// How a run ended, and what it printed.
 fn hook_run(run: &RunEntry, theme: &ScreenTheme, width: usize) -> Vec<Line<'static>> {
-    let end = run.ended.as_ref().map(|finished| format!(" · {} · {}", finished.end.describe(), finished.took_ms));
+    let end =
+        run.ended.as_ref().map(|finished| format!(" · {} · {}", finished.end.describe(), brief_span(finished.took_ms)));
     let head = format!("{} {}{}", run.point, run.name(), end.unwrap_or_default());
     let mut lines = vec![Line::styled(fit(&head, width), theme.style(ThemeRole::Warning))];
     let printed = coloured_run_text(run);
