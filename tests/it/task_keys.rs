@@ -354,7 +354,7 @@ fn the_details_of_a_task_are_shown_and_copied() {
         led to        ✓ task_1 Write the lexer
                       ▸ task_2 Read nested lists
                       ! task_3 Limit the depth
-        added         1970-01-01 00:00:06 UTC, 6.8s ago
+        added         1970-01-01 00:00:06 UTC, 6.8 s ago
     "#]]
     .assert_eq(text);
     screen.press("enter");
@@ -431,11 +431,11 @@ fn hook_statistics_are_shown() {
     screen.press("2 s y");
     let [ScreenRequest::Copy(table)] = &screen.press("y")[..] else { panic!("it is copied") };
     expect![[r#"
-        POINT           RUNS  PASS   P50   P95  RETRIES  PIPED  HOOK
-        session_start      1  100%  1.2s  1.2s        0     30  git log
-        pre_iteration      3   67%  1.2s  1.2s        0      0  disk space
-        stop               4   50%  1.2s  1.2s        2      0  cargo test
-        post_iteration     2  100%  1.2s  1.2s        0    136  cargo clippy
+        POINT           RUNS  PASS    P50    P95  RETRIES  PIPED  HOOK
+        session_start      1  100%  1.2 s  1.2 s        0     30  git log
+        pre_iteration      3   67%  1.2 s  1.2 s        0      0  disk space
+        stop               4   50%  1.2 s  1.2 s        2      0  cargo test
+        post_iteration     2  100%  1.2 s  1.2 s        0    136  cargo clippy
 
         COMPLETE  CONTINUE  ESCALATE  STOP HOOK
                1         1         0  default"#]]
