@@ -28,6 +28,11 @@ pub fn printed_lines(text: &str) -> usize {
     text.lines().map(|line| OmittedOutput::at_start(line).map_or(1, |omitted| omitted.lines)).sum()
 }
 
+/// Whether a part of the text was left out, so that it does not say all that was printed.
+pub fn is_shortened(text: &str) -> bool {
+    text.lines().any(|line| OmittedOutput::at_start(line).is_some())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -40,6 +45,7 @@ mod tests {
         assert_eq!(lines("[… 12 bytes left out …]"), Some(0));
         assert_eq!(lines("[… 12 bytes\nleft out …]"), None);
         assert_eq!(lines("12 bytes left out"), None);
+        assert!(is_shortened("a\n[… 12 bytes left out …]\nb") && !is_shortened("a\n[b] left out …]"));
         assert_eq!(printed_lines("a\nb\n[… 5 lines, 10 bytes left out …]\nc\n"), 8);
     }
 }

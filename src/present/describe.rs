@@ -18,9 +18,10 @@ pub use pipelines::pipeline_result;
 pub use turn::prompt_name;
 
 use super::{
+    clock::{brief_span, short_span},
     gate_words::{answer_origin, answer_words},
     permission_requests::TurnPermissions,
-    text::{counted, plain_line, plural, readable_size},
+    text::{counted, plain_line, plural, readable_size, sentence_case},
     usage_limits::limit_reached,
     usage_totals::UsageTotals,
 };
@@ -95,6 +96,8 @@ pub struct EventContext {
     permissions: TurnPermissions,
     /// The gate that opened last.
     gate: Option<(GateId, GateKind)>,
+    /// The warning that a hook which has just failed to run would cause, as far as its line has it.
+    broken: Option<String>,
     iteration: UsageTotals,
     session: UsageTotals,
 }
@@ -106,6 +109,7 @@ impl EventContext {
             project: state.began.cwd.clone(),
             permissions: TurnPermissions::of(state),
             gate: state.gates.open.as_ref().map(|gate| (gate.id, gate.kind())),
+            broken: None,
             iteration: UsageTotals::from(&state.account.iteration),
             session: UsageTotals::from(&state.account),
         }
@@ -114,6 +118,11 @@ impl EventContext {
     /// Remembers an event, after it has been described.
     pub fn follow(&mut self, event: &Event) {
         self.permissions.follow(event);
+        self.broken = if let Event::Hook(HookEvent::Finished(run)) = event {
+            Some(format!("hook `{}` at {}: {}", run.hook, run.point, run.end.describe()))
+        } else {
+            None
+        };
         if let Event::Gate(GateEvent::Opened { gate, about, .. }) = event {
             self.gate = Some((*gate, *about));
         } else if let Event::Session(SessionEvent::Started(began)) = event {
@@ -185,7 +194,9 @@ fn session(event: &SessionEvent, context: &EventContext) -> Option<Described> {
                 (session_end(*outcome), counted(*iterations, "iteration"), context.session.suffix());
             Described::new("", tone, format!("{end} after {count}{used}: {}", sentence(reason)))
         }
-        SessionEvent::Warning { text } => Described::new("!", EventTone::Warning, sentence(text)),
+        // The line of the run says it already.
+        SessionEvent::Warning { text } if context.broken.as_deref() == Some(text) => return None,
+        SessionEvent::Warning { text } => Described::new("!", EventTone::Warning, sentence_case(&sentence(text))),
         SessionEvent::LoopEnded { .. } | SessionEvent::ProcessStarted { .. } => return None,
     })
 }
@@ -227,7 +238,11 @@ fn hook_finished(finished: &HookFinished) -> Described {
         Verdict::Fail if *end == RunEnd::Cut => ("!", EventTone::Problem, "was interrupted"),
         Verdict::Fail => ("!", EventTone::Problem, "failed"),
     };
-    let how = if *end == RunEnd::Cut { String::new() } else { format!(" · {} · {took_ms}", name(&end.describe())) };
+    let how = if *end == RunEnd::Cut {
+        String::new()
+    } else {
+        format!(" · {} · {}", name(&end.describe()), brief_span(*took_ms))
+    };
     let piped = if *piped { " · piped" } else { "" };
     Described::new(sign, tone, format!("{point}: {} {result}{how}{piped}", name(hook)))
 }
@@ -276,7 +291,7 @@ fn retry(event: &RetryEvent) -> Described {
             Described::new("↻", EventTone::Failed, text)
         }
         RetryEvent::BackoffStarted { wait_ms, .. } => {
-            Described::new("◷", EventTone::Quiet, format!("Waiting {wait_ms} before the next attempt"))
+            Described::new("◷", EventTone::Quiet, format!("Waiting {} before the next attempt", short_span(*wait_ms)))
         }
     }
 }

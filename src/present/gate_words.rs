@@ -76,7 +76,9 @@ const fn fixed_words(kind: GateKind, choice: GateChoice) -> (char, &'static str,
         (GateKind::Submit, GateChoice::Skip) => ('s', "Skip this check", "and continue with the next one"),
         (_, GateChoice::Skip) => ('n', "Continue without sending", "creel marks the items as skipped"),
         (GateKind::RetryLimit, GateChoice::Continue) => ('r', "Retry again, up to the limit", ""),
-        (GateKind::Budget, GateChoice::Continue) => ('g', "Grant the same budget again", ""),
+        (GateKind::Budget, GateChoice::Continue) => {
+            ('g', "Grant the same budget again", "creel asks again when it is used up")
+        }
         (_, GateChoice::Continue) => ('c', "Continue", "with the next iteration"),
         (GateKind::Submit | GateKind::Merge, GateChoice::Send) => {
             ('w', "Write to the agent…", "then every check runs again")

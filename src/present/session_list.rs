@@ -16,7 +16,7 @@ use super::{
     gate_words,
     local_time::local_zone,
     session_chip::{ChipRole, CurrentActivity, SessionTimes, ended_chip},
-    text::{plain, plain_line},
+    text::{counted, plain, plain_line, sentence_case},
 };
 use crate::engine::{
     SessionState,
@@ -299,7 +299,10 @@ impl ListedSession {
 /// Why an open gate asks: the most informative text that is known.
 fn open_reason(state: &SessionState) -> String {
     let Some(gate) = &state.gates.open else { return String::new() };
-    let reason = gate_words::gate_reason(state, gate, &local_zone());
+    let asked = state.permissions().asked_at(gate).map(|ask| plain(&ask.tool.title));
+    let items = gate.subject.items().len();
+    let unsent = (items > 0).then(|| format!("{} not sent yet", counted(items, "item")));
+    let reason = asked.or(unsent).unwrap_or_else(|| gate_words::gate_reason(state, gate, &local_zone()));
     let reason = if reason.is_empty() { gate_words::gate_title(state, gate) } else { reason };
     plain_line(&reason, REASON)
 }
@@ -336,11 +339,6 @@ fn with_reason(word: &str, reason: &str) -> String {
     }
 }
 
-fn sentence_case(text: &str) -> String {
-    let mut chars = text.chars();
-    chars.next().map(|first| first.to_uppercase().chain(chars).collect()).unwrap_or_default()
-}
-
 /// A moment as people name it: the time of today, the day of the last months, else the date.
 fn moment(at: UnixTime, now: UnixTime, zone: &TimeZone) -> String {
     let zoned = |at: UnixTime| jiff::Timestamp::from_millisecond(at.0).ok().map(|at| at.to_zoned(zone.clone()));
@@ -360,7 +358,7 @@ pub fn coarse_age(age: TimeSpan) -> String {
         0..60 => format!("{seconds} s"),
         60..3_600 => format!("{} min", seconds / 60),
         3_600..86_400 => format!("{} h", seconds / 3_600),
-        _ => format!("{} days", seconds / 86_400),
+        _ => counted(seconds / 86_400, "day"),
     }
 }
 

@@ -67,6 +67,17 @@ pub fn grouped(number: usize) -> String {
     out
 }
 
+/// The text with a capital at its beginning, unless it begins with a name such as `task_5`, `fix-parser` or `creel.yaml`.
+pub fn sentence_case(text: &str) -> String {
+    let word = text.split(|c: char| c.is_whitespace() || [',', ';', ':'].contains(&c)).next().unwrap_or_default();
+    // A single letter is a key.
+    if word == "creel" || word.chars().count() == 1 || !word.chars().all(|c| c.is_alphabetic() || c == '\'') {
+        return text.to_owned();
+    }
+    let mut chars = text.chars();
+    chars.next().map(|first| first.to_uppercase().chain(chars).collect()).unwrap_or_default()
+}
+
 /// A size that people can read.
 pub fn readable_size(bytes: u64) -> String {
     match bytes {
@@ -74,6 +85,11 @@ pub fn readable_size(bytes: u64) -> String {
         1_000..1_000_000 => format!("{}.{} kB", bytes / 1_000, bytes % 1_000 / 100),
         1_000_000.. => format!("{}.{} MB", bytes / 1_000_000, bytes % 1_000_000 / 100_000),
     }
+}
+
+/// The same in few columns: `76 B`, `1.2 kB`.
+pub fn short_size(bytes: u64) -> String {
+    if bytes < 1_000 { format!("{bytes} B") } else { readable_size(bytes) }
 }
 
 #[cfg(test)]
@@ -100,6 +116,16 @@ mod tests {
     }
 
     #[test]
+    fn sentences_begin_with_a_capital_and_names_stay_as_they_are() {
+        let texts = ["no gate is open", "task_5 is done", "creel waits", "`x` is off", "run: it", "n next match", ""];
+        let shown = texts.map(sentence_case);
+        assert_eq!(
+            shown,
+            ["No gate is open", "task_5 is done", "creel waits", "`x` is off", "Run: it", "n next match", ""]
+        );
+    }
+
+    #[test]
     fn thousands_are_set_off() {
         assert_eq!([7, 999, 1_204, 1_234_567].map(grouped), ["7", "999", "1,204", "1,234,567"]);
     }
@@ -107,6 +133,7 @@ mod tests {
     #[test]
     fn sizes_are_short() {
         let sizes = [1, 999, 1_000, 12_345, 1_234_567].map(readable_size);
+        assert_eq!([1, 999, 1_000].map(short_size), ["1 B", "999 B", "1.0 kB"]);
         assert_eq!(sizes, ["1 byte", "999 bytes", "1.0 kB", "12.3 kB", "1.2 MB"]);
     }
 }

@@ -29,7 +29,7 @@ pub fn limit_reached(reached: &LimitReached) -> String {
 
 /// The status of a session that waits for a reset.
 pub fn waiting(hold: &UsageLimitWait, now: UnixTime) -> String {
-    format!("usage limit of `{}`: resumes {}", plain(&hold.agent), resumes(hold.until, now))
+    format!("Usage limit: resumes at {} (in {})", clock(hold.until, Some(now)), short_span(hold.until.since(now)))
 }
 
 /// When the limit resets, seen from a moment.

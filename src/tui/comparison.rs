@@ -15,6 +15,7 @@ use crate::{
     engine::{
         comparable_text::comparable_text,
         line_diff::{LineChange, line_changes},
+        omitted_output::is_shortened,
     },
     present::text::plain,
 };
@@ -63,6 +64,11 @@ impl OutputComparison {
     /// Whether nothing differs except for times, ids and temporary paths.
     pub fn is_alike(&self) -> bool {
         self.lines.iter().all(|line| matches!(line, ComparedLine::Same { .. } | ComparedLine::Alike { .. }))
+    }
+
+    /// Whether a part of one of the outputs was left out.
+    pub fn is_shortened(&self) -> bool {
+        self.stacked.iter().any(|(_, text)| is_shortened(text))
     }
 
     /// Chooses the form for a width.

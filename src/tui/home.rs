@@ -263,7 +263,7 @@ impl<'a> HomeScreen<'a> {
                     self.beside(move || match RemovalPreview::of(&folder) {
                         Ok(preview) => HomeEvent::Removal(preview),
                         Err(error) => {
-                            HomeEvent::Said(ThemeRole::Bad, format!("cannot read {}: {error}", folder.path.display()))
+                            HomeEvent::Said(ThemeRole::Bad, format!("Cannot read {}: {error}", folder.path.display()))
                         }
                     });
                 }
@@ -337,7 +337,7 @@ impl<'a> HomeScreen<'a> {
         self.model.size = self.terminal.screen.size()?;
         self.model.move_by(0);
         if result == SuspendResult::NotPossible {
-            self.model.say(ThemeRole::Warning, "cannot suspend creel here: no shell could resume it");
+            self.model.say(ThemeRole::Warning, "Cannot suspend creel here: no shell could resume it");
         }
         Ok(())
     }

@@ -74,15 +74,15 @@ actions! {
         FoldThoughts "fold-thoughts" "open or close all thoughts",
     }
     Hooks {
-        Open "open" "show the details",
+        Open "open" "show the runs of the hook",
         RunHook "run-hook" "run the hook now; creel only shows its output",
         SwitchHook "switch-hook" "disable or enable the hook",
         CancelHook "cancel-hook" "cancel the running hook",
         HookStats "stats" "show statistics of the hooks",
     }
     Pending {
-        OpenItem "open" "show the whole text",
-        Edit "edit" "edit",
+        OpenItem "open" "show the whole item",
+        Edit "edit" "edit the item",
         Skip "skip" "skip or restore the item",
         Preview "preview" "show the next prompt",
     }
@@ -307,11 +307,6 @@ pub fn short_words(action: KeyAction) -> String {
         KeyAction::CancelHook => "cancel",
         KeyAction::HookStats => "statistics",
         KeyAction::Aside => "look around",
-        KeyAction::NextChoice | KeyAction::ItemDown => "choose",
-        KeyAction::PreviewItems => "preview",
-        KeyAction::OlderRun => "other runs",
-        KeyAction::ToggleItem => "tick",
-        KeyAction::TextDown | KeyAction::TextUp => "more",
         KeyAction::DependTask => "depends on the marked task",
         KeyAction::ReadyTask => "unblock",
         KeyAction::SwitchAgent => "other agent",

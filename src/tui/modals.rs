@@ -22,6 +22,7 @@ use super::{
     text::fit,
     theme::{ScreenTheme, ThemeRole},
 };
+use crate::engine::input::SessionCommand;
 use unicode_width::UnicodeWidthStr as _;
 
 /// A dialog over the panes. It receives the keys.
@@ -34,8 +35,8 @@ pub enum Modal {
     Palette(palette::PaletteModal),
     Search(search::SearchModal),
     Quit(Box<choice_question::ChoiceQuestion<quit::LeaveChoice>>),
-    Remove(remove::RemoveModal),
-    Cancel(cancel::CancelModal),
+    Remove(Box<choice_question::ChoiceQuestion<SessionCommand>>),
+    Cancel(Box<choice_question::ChoiceQuestion<SessionCommand>>),
 }
 
 /// Clears the area and draws a frame; returns the area inside.

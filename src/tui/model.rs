@@ -33,6 +33,7 @@ use crate::{
         gate::Gate,
         ids::ItemId,
         input::SessionCommand,
+        omitted_output::is_shortened,
         tasks::{graph::TaskGraph, task::Task},
         time::UnixTime,
     },
@@ -43,6 +44,7 @@ use crate::{
         hook_stats::HookTallies,
         session_chip::SessionTimes,
         signs::SignSet,
+        text::sentence_case,
     },
     process::playback_pace::{PlaybackMode, PlaybackPace},
     tui::{
@@ -98,8 +100,8 @@ pub struct RetryAttempt {
     pub reason: String,
     /// The full text that the agent got.
     pub feedback: String,
-    /// Whether the feedback is the same as last time.
-    pub no_progress: bool,
+    /// Whether the whole feedback is the same as last time.
+    pub is_repeated: bool,
 }
 
 #[derive(Debug)]
@@ -338,13 +340,15 @@ impl ScreenModel {
             Event::Retry(RetryEvent::Counted { used, hook, reason, no_progress, .. }) => {
                 let feedback = self.session.as_ref().and_then(|state| state.retry.last_feedback.as_deref());
                 let told = feedback.map(|text| text.trim_start_matches("[Hook feedback]: "));
+                let told = told.unwrap_or(reason).to_owned();
                 self.attempts.push(RetryAttempt {
                     at: record.at,
                     used: *used,
                     hook: hook.clone(),
                     reason: reason.clone(),
-                    feedback: told.unwrap_or(reason).to_owned(),
-                    no_progress: *no_progress,
+                    // What was left out of a long output can differ.
+                    is_repeated: *no_progress && !is_shortened(&told),
+                    feedback: told,
                 });
             }
             Event::Session(SessionEvent::IterationStarted { .. }) => {
@@ -480,7 +484,7 @@ impl ScreenModel {
 
     /// Shows a message at the bottom of the screen.
     pub fn say(&mut self, role: ThemeRole, text: impl Into<String>) {
-        self.toast = Some(Toast { text: text.into(), role });
+        self.toast = Some(Toast { text: sentence_case(&text.into()), role });
     }
 
     /// When the screen next changes by itself, because it shows a running time or a replay.

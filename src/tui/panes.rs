@@ -39,7 +39,8 @@ pub fn count_in_words(model: &ScreenModel, pane: Pane) -> String {
     match pane {
         Pane::Pending if model.session.is_some() => pending_words(model),
         Pane::Tasks => tasks::count(model),
-        Pane::Stream | Pane::Hooks | Pane::Pending | Pane::Retries => count(model, pane),
+        Pane::Retries => model.session.as_ref().and_then(facts::retries_in_words).unwrap_or_default(),
+        Pane::Stream | Pane::Hooks | Pane::Pending => count(model, pane),
     }
 }
 

@@ -13,6 +13,11 @@ use std::{
 
 use crossterm::event::{Event, EventStream, KeyEvent, KeyEventKind, KeyModifiers};
 use futures_core::Stream as _;
+use rustix::{
+    io::ioctl_fionread,
+    process::getpgrp,
+    termios::{OptionalActions, tcgetattr, tcgetpgrp, tcsetattr},
+};
 
 use super::{
     BackgroundSource, ScreenOptions,
@@ -167,7 +172,29 @@ pub(super) fn event_stream() -> EventStream {
 
 pub(super) async fn next_event(events: &mut Option<EventStream>) -> Option<io::Result<Event>> {
     let events = events.as_mut()?;
-    std::future::poll_fn(|context| std::pin::Pin::new(&mut *events).poll_next(context)).await
+    let next = |context: &mut std::task::Context<'_>| {
+        let polled = std::pin::Pin::new(&mut *events).poll_next(context);
+        if polled.is_pending() {
+            report_input_again();
+        }
+        polled
+    };
+    std::future::poll_fn(next).await
+}
+
+/// If the terminal has input that crossterm left there, makes the kernel report it again. crossterm reads at most 1,024
+/// bytes for each report, so the rest of a long burst would wait for the next key. Setting the modes of the terminal to
+/// what they are is such a report.
+fn report_input_again() {
+    let terminal = io::stdin();
+    let is_waiting = ioctl_fionread(&terminal).is_ok_and(|bytes| bytes > 0);
+    // In the background, changing a terminal would stop creel.
+    if is_waiting
+        && tcgetpgrp(&terminal).is_ok_and(|group| group == getpgrp())
+        && let Ok(modes) = tcgetattr(&terminal)
+    {
+        let _ = tcsetattr(&terminal, OptionalActions::Now, &modes);
+    }
 }
 
 pub(super) async fn until_frame(at: Option<Instant>) {

@@ -276,7 +276,7 @@ impl SessionStream {
                 self.loaded_bytes += text.len();
             }
         } else {
-            let head = if kind == BlockKind::Thought { "… thinking".into() } else { String::new() };
+            let head = if kind == BlockKind::Thought { "… Thinking".into() } else { String::new() };
             let role = if kind == BlockKind::Thought { ThemeRole::Faint } else { ThemeRole::Text };
             let closed = kind == BlockKind::Thought && self.fold_thoughts;
             let fold = if closed { BlockFold::Closed } else { BlockFold::Open };

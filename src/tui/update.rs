@@ -12,7 +12,7 @@ use super::{
     keymap::{KeyAction, KeyContext},
     modals::{
         Modal,
-        cancel::CancelModal,
+        cancel::cancel_question,
         editor::{EditorModal, EditorPurpose},
         gate::{GateModal, history::GateRun},
         help::HelpModal,
@@ -35,8 +35,8 @@ use crate::{
 };
 use hook::{cancel_hook, open_attempt, open_hook, run_hook, show_stats, switch_hook};
 use modal::{
-    edited_outside, on_cancel_key, on_editor_key, on_gate_key, on_help_key, on_palette_key, on_quit_key, on_search_key,
-    on_viewer_key,
+    edited_outside, on_editor_key, on_gate_key, on_help_key, on_palette_key, on_question_key, on_quit_key,
+    on_search_key, on_viewer_key,
 };
 use mouse::on_mouse;
 use pane::{
@@ -44,7 +44,6 @@ use pane::{
     leave, open_item, pause, play, preview, quit, scroll, search, seek, seek_next, skip_item, split, steer, write,
     zoom,
 };
-use task::on_remove_key;
 
 #[derive(Debug)]
 pub enum ScreenEvent {
@@ -214,8 +213,7 @@ fn on_key(model: &mut ScreenModel, key: KeyEvent, reload: RecordLoader<'_>) -> V
         Some(Modal::Palette(_)) => on_palette_key(model, key, reload),
         Some(Modal::Search(_)) => on_search_key(model, key, reload),
         Some(Modal::Quit(_)) => on_quit_key(model, key),
-        Some(Modal::Remove(_)) => on_remove_key(model, key),
-        Some(Modal::Cancel(_)) => on_cancel_key(model, key),
+        Some(Modal::Remove(_) | Modal::Cancel(_)) => on_question_key(model, key),
     }
 }
 
@@ -306,6 +304,14 @@ fn contexts(model: &ScreenModel) -> Vec<KeyContext> {
     replay.into_iter().chain([pane, KeyContext::Scroll, KeyContext::Global]).collect()
 }
 
+/// The places whose keys the help page shows first.
+fn help_places(model: &ScreenModel) -> Vec<KeyContext> {
+    match model.modals.last() {
+        Some(Modal::Gate(_)) => vec![KeyContext::Gate, KeyContext::Global],
+        Some(_) | None => contexts(model),
+    }
+}
+
 /// Performs an action, from a key or from the palette.
 pub fn perform(model: &mut ScreenModel, action: KeyAction, reload: RecordLoader<'_>) -> Vec<ScreenRequest> {
     model.memory.count(action);
@@ -313,7 +319,7 @@ pub fn perform(model: &mut ScreenModel, action: KeyAction, reload: RecordLoader<
     match action {
         KeyAction::Quit => quit(model),
         KeyAction::Leave => leave(model),
-        KeyAction::Help => lay_over(model, Modal::Help(HelpModal::new(contexts(model)))),
+        KeyAction::Help => lay_over(model, Modal::Help(HelpModal::new(help_places(model)))),
         KeyAction::Palette => lay_over(model, Modal::Palette(PaletteModal::new(model))),
         KeyAction::NextPane | KeyAction::PreviousPane => focus_by(model, if goes_on { 1 } else { Pane::ALL.len() - 1 }),
         KeyAction::FocusStream => focus(model, Pane::Stream),
@@ -436,7 +442,7 @@ fn ask_to_cancel(model: &mut ScreenModel) -> Vec<ScreenRequest> {
         return Vec::new();
     }
     if works {
-        return lay_over(model, Modal::Cancel(CancelModal));
+        return lay_over(model, Modal::Cancel(Box::new(cancel_question())));
     }
     // The session knows best why there is nothing to cancel.
     vec![ScreenRequest::Command(SessionCommand::CancelTurn)]

@@ -41,6 +41,8 @@ use crate::present::{gate_words, signs::SignSet, text::plain};
 
 /// The columns before each row that show the cursor.
 pub const MARGIN: u16 = 2;
+/// In columns. From this width on, there is a free column between a frame and its text.
+const PADDED: u16 = 40;
 
 /// The pane, or the tab of a pane, at a screen position.
 pub fn pane_at(model: &ScreenModel, column: u16, row: u16) -> Option<Pane> {
@@ -60,8 +62,9 @@ pub fn key_at(model: &ScreenModel, column: u16, row: u16) -> Option<KeyEvent> {
         Some(Modal::Help(_)) => hints(area.bottom().checked_sub(1)),
         Some(Modal::Editor(_)) => hints(Some(editor::hint_row(area))),
         Some(Modal::Gate(gate)) if gate.hint_row() == Some(row) => Some(KeyRow::Hints),
-        Some(Modal::Remove(_) | Modal::Cancel(_)) => Some(KeyRow::Answer),
-        Some(Modal::Gate(_) | Modal::Palette(_) | Modal::Search(_) | Modal::Quit(_)) | None => {
+        Some(Modal::Quit(question)) => hints(Some(question.hint_row(area))),
+        Some(Modal::Remove(question) | Modal::Cancel(question)) => hints(Some(question.hint_row(area))),
+        Some(Modal::Gate(_) | Modal::Palette(_) | Modal::Search(_)) | None => {
             hints(places(model, area).map(|places| places.hints.y))
         }
     }?;
@@ -177,9 +180,9 @@ pub fn prepare(model: &mut ScreenModel, area: Rect, reload: RecordLoader<'_>) {
 fn draw_too_small(model: &ScreenModel, theme: &ScreenTheme, area: Rect, buffer: &mut Buffer) {
     let (style, width) = (theme.style(ThemeRole::Warning), usize::from(area.width));
     let lines = if model.modals.iter().any(|modal| matches!(modal, Modal::Quit(_))) {
-        wrap(&[("terminal too small: make it larger to answer".to_owned(), style)], width, 0)
+        wrap(&[("Terminal too small: make it larger to answer".to_owned(), style)], width, 0)
     } else {
-        vec![Line::styled(fit("terminal too small", width), style)]
+        vec![Line::styled(fit("Terminal too small", width), style)]
     };
     Paragraph::new(lines).render(area, buffer);
 }
@@ -230,9 +233,12 @@ fn draw_places(model: &ScreenModel, places: &ScreenLayout, area: Rect, buffer: &
             Modal::Palette(palette) => palette.draw(&model.keymap, theme, area, buffer),
             Modal::Search(search) => search.draw(theme, area, buffer),
             Modal::Quit(quit) => quit.draw(theme, area, buffer),
-            Modal::Remove(question) => question.draw(theme, area, buffer),
-            Modal::Cancel(question) => question.draw(theme, area, buffer),
+            Modal::Remove(question) | Modal::Cancel(question) => question.draw(theme, area, buffer),
         }
+    }
+    if matches!(model.modals.last(), Some(Modal::Viewer(_) | Modal::Help(_))) {
+        // These cover the last line.
+        hints::draw_toast(model, theme, places.hints, buffer);
     }
     announce_gate(model, theme, area, buffer);
     // A gate dims everything else.
@@ -294,13 +300,15 @@ fn draw_pane(model: &ScreenModel, pane: Pane, theme: &ScreenTheme, area: Rect, b
     }
     let count = panes::count_in_words(model, pane);
     if !count.is_empty() && area.width > 24 {
-        block = block.title_top(Line::styled(format!(" {count} "), words).right_aligned());
+        let count = facts::coloured(&format!(" {count} "), words, theme);
+        block = block.title_top(Line::from(count).right_aligned());
     }
     if pane == Pane::Stream {
         block = block.title_bottom(live_sign(model, theme).right_aligned());
     }
     let inside = block.inner(area);
     block.render(area, buffer);
+    let inside = if pane == Pane::Stream { inside } else { padded(inside) };
     match pane {
         Pane::Stream => panes::stream::draw(model, theme, inside, buffer),
         Pane::Hooks => panes::hooks::draw(model, theme, inside, buffer),
@@ -308,6 +316,12 @@ fn draw_pane(model: &ScreenModel, pane: Pane, theme: &ScreenTheme, area: Rect, b
         Pane::Retries => panes::retries::draw(model, theme, inside, buffer),
         Pane::Tasks => panes::tasks::draw(model, theme, inside, buffer),
     }
+}
+
+/// The area with a free column at both sides, unless it is narrow.
+fn padded(area: Rect) -> Rect {
+    let margin = u16::from(area.width >= PADDED);
+    Rect { x: area.x + margin, width: area.width.saturating_sub(2 * margin), ..area }
 }
 
 /// Whether the stream follows the end.
@@ -328,8 +342,8 @@ fn draw_shrunk(model: &ScreenModel, pane: Pane, theme: &ScreenTheme, area: Rect,
     let focused = model.focus == pane;
     let sign = if focused { "▌" } else { " " };
     let name = theme.style(if focused { ThemeRole::BorderFocused } else { ThemeRole::Text });
-    let head = format!("{sign}{} {}  ", pane.number(), pane.title());
-    let text = panes::empty(model, pane, usize::from(area.width).saturating_sub(head.len()));
+    let head = format!("{sign} {} {}  ", pane.number(), pane.title());
+    let text = panes::empty(model, pane, usize::from(area.width).saturating_sub(head.width()));
     let spans = vec![Span::styled(head, name), Span::styled(text, theme.style(ThemeRole::Faint))];
     Line::from(spans).render(area, buffer);
 }

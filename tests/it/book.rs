@@ -573,7 +573,7 @@ fn shown_lines() -> Vec<(String, String)> {
 
 /// Whether a session printed the line, apart from its name, times and sizes. `…` at the end stands for the rest.
 fn is_printed(line: &str, printed: &str) -> bool {
-    let varies = Regex::new(r"[0-9.]+ (ms|s|bytes?)\b|\b\d\d:\d\d\b|/(s|fix-parser)$").expect("a regular expression");
+    let varies = Regex::new(r"[0-9.]+ ?(ms|s|bytes?)\b|\b\d\d:\d\d\b|/(s|fix-parser)$").expect("a regular expression");
     let line = varies.replace_all(line, "N");
     printed.lines().map(|printed| varies.replace_all(printed.trim_end(), "N").into_owned()).any(|printed| {
         line.strip_suffix('…').map_or_else(|| line == printed, |beginning| printed.starts_with(beginning))
@@ -650,7 +650,7 @@ fn shown_output(command: &str) -> Vec<String> {
 }
 
 fn without_time(line: &str) -> String {
-    let times = Regex::new(r"( · [0-9.]+ (ms|s)$)|(^  took +[0-9hms ]+ · )").expect("a regular expression");
+    let times = Regex::new(r"( · [0-9.]+ ?(ms|s)$)|(^  took +[0-9hms ]+ · )").expect("a regular expression");
     times.replace(line.trim_end(), "").into_owned()
 }
 

@@ -300,7 +300,7 @@ fn there_is_a_frame_for_every_size() {
     shows(pressed(&world, (40, 12), "esc m"), expect_file!["../frames/editor-message-40.txt"]);
     shows(Screen::of(&world, (40, 12)), expect_file!["../frames/gate-unarmed-40.txt"]);
     expect![[r#"
-        terminal too small
+        Terminal too small
 
 
 

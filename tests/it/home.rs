@@ -53,6 +53,7 @@ fn session(name: &str, project: &str, minutes: i64, state: ListedState) -> Sessi
     let changed = UnixTime(NOW - if matches!(state, ListedState::Runs { .. }) { 0 } else { minutes * MINUTE });
     let listed = ListedSession {
         agent: "claude".into(),
+        goal: goal(name).into(),
         iteration: 2,
         max_iterations: 10,
         started: Some(UnixTime(NOW - minutes * MINUTE - 192_000)),
@@ -60,6 +61,15 @@ fn session(name: &str, project: &str, minutes: i64, state: ListedState) -> Sessi
         ..ListedSession::unread(name, project, changed)
     };
     SessionChange::Seen(key(name), Box::new(listed))
+}
+
+fn goal(name: &str) -> &'static str {
+    match name {
+        "fix-parser" => "Fix the parser: nested lists lose their last item",
+        "docs" => "Write the manual, with an example for each command",
+        "add-cli" => "Add a command line",
+        _ => "",
+    }
 }
 
 fn runs(activity: CurrentActivity) -> ListedState {
@@ -99,6 +109,10 @@ fn sessions() -> Vec<SessionChange> {
         session("killed", "/home/me/src/site", 5_000, ListedState::Stopped { gate: None }),
         session("unread", "/home/me/src/site", 9_000, ListedState::Unread),
     ]
+}
+
+fn stopped() -> ListedState {
+    ListedState::Stopped { gate: None }
 }
 
 fn dark() -> ScreenTheme {
@@ -279,6 +293,22 @@ fn keys_do_what_the_footer_says_and_nothing_else() {
 }
 
 #[test]
+fn a_session_that_ran_while_the_home_screen_was_closed_is_read_again() {
+    let mut model = home((80, 24));
+    let mut memory = {
+        update(&mut model, HomeEvent::Sessions(vec![session("docs", "/home/me/src/site", 3, stopped())]));
+        model.remember()
+    };
+    let mut again = home_in((80, 24), dark());
+    again.restore(&mut memory);
+    let back = |name: &str, minutes: i64| session(name, "/home/me/src/site", minutes, ListedState::Unread);
+    // One ran until now, the other one has not changed.
+    update(&mut again, HomeEvent::AllSessions(vec![back("docs", 0), back("killed", 5_000)]));
+    let unread: Vec<SessionKey> = again.unread_in_sight();
+    assert_eq!(unread, [key("docs")], "{}", frame(&mut again));
+}
+
+#[test]
 fn a_narrow_home_tells_sessions_apart_and_shows_the_goal() {
     let mut model = home_in((60, 16), dark());
     let seen = |name: &str, goal: &str| {
@@ -291,7 +321,7 @@ fn a_narrow_home_tells_sessions_apart_and_shows_the_goal() {
     ];
     update(&mut model, HomeEvent::AllSessions(all));
     let shown = frame(&mut model);
-    assert!(shown.contains("fix-the-p…ed-lists-2") && shown.contains("fix-the-p…ed-lists-3"), "{shown}");
+    assert!(shown.contains("fix-the-…d-lists-2") && shown.contains("fix-the-…d-lists-3"), "{shown}");
     assert!(shown.contains("\n ~/src/parser · Fix the parser of nested lists\n"), "{shown}");
     press(&mut model, "j");
     assert!(frame(&mut model).contains("~/src/parser · Write the printer"), "{}", frame(&mut model));
@@ -511,7 +541,7 @@ fn an_empty_home_writes_a_config_and_shows_the_demo() {
     until("creel init has run", || project.root().join("creel.yaml").exists());
     terminal.wait_for("home", |shown| shown.screen().alternate_screen() && shown.has("q quit"));
     terminal.press("i");
-    terminal.wait_for_text("this folder already has a config");
+    terminal.wait_for_text("This folder already has a config");
     terminal.press("q");
     assert_eq!(terminal.end(), 0);
     terminal.is_as_it_was();
@@ -546,7 +576,7 @@ fn an_empty_home_explains_itself_at_any_size() {
     terminal.resize((40, 10));
     terminal.wait_for("less", |shown| shown.has("creel runs a coding agent") && shown.has("q quit"));
     terminal.resize((20, 5));
-    terminal.wait_for_text("terminal too small");
+    terminal.wait_for_text("Terminal too small");
     terminal.resize((80, 24));
     terminal.wait_for_text("watch the demo");
     terminal.press("ctrl-c");

@@ -174,9 +174,9 @@ fn keys_jump_between_iterations_and_errors() {
         [: ITERATION 1 ────────────────────────────────────────────────────── 00:00:02
         ]: ITERATION 2 ────────────────────────────────────────────────────── 00:00:17
         home: Session started · agent demo · up to 20 iterations
-        e: ! pre_iteration: disk space failed · timed out · 1.2 s
+        e: ! pre_iteration: disk space failed · timed out · 1.2s
         e: ▸ ✗ cargo build · failed                                              400ms
-        e: ▾ ✗ stop: cargo test blocked · exit 2 · 1.2 s
+        e: ▾ ✗ stop: cargo test blocked · exit 2 · 1.2s
         E: ▸ ✗ cargo build · failed                                              400ms
         end: ✗ Iteration 2 failed
         E: ✗ Iteration 2 failed
@@ -262,7 +262,7 @@ fn the_search_goes_line_by_line_and_around_the_stream() {
     );
     assert!(hinted(&mut screen).starts_with("n next match  N previous match"), "{}", hinted(&mut screen));
     search(&mut screen, "nowhere");
-    assert_eq!(toast(&screen), "not found: nowhere");
+    assert_eq!(toast(&screen), "Not found: nowhere");
 }
 
 #[test]
@@ -295,7 +295,7 @@ fn hooks_items_and_the_viewer_are_searchable() {
     screen.press("N");
     assert!(screen.frame().contains("line 5 of 60"));
     screen.press("y");
-    assert!(toast(&screen).starts_with("copied"));
+    assert!(toast(&screen).starts_with("Copied"));
     screen.press("esc");
     assert!(screen.model.modals.is_empty());
 }
@@ -343,7 +343,7 @@ fn runs_are_opened_switched_off_and_ended() {
     expect![[r#"
         [
             ReadOutput {
-                title: "run 1 · session_start · git log",
+                title: "Run 1 · session_start · git log",
                 file: None,
                 otherwise: "4f2a1c parser: keep the places",
                 earlier: "",
@@ -473,7 +473,7 @@ fn the_preview_has_only_the_ticked_items() {
         screen.press("space");
         screen.press(keys);
         let frame = screen.frame();
-        assert!(frame.contains("the next prompt") && !frame.contains("git log"), "{frame}");
+        assert!(frame.contains("The next prompt") && !frame.contains("git log"), "{frame}");
         assert!(frame.contains("cargo clippy"), "{frame}");
     }
     let mut last = Screen::of(&scenes::final_delivery(), WIDE).armed();
@@ -647,7 +647,7 @@ fn closing_the_users_editor_without_a_change_sends_nothing() {
     screen.press("M");
     screen.type_text("half a sent");
     assert_eq!(outside(&mut screen, "ctrl-o", unchanged), []);
-    assert_eq!((editor_text(&screen).as_deref(), toast(&screen)), (Some("half a sent"), "you changed nothing"));
+    assert_eq!((editor_text(&screen).as_deref(), toast(&screen)), (Some("half a sent"), "You changed nothing"));
     let sent = [SessionCommand::Message { text: "half a sentence".into() }, SessionCommand::CancelTurn];
     assert_eq!(outside(&mut screen, "ctrl-o", |text| format!("{text}ence")), [ScreenRequest::InOrder(sent.to_vec())]);
     assert_eq!(editor_text(&screen), None);
@@ -667,7 +667,7 @@ fn closing_the_users_editor_without_a_change_sends_nothing() {
     let mut gate = Screen::of(&scenes::delivery(), SMALL).armed();
     assert_eq!(outside(&mut gate, "E", unchanged), []);
     assert!(at_gate(&gate));
-    assert_eq!(toast(&gate), "you changed nothing");
+    assert_eq!(toast(&gate), "You changed nothing");
     assert_eq!(
         outside(&mut gate, "E", |_| "other".into()),
         asked(SessionCommand::EditItem { item: ItemId(1), text: "other".into() })
@@ -695,7 +695,7 @@ fn a_gate_is_closed_for_later_and_reopened() {
     let mut screen = Screen::of(&scenes::retry_limit(), SMALL).armed();
     assert_eq!(screen.press("esc"), []);
     assert!(!at_gate(&screen));
-    assert_eq!(toast(&screen), "the gate is still open; g shows it");
+    assert_eq!(toast(&screen), "The gate is still open; g shows it");
     screen.press("2 j");
     assert!(!at_gate(&screen));
     assert!(screen.frame().contains("◆ NEEDS YOU: retry limit") && screen.frame().contains("g answer"));
@@ -737,7 +737,7 @@ fn a_gate_answered_elsewhere_is_closed() {
     screen.see(&world);
     assert!(screen.model.modals.is_empty());
     assert_eq!(screen.press("g"), []);
-    assert_eq!(toast(&screen), "no gate is open");
+    assert_eq!(toast(&screen), "No gate is open");
 }
 
 #[test]
@@ -959,7 +959,7 @@ fn a_permission_request_is_closed_with_its_turn() {
         screen.see(&world);
         assert!(!screen.frame().contains("The agent asks for permission"), "{}", screen.frame());
         screen.press(if keys == "esc m" { "esc g" } else { "g" });
-        assert_eq!(toast(&screen), "no gate is open");
+        assert_eq!(toast(&screen), "No gate is open");
     }
 }
 
@@ -990,14 +990,14 @@ fn a_gate_in_a_replay_is_read_only() {
         assert!(at_gate(&screen));
         assert_eq!(screen.press("enter left enter enter e E 1 5 5"), []);
         assert_eq!(screen.click_on("1  "), []);
-        assert!(at_gate(&screen) && screen.frame().contains("a past gate"));
+        assert!(at_gate(&screen) && screen.frame().contains("A past gate"));
         screen.press("esc");
         assert!(!at_gate(&screen));
         assert_eq!(toast(&screen), "");
     }
     let mut screen = Screen::replay(&scenes::ended(), SMALL, 3);
     screen.press("g");
-    assert_eq!(toast(&screen), "no gate is open");
+    assert_eq!(toast(&screen), "No gate is open");
 }
 
 #[test]
@@ -1007,7 +1007,7 @@ fn a_gate_on_a_too_small_screen_is_not_answered() {
     let (column, row) = screen.find("Yes");
     screen.told(ScreenEvent::Resize(20, 5));
     screen.later(5_000);
-    assert_eq!(screen.frame().trim(), "terminal too small");
+    assert_eq!(screen.frame().trim(), "Terminal too small");
     let click = MouseEventKind::Down(crossterm::event::MouseButton::Left);
     let clicks: Vec<ScreenRequest> = (0..2).flat_map(|_| screen.mouse(click, column, row)).collect();
     assert_eq!((screen.press("enter enter q y"), clicks), (Vec::new(), Vec::new()));
@@ -1045,10 +1045,10 @@ fn while_the_session_is_being_stopped_ctrl_c_leaves_at_once() {
 #[test]
 fn the_quit_question_waits_for_a_screen_that_is_large_enough() {
     let mut screen = Screen::of(&scenes::first_turn(), (20, 5));
-    assert_eq!(screen.frame().trim(), "terminal too small");
+    assert_eq!(screen.frame().trim(), "Terminal too small");
     assert_eq!(screen.press("ctrl-c y"), []);
     let words = screen.frame().split_whitespace().collect::<Vec<_>>().join(" ");
-    assert_eq!(words, "terminal too small: make it larger to answer");
+    assert_eq!(words, "Terminal too small: make it larger to answer");
     screen.told(ScreenEvent::Paste("text".into()));
     screen.told(ScreenEvent::Resize(SMALL.0, SMALL.1));
     assert!(screen.frame().contains("Leave?"));
@@ -1077,14 +1077,18 @@ fn a_click_on_a_key_that_the_screen_shows_presses_it() {
     screen.click_on("Stay");
     assert!(screen.model.modals.is_empty());
     screen.press("q");
-    screen.click_on("esc stay");
+    screen.click_on("esc close");
     assert!(screen.model.modals.is_empty());
     screen.click_on("m message");
     assert!(matches!(screen.model.modals[..], [Modal::Editor(_)]));
     screen.click_on("esc keep as draft");
     screen.press(":");
     assert!(hinted(&mut screen).starts_with("enter run"), "{}", hinted(&mut screen));
-    screen.click_on("go to the hooks");
+    screen.click_on("Search  ");
+    assert!(matches!(screen.model.modals[..], [Modal::Search(_)]));
+    screen.press("esc :");
+    screen.type_text("hooks");
+    screen.click_on("Go to the hooks");
     assert_eq!((screen.model.focus, screen.model.modals.len()), (Pane::Hooks, 0));
     // Words of the agent and of hooks are no keys.
     screen.press("1");
@@ -1280,7 +1284,7 @@ fn a_refusal_is_shown_and_a_refused_message_is_not_lost() {
         SessionCommand::Message { text: "Hello".into() },
         "the session has ended\x1b[2J".into(),
     ));
-    assert_eq!(screen.frame().lines().last(), Some(" the session has ended"));
+    assert_eq!(screen.frame().lines().last(), Some(" The session has ended"));
     assert!(screen.frame().contains("Hello"));
     screen.press("esc m");
     assert!(screen.frame().contains("Hello"));
@@ -1322,7 +1326,7 @@ fn a_late_refusal_brings_the_refused_text_back() {
     screen.press("ctrl-s m");
     screen.type_text("thr");
     screen.told(ScreenEvent::Refused(message("two"), "the session has ended".into()));
-    assert_eq!(toast(&screen), "the session has ended");
+    assert_eq!(toast(&screen), "The session has ended");
     screen.type_text("ee");
     assert_eq!(editor_text(&screen).as_deref(), Some("three"));
     screen.press("esc");
@@ -1363,7 +1367,7 @@ fn an_unanswered_text_is_not_sent_again_and_not_lost() {
     screen.type_text("Hello");
     screen.press("ctrl-s");
     screen.told(ScreenEvent::Unanswered(SessionCommand::Message { text: "Hello".into() }, "it does not answer".into()));
-    assert_eq!((editor_text(&screen), toast(&screen)), (None, "it does not answer"));
+    assert_eq!((editor_text(&screen), toast(&screen)), (None, "It does not answer"));
     screen.press("m");
     assert_eq!(editor_text(&screen).as_deref(), Some("Hello"));
 }
@@ -1443,7 +1447,8 @@ fn the_question_whether_to_leave_is_a_numbered_list() {
     for row in ["▌1  Leave it running", " 2  Stop after this iteration", " 3  Stop now", " 4  Stay"] {
         assert!(frame.contains(row), "{frame}");
     }
-    assert_eq!(hinted(&mut screen), "1-4 choose  ↑↓ move  enter answer  esc stay");
+    assert!(frame.contains("enter answer  1-4 choose  ↑↓ move  esc close"), "{frame}");
+    assert_eq!(hinted(&mut screen), "", "the question has its keys");
     assert_eq!(screen.press("4"), []);
     assert!(screen.model.modals.is_empty());
     assert_eq!(screen.press("q down enter"), asked(SessionCommand::Stop { how: StopTiming::AfterIteration }));
@@ -1468,7 +1473,7 @@ fn questions_about_a_session_close_when_it_ends() {
 fn a_session_independent_of_its_screen_can_be_left_running() {
     let mut bound = Screen::of(&scenes::first_turn(), WIDE);
     assert_eq!(bound.press("q d esc ctrl-d"), []);
-    assert!(bound.frame().contains("this session ends with its screen"), "{}", bound.frame());
+    assert!(bound.frame().contains("This session ends with its screen"), "{}", bound.frame());
     let mut screen = Screen::of(&scenes::first_turn(), SMALL);
     screen.model.tie = CloseBehavior::Loose;
     assert_eq!(screen.press("q d"), [ScreenRequest::LeaveRunning]);
@@ -1497,7 +1502,7 @@ fn a_replay_is_stepped_through_and_not_steered() {
     screen.press("space - - - -");
     assert!(screen.row("replay").contains("replay 10/76 paused · 1/4x"));
     assert_eq!(screen.press("m"), []);
-    assert_eq!(toast(&screen), "this is a replay: you cannot control it");
+    assert_eq!(toast(&screen), "This is a replay: you cannot control it");
     assert!(matches!(screen.model.mode, ScreenMode::Replay(_)));
 }
 
@@ -1622,7 +1627,7 @@ fn the_attempts_are_scrolled_and_searched() {
     screen.press("enter");
     assert!(screen.row("▌ 1 ").contains("parser::empty"), "{}", screen.frame());
     screen.press("enter");
-    assert!(screen.frame().contains("retry 1 · cargo test"), "{}", screen.frame());
+    assert!(screen.frame().contains("Retry 1 · cargo test"), "{}", screen.frame());
 }
 
 #[test]

@@ -56,7 +56,7 @@ fn a_plan_is_printed_in_full_when_it_has_changed() {
           ≡ Plan: 1 of 2 done
             ☑ The lexer
             ☐ The tests
-          · mode: plan
+          · Mode: plan
     "#]]
     .assert_eq(&lines(&world));
 }

@@ -78,8 +78,19 @@ fn identical_long_runs_count_as_no_progress() {
         })
         .collect();
     assert_eq!(counted, [false, true]);
-    let frame = Screen::of(&world, SMALL).armed().frame();
-    assert!(frame.lines().filter(|line| line.contains(" = ║")).count() == 2, "{frame}");
+}
+
+#[test]
+fn no_equality_is_claimed_for_output_that_was_left_out() {
+    let mut screen = Screen::of(&at_the_limit(), SMALL).armed();
+    let frame = screen.frame();
+    assert_eq!(frame.lines().filter(|line| line.contains(" = ║")).count(), 0, "{frame}");
+    screen.press("esc 4");
+    let frame = screen.frame();
+    assert!(frame.contains("▌ 2  00:00  ") && !frame.contains("00:00  = "), "{frame}");
+    screen.press("enter");
+    let frame = screen.frame();
+    assert!(frame.contains("No differences in what creel kept; it left out a part of the output"), "{frame}");
 }
 
 #[test]

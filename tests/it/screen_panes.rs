@@ -58,7 +58,7 @@ fn enter_opens_the_row_under_the_cursor_and_a_click_does_the_same() {
     assert!(screen.frame().contains("error[E0425]: cannot find value `tree`"));
     screen.press("home enter");
     let toast = screen.model.toast.as_ref().map(|toast| toast.text.clone());
-    assert_eq!(toast.as_deref(), Some("this row has nothing to open"));
+    assert_eq!(toast.as_deref(), Some("This row has nothing to open"));
 }
 
 #[test]
@@ -104,9 +104,9 @@ fn a_wide_screen_shows_the_detail_of_the_selected_row() {
     let frame = screen.frame();
     assert!(frame.contains("╭ stop: cargo test ─") && frame.contains("1 failed; 32 passed"), "{frame}");
     screen.press("4 j");
-    assert!(screen.frame().contains("╭ retry 1 · cargo test ─"), "{}", screen.frame());
+    assert!(screen.frame().contains("╭ Retry 1 · cargo test ─"), "{}", screen.frame());
     screen.press("1 home j j j");
-    assert!(!screen.frame().contains("╭ retry 1"));
+    assert!(!screen.frame().contains("╭ Retry 1"));
     assert!(!Screen::of(&scenes::sent_back_twice(), WIDE).frame().contains("╭ stop: cargo test ─"));
 }
 
@@ -116,7 +116,9 @@ fn the_last_line_has_the_keys_of_whatever_receives_them() {
     let mut screen = Screen::of(&scenes::first_turn(), WIDE);
     assert!(last(&mut screen).contains("e next error") && last(&mut screen).contains("q leave"));
     let mut gate = Screen::of(&scenes::retry_limit(), WIDE).armed();
-    assert!(last(&mut gate).starts_with(" enter answer  down choose  esc look around"), "{}", last(&mut gate));
+    // The gate has its own keys; below it are those that work besides.
+    assert!(gate.frame().contains("║ enter answer  1-5 choose  "), "{}", gate.frame());
+    assert_eq!(last(&mut gate).trim(), "? keys  q leave");
     gate.press("esc");
     // The note about the open gate goes with the next key.
     gate.press("j");
@@ -134,29 +136,35 @@ fn help_begins_with_the_keys_of_the_pane_and_the_palette_with_what_is_useful() {
     screen.press("esc 1 :");
     let commands: Vec<String> = screen.frame().lines().map(str::to_owned).collect();
     let first = commands.iter().position(|line| line.contains("› ")).map(|at| commands[at + 1].clone());
-    assert!(first.as_deref().is_some_and(|line| line.contains("fold")), "{commands:?}");
+    assert!(first.as_deref().is_some_and(|line| line.contains("Open or close the row")), "{commands:?}");
     screen.press("esc");
     // What the user used most comes before what was never used, if both are of no special use now.
     screen.press("alt-s : ");
     let frame = screen.frame();
-    let at = |name: &str| frame.lines().position(|line| line.contains(&format!("║{name} ")));
-    assert!(at("submit").is_some_and(|submit| at("quit").is_none_or(|quit| submit < quit)), "{frame}");
+    let at = |words: &str| frame.lines().position(|line| line.contains(words));
+    let (submit, quit) = (at("Submit the work"), at("Leave; asks"));
+    assert!(submit.is_some_and(|submit| quit.is_none_or(|quit| submit < quit)), "{frame}");
 }
 
 #[test]
 fn panes_without_content_are_one_line_that_says_how_to_fill_them() {
     let mut screen = Screen::of(&scenes::works(), WIDE);
     let frame = screen.frame();
+    // Beside the stream would be nothing, so they are below it.
     for line in [
-        " 2 Hooks  No hooks. Add some under `hooks:`",
-        " 3 Pending  Nothing: no hook has piped output",
-        " 4 Retries  ○○○○○  None in this iteration",
-        " 5 Tasks  No tasks. Press a to add one",
+        "\n  2 Hooks  No hooks. Add some under `hooks:` in creel.yaml",
+        "\n  3 Pending  Nothing to send. Hooks with `pipe_output: true` add items",
+        "\n  4 Retries  ○○○○○  None in this iteration. A stop hook that blocks uses one",
+        "\n  5 Tasks  No tasks. Press a to add one",
     ] {
         assert!(frame.contains(line), "no `{line}`:\n{frame}");
     }
+    assert!(frame.contains(&format!("┏ 1 Stream {}┓", "━".repeat(108))), "{frame}");
+    // A click there is no drag of the split.
+    screen.click_on("3 Pending");
+    assert_eq!((screen.model.focus, screen.model.drags), (Pane::Pending, false));
     screen.press("5");
-    assert!(screen.frame().contains("▌5 Tasks"), "{}", screen.frame());
+    assert!(screen.frame().contains("▌ 5 Tasks"), "{}", screen.frame());
 }
 
 #[test]
@@ -167,4 +175,98 @@ fn a_queued_message_leaves_a_mark() {
         let frame = Screen::of(&world, size).frame();
         assert!(frame.contains("1 message"), "{size:?}\n{frame}");
     }
+}
+
+#[test]
+fn a_row_without_a_text_leaves_the_detail_to_the_goal() {
+    let mut screen = Screen::of(&scenes::talkative(), (200, 50));
+    assert!(screen.frame().contains("╭ Goal ──") && screen.frame().contains("│ GOAL "), "{}", screen.frame());
+}
+
+#[test]
+fn texts_do_not_touch_their_frames() {
+    let mut screen = Screen::of(&scenes::sent_back_twice(), WIDE);
+    let frame = screen.frame();
+    for row in ["│ session_start ", "│ ▌ git log ", " piped │", "│ ▌ ✓ git log ", "│ errors 0 of 3"] {
+        assert!(frame.contains(row), "no `{row}`:\n{frame}");
+    }
+}
+
+#[test]
+fn a_narrow_pane_says_when_an_item_is_sent_and_what_a_task_does() {
+    let frame = Screen::of(&scenes::delivery(), WIDE).armed().frame();
+    assert!(frame.contains("☑ cargo clippy  179 B  for the next prompt │"), "{frame}");
+    let frame = Screen::of(&crate::support::task_scenes::planned(), WIDE).frame();
+    for (task, state) in
+        [("● task_5 Measure 1 MB of brackets ", " ready │"), ("▸ task_2 Read nested lists ", " active │")]
+    {
+        let is_there = frame.lines().any(|line| line.contains(task) && line.ends_with(state));
+        assert!(is_there, "no `{task}`:\n{frame}");
+    }
+}
+
+#[test]
+fn the_cost_is_shown_once_and_failed_turns_count_at_every_size() {
+    for size in [(60, 16), SMALL, WIDE] {
+        let frame = Screen::of(&scenes::talkative(), size).frame();
+        assert_eq!(frame.matches("$0.42 \n").count() + frame.matches("$0.42\n").count(), 1, "{size:?}\n{frame}");
+        let frame = Screen::of(&scenes::backoff(), size).frame();
+        assert!(frame.contains("errors 1/3") || frame.contains("errors 1 of 3"), "{size:?}\n{frame}");
+    }
+}
+
+#[test]
+fn a_hook_that_only_fails_to_run_is_counted_with_its_own_sign() {
+    let frame = Screen::of(&scenes::first_turn(), SMALL).frame();
+    assert!(frame.contains("2 Hooks !1"), "{frame}");
+    let frame = Screen::of(&scenes::sent_back_twice(), SMALL).frame();
+    assert!(frame.contains("2 Hooks ✗1"), "{frame}");
+    // Its line in the stream says why; a second line would say the same.
+    assert_eq!(frame.matches("timed out").count(), 0, "{frame}");
+    let frame = Screen::of(&scenes::first_turn(), SMALL).frame();
+    assert_eq!(frame.matches("timed out").count(), 2, "in the stream and below it:\n{frame}");
+}
+
+#[test]
+fn a_search_in_a_viewer_begins_at_its_top_and_marks_what_it_finds() {
+    let mut screen = Screen::of(&scenes::first_turn(), SMALL);
+    let text: String = (1..=60).map(|n| format!("line {n}{}\n", if n % 20 == 1 { " FAILED" } else { "" })).collect();
+    screen.told(ScreenEvent::Read(ViewerModal::new("text", &text, "")));
+    screen.press("/");
+    screen.type_text("failed");
+    screen.press("enter");
+    let (column, row) = screen.find("FAILED");
+    assert_eq!(row, 1, "the first line has it:\n{}", screen.frame());
+    let selected = screen.model.theme.style(creel::tui::theme::ThemeRole::Selected);
+    assert_eq!(Some(screen.draw()[(column, row)].bg), selected.bg);
+    assert!(screen.frame().contains("n next match"), "the message is visible over the viewer:\n{}", screen.frame());
+    screen.press("n");
+    assert!(screen.frame().contains("║line 21 FAILED"), "{}", screen.frame());
+    screen.press("/");
+    screen.type_text("nowhere");
+    screen.press("enter");
+    assert!(screen.frame().contains("Not found: nowhere"), "{}", screen.frame());
+}
+
+#[test]
+fn help_at_a_gate_begins_with_the_keys_of_gates() {
+    let mut screen = Screen::of(&scenes::retry_limit(), SMALL).armed();
+    screen.press("?");
+    let second = screen.frame().lines().nth(1).unwrap_or_default().to_owned();
+    assert!(second.contains("Gates"), "{}", screen.frame());
+}
+
+#[test]
+fn a_question_is_answered_by_a_digit_by_enter_and_by_a_click() {
+    let mut screen = Screen::of(&scenes::first_turn(), SMALL);
+    let cancels = [ScreenRequest::Command(creel::engine::input::SessionCommand::CancelTurn)];
+    assert_eq!(screen.press("X enter"), [], "the answer that changes nothing is chosen first");
+    assert_eq!(screen.press("X 1"), cancels);
+    assert_eq!(screen.press("X k enter"), cancels);
+    screen.press("X");
+    assert!(screen.frame().contains("1  Cancel it     and pause, so that"), "{}", screen.frame());
+    assert_eq!(screen.click_on("Let it work"), []);
+    assert!(screen.model.modals.is_empty());
+    screen.press("X");
+    assert_eq!(screen.click_on("Cancel it"), cancels);
 }

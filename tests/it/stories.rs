@@ -1400,22 +1400,22 @@ fn an_overloaded_server_is_left_alone_by_the_recovery_too() {
     becomes(
         script,
         expect![[r#"
-        iteration 1
-          prompt iteration "GOAL"
-          turn failed 429
-          on_error note exit 0 -> Pass piped
-          waits 30 s
-          prompt Recovery "[Hook output: on_error \"note\" · exit 0 · 1.2 s]\nslower"
-          turn ended EndTurn
-        iteration 1 failed
-        iteration 2
-          prompt iteration "GOAL"
-          turn ended EndTurn
-        iteration 2 done
-          decided Complete
-          LoopEnded
-        ended complete (Agent signaled completion via <promise>COMPLETE</promise>)
-    "#]],
+            iteration 1
+              prompt iteration "GOAL"
+              turn failed 429
+              on_error note exit 0 -> Pass piped
+              waits 30 s
+              prompt Recovery "[Hook output: on_error \"note\" · exit 0 · 1.2 s]\nslower"
+              turn ended EndTurn
+            iteration 1 failed
+            iteration 2
+              prompt iteration "GOAL"
+              turn ended EndTurn
+            iteration 2 done
+              decided Complete
+              LoopEnded
+            ended complete (Agent signaled completion via <promise>COMPLETE</promise>)
+        "#]],
     );
 }
 

@@ -160,7 +160,7 @@ fn tasks_are_searched_by_name_goal_label_and_reason() {
         ["task_2", "task_4", "task_3", "task_6"]
     );
     assert_eq!(found("nowhere"), "task_6");
-    assert_eq!(toast(&screen), "not found: nowhere");
+    assert_eq!(toast(&screen), "Not found: nowhere");
 }
 
 #[test]
@@ -178,7 +178,7 @@ fn a_task_is_started_and_done() {
     screen.type_text("12 MB a second");
     assert_eq!(screen.press("ctrl-s"), done(Some("12 MB a second")));
     assert_eq!(screen.press("end d"), []);
-    assert_eq!(toast(&screen), "task_1 is completed");
+    assert_eq!(toast(&screen), "Task task_1 is completed");
     assert!(screen.model.modals.is_empty());
 }
 
@@ -198,7 +198,7 @@ fn the_goal_the_priority_and_the_labels_of_a_task_are_changed() {
                    deliverable: src/parser.rs without the old recursion\ndeliverable: tests for empty and nested lists";
     assert_eq!(editor(&screen), written);
     assert_eq!(screen.press("ctrl-s"), []);
-    assert_eq!(toast(&screen), "you changed nothing; press esc to leave");
+    assert_eq!(toast(&screen), "You changed nothing; press esc to leave");
     screen.press("up up ctrl-e");
     screen.type_text(", slow");
     screen.press("up backspace");
@@ -244,7 +244,7 @@ fn a_refused_change_reason_or_result_is_shown_again() {
         let [ScreenRequest::Command(command)] = &asks[..] else { panic!("{keys}: {asks:?}") };
         screen.told(ScreenEvent::Refused(command.clone(), "there is no task task_5".into()));
         assert!(editor(&screen).ends_with(text), "{keys}");
-        assert_eq!(toast(&screen), "there is no task task_5");
+        assert_eq!(toast(&screen), "There is no task task_5");
         assert_eq!(screen.press("ctrl-s"), asks, "{keys}: it can be sent again");
         screen.told(ScreenEvent::Unanswered(command.clone(), "it does not answer".into()));
         assert!(editor(&screen).ends_with(text), "{keys}");
@@ -309,7 +309,7 @@ fn one_task_is_marked_and_others_wait_for_it() {
     let mut world = planned();
     let mut screen = on_tasks(&world);
     assert_eq!(screen.press("D"), []);
-    assert_eq!(toast(&screen), "first mark the task that it should depend on, with v");
+    assert_eq!(toast(&screen), "First mark the task that it should depend on, with v");
     assert_eq!(screen.press("v j"), []);
     assert!(screen.row("task_5").contains("marked"));
     let edge = || ("parser".to_owned(), "task_5".to_owned());
@@ -409,7 +409,7 @@ fn tasks_in_a_replay_are_shown_and_not_changed() {
     past.press("5");
     for key in ["a", "s", "d", "B", "v", "D", "R", "u"] {
         assert_eq!(past.press(key), []);
-        assert_eq!(toast(&past), "this is a replay: you cannot control it");
+        assert_eq!(toast(&past), "This is a replay: you cannot control it");
         assert!(past.model.modals.is_empty() && past.model.board.marked.is_none());
     }
     past.press("t f enter");
@@ -442,7 +442,7 @@ fn hook_statistics_are_shown() {
     .assert_eq(table);
     let mut none = Screen::of(&scenes::works(), SMALL);
     none.press("2 s");
-    assert_eq!(toast(&none), "no hook has run yet");
+    assert_eq!(toast(&none), "No hook has run yet");
 }
 
 /// An event from its JSON.
@@ -497,7 +497,7 @@ fn every_event_of_a_task_has_a_line_in_the_stream() {
         Task task_5 changed: priority 1
         Task task_6 removed
         Task task_1 has no open dependencies
-        Task task_1 took 2 h 30 min
+        Task task_1 took 2h 30m
         Task task_1 metrics: tokens 1200 · files 3
         ! Action `create_task` failed: a task needs a goal
         ! Hook `plan on` failed: no JSON in its last line

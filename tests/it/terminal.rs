@@ -434,7 +434,7 @@ fn keys_typed_while_the_gate_opens_do_not_answer_it() {
     await_gate(&terminal, "still fails after");
     assert_eq!(project.kind("gate_answered").len(), 0);
     terminal.press("esc");
-    terminal.wait_for_text("the gate is still open; g shows it");
+    terminal.wait_for_text("The gate is still open; g shows it");
     terminal.wait_for_status("NEEDS YOU");
     terminal.press("g");
     terminal.wait_for_text("still fails after");
@@ -462,6 +462,22 @@ fn a_message_waits_for_the_end_of_the_turn() {
     let (reason, text) = project.prompts().remove(1);
     assert_eq!(reason, "message");
     assert!(text.contains("one\ntwo"), "{text}");
+}
+
+#[test]
+fn a_long_burst_of_keys_is_read_to_its_end() {
+    let project = scripted("", UNTIL_GO);
+    let mut terminal = Terminal::run(&project, SMALL);
+    terminal.wait_for_status("WORKING");
+    terminal.press("m");
+    terminal.wait_for_text("Message to the agent, sent when the turn ends");
+    let text = "word ".repeat(600);
+    // The text and ctrl-s at once, as a terminal without bracketed paste sends them.
+    terminal.type_text(&format!("{text}\u{13}"));
+    until("the message is queued", || project.kind("message_queued").len() == 1);
+    assert_eq!(project.kind("message_queued")[0]["text"].as_str().map(str::len), Some(text.len()));
+    project.write("go", "");
+    assert_eq!(leave(&mut terminal, "complete"), 0);
 }
 
 #[test]
@@ -569,7 +585,7 @@ fn the_screen_is_right_after_many_resizes() {
     terminal.resize(WIDE);
     terminal.wait_for("the same screen", |shown| visible(shown) == before);
     terminal.resize((20, 5));
-    terminal.wait_for("a word", |shown| shown.text().trim() == "terminal too small");
+    terminal.wait_for("a word", |shown| shown.text().trim() == "Terminal too small");
     terminal.resize((10, 1));
     terminal.wait_for("as much of it as fits", |shown| shown.has("terminal"));
     terminal.resize(WIDE);
@@ -681,9 +697,9 @@ fn a_text_is_copied_with_the_terminals_own_sequence() {
     let mut terminal = Terminal::run(&project, SMALL);
     await_gate(&terminal, "Finished. ");
     terminal.press("esc");
-    terminal.wait_for_text("the gate is still open");
+    terminal.wait_for_text("The gate is still open");
     terminal.press("3 y");
-    terminal.wait_for_text("copied ");
+    terminal.wait_for_text("Copied ");
     terminal.press("g");
     await_gate(&terminal, "Finished. ");
     terminal.press("enter");

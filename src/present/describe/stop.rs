@@ -6,7 +6,7 @@ use crate::{
         event::{StopDecided, StopEvent},
         stop::{checkpoint::Checkpoint, decision::StopAction},
     },
-    present::{stop_decisions::action, text::counted},
+    present::{clock::brief_span, stop_decisions::action, text::counted},
 };
 
 pub(super) fn stop(event: &StopEvent) -> Option<Described> {
@@ -18,7 +18,7 @@ pub(super) fn stop(event: &StopEvent) -> Option<Described> {
         StopEvent::RuleChecked { rule, passed, message, took_ms, of, .. } => {
             let (sign, tone) = if *passed { ("☑", EventTone::Passed) } else { ("☐", EventTone::Problem) };
             let (rule, message, within) = (name(rule), sentence(message), within(of.as_deref()));
-            Described::new(sign, tone, format!("Rule {rule}: {message} · {took_ms}{within}"))
+            Described::new(sign, tone, format!("Rule {rule}: {message} · {}{within}", brief_span(*took_ms)))
         }
         StopEvent::Decided(decided) => decision(decided),
         StopEvent::CheckpointKept(kept) => checkpoint(kept),

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-use super::{Described, EventTone, name, sentence};
+use super::{Described, EventTone, brief_span, name, sentence};
 use crate::engine::{
     event::WorkflowEvent,
     tasks::{
@@ -76,7 +76,7 @@ fn logged(data: &Map<String, Value>) -> String {
 /// The duration. If it is not known, all numbers in the data.
 fn measured(data: &Map<String, Value>) -> String {
     if let Some(ms) = data.get("durationMs").and_then(Value::as_u64) {
-        return format!("took {}", TimeSpan(ms));
+        return format!("took {}", brief_span(TimeSpan(ms)));
     }
     let numbers = data.iter().filter(|(_, value)| value.is_number()).map(|(key, value)| format!("{key} {value}"));
     match numbers.collect::<Vec<_>>().join(" · ") {

@@ -7,7 +7,7 @@ use crate::{
         event::{PromptReason, PromptSent, TurnEvent},
     },
     present::{
-        text::{counted, prompt_line, readable_size},
+        text::{counted, prompt_line, readable_size, sentence_case},
         tool_calls,
         usage_totals::UsageTotals,
     },
@@ -21,7 +21,7 @@ pub(super) fn turn(event: &TurnEvent, project: &str) -> Option<Described> {
             Described::new("≡", EventTone::Active, tool_calls::plan_line(entries))
         }
         TurnEvent::AgentNoted { what, text, .. } => {
-            Described::new("·", EventTone::Quiet, format!("{}: {}", name(what), sentence(text)))
+            Described::new("·", EventTone::Quiet, format!("{}: {}", sentence_case(&name(what)), sentence(text)))
         }
         TurnEvent::ConversationOpened { conversation, .. } => {
             Described::new("·", EventTone::Quiet, format!("Conversation opened: {}", name(conversation)))
@@ -60,8 +60,17 @@ fn prompt(sent: &PromptSent) -> Described {
         0 => String::new(),
         count => format!(" · with {}", counted(count, "pending item")),
     };
-    let text = format!("{what} sent{agent} · {size}{items}: {}", prompt_line(sent, super::NAME));
-    Described::new("→", EventTone::Active, text)
+    // The retry before it has said what the feedback is about.
+    let about = match sent.reason {
+        PromptReason::Feedback => String::new(),
+        PromptReason::Iteration
+        | PromptReason::Recovery
+        | PromptReason::FinalDelivery
+        | PromptReason::Message
+        | PromptReason::Remediation
+        | PromptReason::Gatekeeper => format!(": {}", prompt_line(sent, super::NAME)),
+    };
+    Described::new("→", EventTone::Active, format!("{what} sent{agent} · {size}{items}{about}"))
 }
 
 fn tool(call: &ToolCall, project: &str) -> Described {

@@ -29,6 +29,8 @@ use crate::{
 };
 
 const SECOND: i64 = 1_000;
+/// In milliseconds. The times of files can be this much behind the clock.
+const FILE_CLOCK: i64 = SECOND;
 /// Rows. A smaller screen needs them for the list.
 const WITH_DETAIL: u16 = 12;
 
@@ -72,6 +74,8 @@ pub struct HomeMemory {
     sessions: BTreeMap<Arc<SessionKey>, Arc<ListedSession>>,
     cursor: Option<Arc<SessionKey>>,
     filter: String,
+    /// When the home screen closed. What changed since is read again.
+    left: Option<UnixTime>,
     /// A message for the user.
     pub toast: Option<Toast>,
     /// What happens to the sessions when the user leaves creel now.
@@ -112,6 +116,8 @@ pub struct HomeModel {
     at: usize,
     /// The first visible line.
     top: usize,
+    /// When the home screen before this one closed.
+    left: Option<UnixTime>,
 }
 
 impl HomeModel {
@@ -140,13 +146,15 @@ impl HomeModel {
             cursor: None,
             at: 0,
             top: 0,
+            left: None,
         }
     }
 
     /// Continues where the home screen was left.
     pub fn restore(&mut self, memory: &mut HomeMemory) {
-        let HomeMemory { sessions, cursor, filter, toast, farewell: _ } = std::mem::take(memory);
+        let HomeMemory { sessions, cursor, filter, left, toast, farewell: _ } = std::mem::take(memory);
         self.is_loaded = !sessions.is_empty();
+        self.left = left;
         (self.sessions, self.cursor, self.filter, self.toast) = (sessions, cursor, filter, toast);
         self.arrange();
     }
@@ -161,20 +169,22 @@ impl HomeModel {
     }
 
     pub fn remember(self) -> HomeMemory {
-        let farewell = self.farewell();
-        HomeMemory { sessions: self.sessions, cursor: self.cursor, filter: self.filter, toast: None, farewell }
+        let (farewell, left) = (self.farewell(), Some(self.now));
+        HomeMemory { sessions: self.sessions, cursor: self.cursor, filter: self.filter, left, toast: None, farewell }
     }
 
     /// Takes the first report of a watcher: sessions that are not in it are gone.
     pub fn take_all(&mut self, changes: Vec<SessionChange>) {
         let before = std::mem::take(&mut self.sessions);
+        let left = self.left.map(|left| UnixTime(left.0.saturating_sub(FILE_CLOCK)));
         self.is_loaded = true;
         for change in changes {
             if let SessionChange::Seen(key, session) = change {
-                // What was read already stays until it changes.
-                let known = before.get(&key).filter(|known| {
-                    matches!(session.state, ListedState::Unread) && known.group() == SessionGroup::Ended
-                });
+                // What was read already stays, unless the session ran in the meantime.
+                let is_unread = matches!(session.state, ListedState::Unread);
+                let is_old = left.is_none_or(|left| session.changed < left);
+                let known =
+                    before.get(&key).filter(|known| is_unread && is_old && known.group() == SessionGroup::Ended);
                 self.sessions.insert(Arc::new(key), known.cloned().unwrap_or_else(|| Arc::new(*session)));
             }
         }

@@ -222,7 +222,7 @@ fn perform(model: &mut HomeModel, action: KeyAction) -> Vec<HomeRequest> {
         KeyAction::Suspend => return vec![HomeRequest::Suspend],
         KeyAction::RunDemo => return vec![HomeRequest::Demo],
         KeyAction::WriteConfig if model.has_config => {
-            model.say(ThemeRole::Warning, "this folder already has a config");
+            model.say(ThemeRole::Warning, "This folder already has a config");
         }
         KeyAction::WriteConfig => return vec![HomeRequest::Init],
         KeyAction::NewSession => {

@@ -39,10 +39,12 @@ use crate::{
 const SMALLEST: (u16, u16) = (24, 6);
 const NAME: usize = 24;
 /// The longest name on a narrow screen.
-const SHORT_NAME: usize = 20;
+const SHORT_NAME: usize = 18;
 const PROJECT: usize = 28;
 /// In columns. A narrower screen has the project below the list.
 const WITH_PROJECT: u16 = 80;
+/// In columns. A wider screen has the goals of the sessions in the list.
+const WITH_GOAL: usize = 140;
 const AGENT: usize = 14;
 const HOST: usize = 16;
 
@@ -64,7 +66,7 @@ pub fn draw(model: &HomeModel, area: Rect, buffer: &mut Buffer) {
     let theme = &model.theme;
     buffer.set_style(area, theme.style(ThemeRole::Text));
     if area.width < SMALLEST.0 || area.height < SMALLEST.1 {
-        let text = fit("terminal too small", usize::from(area.width));
+        let text = fit("Terminal too small", usize::from(area.width));
         Line::styled(text, theme.style(ThemeRole::Warning)).render(area, buffer);
         return;
     }
@@ -157,6 +159,7 @@ struct HomeColumns {
     age: usize,
     cost: usize,
     what: usize,
+    goal: usize,
 }
 
 /// The texts of a row, in the order of the columns.
@@ -194,10 +197,10 @@ impl HomeColumns {
         let fleet = model.scope == HomeScope::Fleet;
         let of = |wanted: bool, column: usize| if wanted { column } else { 0 };
         let is_narrow = width < usize::from(WITH_PROJECT);
-        let small = if is_narrow { SHORT_NAME } else { NAME };
+        let small = if width < 100 { SHORT_NAME } else { NAME };
         // What a session does is more important than the whole path of its project.
         let project = match width {
-            0..100 => 16,
+            0..100 => 14,
             100..160 => 20,
             160.. => PROJECT,
         };
@@ -213,6 +216,7 @@ impl HomeColumns {
             age: of(width >= 120, widest(&|one| one.age.width(), 10)),
             cost: of(width >= 110, widest(&|one| one.cost.width(), 9)),
             what: 0,
+            goal: 0,
         };
         // The cursor, the sign and a margin on the right.
         let fixed = 5 + [columns.name, columns.project, columns.user, columns.host, columns.branch, columns.agent]
@@ -220,6 +224,12 @@ impl HomeColumns {
             .chain([columns.iteration, columns.time, columns.age, columns.cost])
             .sum::<usize>();
         columns.what = width.saturating_sub(fixed);
+        // What is left on a wide screen says what each session is for.
+        if width >= WITH_GOAL && texts.iter().any(|one| !one.row.session.goal.is_empty()) {
+            let words = |one: &RowTexts<'_>| one.row.session.words(model.now, &model.zone).text.width();
+            let needed = widest(&words, columns.what * 2 / 3);
+            (columns.goal, columns.what) = (columns.what.saturating_sub(needed), needed);
+        }
         columns
     }
 }
@@ -257,12 +267,20 @@ fn draw_detail(model: &HomeModel, area: Rect, buffer: &mut Buffer) {
     let width = usize::from(area.width).saturating_sub(2);
     let project = tail(&short_path(&session.project, model.home_dir.as_deref()), width.min(PROJECT));
     let place = if area.width < WITH_PROJECT { project } else { String::new() };
-    let gap = if place.is_empty() || session.goal.is_empty() { "" } else { " · " };
-    let goal = fit(&session.goal, width.saturating_sub(place.width() + gap.width()));
-    let spans = vec![
-        Span::styled(format!(" {place}{gap}"), model.theme.style(ThemeRole::Faint)),
-        Span::styled(goal, model.theme.style(ThemeRole::Text)),
-    ];
+    // The list may have no room for the question.
+    let asks = session.group() == SessionGroup::NeedsYou && usize::from(area.width) < WITH_GOAL;
+    let question = if asks { session.words(model.now, &model.zone).text } else { String::new() };
+    let parts = [(place, ThemeRole::Faint), (question, ThemeRole::Gate), (session.goal.clone(), ThemeRole::Text)];
+    let (mut spans, mut left) = (vec![Span::raw(" ")], width);
+    for (text, role) in parts.into_iter().filter(|(text, _)| !text.is_empty()) {
+        let gap = if spans.len() > 1 { " · " } else { "" };
+        let text = fit(&text, left.saturating_sub(gap.width()));
+        left = left.saturating_sub(gap.width() + text.width());
+        spans.extend([
+            Span::styled(gap, model.theme.style(ThemeRole::Faint)),
+            Span::styled(text, model.theme.style(role)),
+        ]);
+    }
     Line::from(spans).render(area, buffer);
 }
 
@@ -321,13 +339,14 @@ fn row_line(model: &HomeModel, texts: &RowTexts<'_>, columns: HomeColumns, is_ch
         Span::styled(left(&session.host, columns.host), faint),
         // The column after it brings its own gap, unless it is the branch's or the agent's.
         Span::styled(
-            if columns.agent + columns.branch == 0 {
+            if columns.agent + columns.branch + columns.goal == 0 {
                 filled(&what_text, columns.what)
             } else {
                 left(&what_text, columns.what)
             },
             what,
         ),
+        Span::styled(left(&plain(&session.goal), columns.goal), theme.style(ThemeRole::Text)),
         Span::styled(left(&session.branch, columns.branch), faint),
         Span::styled(left(&session.agent, columns.agent), faint),
         Span::styled(right(&texts.iteration, columns.iteration), faint),

@@ -6,6 +6,7 @@ use ratatui::{
     text::Line,
     widgets::{Block, Paragraph, Widget as _},
 };
+use unicode_width::UnicodeWidthStr as _;
 
 use super::{framed, keys_that_fit, middle};
 use crate::tui::{
@@ -14,8 +15,10 @@ use crate::tui::{
     theme::{ScreenTheme, ThemeRole},
 };
 
-/// The width of the column for the keys.
+/// The widest column for the keys.
 const KEYS: usize = 24;
+/// The width of the page, in columns.
+const WIDTH: u16 = 84;
 /// Narrower pages have no such column.
 const NARROW: usize = 56;
 
@@ -69,13 +72,13 @@ impl HelpModal {
 
     /// Keeps the page from scrolling past its end: the way back would be as long.
     pub fn prepare(&mut self, keymap: &Keymap, theme: &ScreenTheme, area: Rect) {
-        let inside = Block::bordered().inner(frame(area));
+        let inside = Block::bordered().inner(self.frame(keymap, theme, area));
         let rows = self.lines(keymap, theme, usize::from(inside.width)).len();
         self.top = self.top.min(rows.saturating_sub(usize::from(inside.height)));
     }
 
     pub fn draw(&self, keymap: &Keymap, theme: &ScreenTheme, area: Rect, buffer: &mut Buffer) {
-        let inside = framed(frame(area), "Keys", ThemeRole::Accent, theme, buffer);
+        let inside = framed(self.frame(keymap, theme, area), "Keys", ThemeRole::Accent, theme, buffer);
         let lines = self.lines(keymap, theme, usize::from(inside.width));
         Paragraph::new(lines.into_iter().skip(self.top).collect::<Vec<_>>()).render(inside, buffer);
         let edge = Rect { y: inside.bottom(), height: 1, ..inside };
@@ -85,14 +88,20 @@ impl HelpModal {
 
     fn lines(&self, keymap: &Keymap, theme: &ScreenTheme, width: usize) -> Vec<Line<'static>> {
         // On a narrow page, a fixed column of keys would leave no room for the text.
-        let column = if width < NARROW { 0 } else { KEYS };
-        let is_shown = |action: &KeyAction| self.only.is_none_or(|only| only.contains(action));
+        let shown = |place: KeyContext| {
+            let is_shown = move |action: &KeyAction| self.only.is_none_or(|only| only.contains(action));
+            ACTIONS.iter().filter(move |(context, action, ..)| *context == place && is_shown(action))
+        };
+        let keys =
+            self.places.iter().flat_map(|place| shown(*place)).map(|(_, action, ..)| keymap.keys(*action).width());
+        let column = if width < NARROW { 0 } else { keys.max().unwrap_or(0).min(KEYS) };
         let mut lines = Vec::new();
         for place in self.places.iter().copied() {
-            lines.push(Line::styled(place.title(), theme.style(ThemeRole::Heading)));
-            for (_, action, _, about) in
-                ACTIONS.iter().filter(|(context, action, ..)| *context == place && is_shown(action))
-            {
+            if !lines.is_empty() {
+                lines.push(Line::default());
+            }
+            lines.push(Line::styled(format!(" {}", place.title()), theme.style(ThemeRole::Heading)));
+            for (_, action, _, about) in shown(place) {
                 let keys = format!("  {:column$}  ", keymap.keys(*action));
                 let about = self.unusual.filter(|(known, _)| known == action).map_or(*about, |(_, words)| words);
                 let pieces = [(keys, theme.style(ThemeRole::Key)), (about.to_owned(), theme.style(ThemeRole::Text))];
@@ -101,8 +110,11 @@ impl HelpModal {
         }
         lines
     }
-}
 
-fn frame(area: Rect) -> Rect {
-    middle(area, 84, area.height)
+    /// As high as its content.
+    fn frame(&self, keymap: &Keymap, theme: &ScreenTheme, area: Rect) -> Rect {
+        let width = middle(area, WIDTH, area.height).width;
+        let rows = self.lines(keymap, theme, usize::from(width.saturating_sub(2))).len();
+        middle(area, WIDTH, u16::try_from(rows + 2).unwrap_or(area.height))
+    }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use nucleo_matcher::{
     Config, Matcher,
-    pattern::{CaseMatching, Normalization, Pattern},
+    pattern::{AtomKind, CaseMatching, Normalization, Pattern},
 };
 use ratatui::{
     buffer::Buffer,
@@ -14,13 +14,17 @@ use ratatui::{
 };
 
 use super::{framed, middle};
-use crate::tui::{
-    keymap::{ACTIONS, KeyAction, KeyContext, Keymap},
-    model::ScreenModel,
-    text::fit,
-    theme::{ScreenTheme, ThemeRole},
-    view::hints,
+use crate::{
+    present::text::sentence_case,
+    tui::{
+        keymap::{ACTIONS, KeyAction, KeyContext, Keymap},
+        model::ScreenModel,
+        text::fit,
+        theme::{ScreenTheme, ThemeRole},
+        view::hints,
+    },
 };
+use unicode_width::UnicodeWidthStr as _;
 
 #[derive(Debug)]
 pub struct PaletteModal {
@@ -82,12 +86,16 @@ impl PaletteModal {
         let pattern = Pattern::parse(&self.query, CaseMatching::Ignore, Normalization::Smart);
         let mut matcher = Matcher::new(Config::DEFAULT);
         let mut buffer = Vec::new();
-        let mut score = |text: &str| pattern.score(nucleo_matcher::Utf32Str::new(text, &mut buffer), &mut matcher);
-        // A match in the name ranks before a match in the description.
+        // A few letters find a name, but only whole parts of words find a description: any letters are in a long one.
+        let parts = Pattern::new(&self.query, CaseMatching::Ignore, Normalization::Smart, AtomKind::Substring);
+        let mut score = |pattern: &Pattern, text: &str| {
+            pattern.score(nucleo_matcher::Utf32Str::new(text, &mut buffer), &mut matcher)
+        };
         let mut scored = Vec::new();
         for (_, action, name, about) in all {
-            if let Some(whole) = score(&format!("{name} {about}")) {
-                scored.push((score(name), whole, (*action, *name, *about)));
+            let (in_name, in_words) = (score(&pattern, name), score(&parts, &format!("{name} {about}")));
+            if in_name.is_some() || in_words.is_some() {
+                scored.push((in_name, in_words, (*action, *name, *about)));
             }
         }
         let rank = |action: &KeyAction| self.ranks.get(action).copied().unwrap_or_default();
@@ -105,10 +113,18 @@ impl PaletteModal {
         .render(input, buffer);
         let rows = self.found().into_iter().enumerate().skip(self.first(list)).take(usize::from(list.height));
         let lines: Vec<Line<'_>> = rows
-            .map(|(n, (action, name, about))| {
-                let text = format!("{:20} {:12} {about}", name.replace('-', " "), keymap.key(action));
-                let role = if n == self.chosen { ThemeRole::Selected } else { ThemeRole::Text };
-                Line::styled(fit(&text, usize::from(list.width)), theme.style(role))
+            .map(|(n, (action, _, about))| {
+                let key = keymap.key(action);
+                let room = usize::from(list.width).saturating_sub(key.width() + 4);
+                let about = fit(&sentence_case(about), room);
+                let gap = " ".repeat(room.saturating_sub(about.width()) + 1);
+                let sign = if n == self.chosen { "▌" } else { " " };
+                let line = Line::from(vec![
+                    Span::styled(sign, theme.style(ThemeRole::BorderFocused)),
+                    Span::styled(format!("{about}{gap}"), theme.style(ThemeRole::Text)),
+                    Span::styled(format!("{key}  "), theme.style(ThemeRole::Key)),
+                ]);
+                if n == self.chosen { line.patch_style(theme.style(ThemeRole::Selected)) } else { line }
             })
             .collect();
         Paragraph::new(lines).render(list, buffer);

@@ -25,6 +25,7 @@ use crate::{
         keymap::{KeyAction, Keymap},
         model::ScreenModel,
         output_lines::OutputLines,
+        panes::stream::mark_matches,
         text::{StyledText, expand_tabs, fit, window, wrap},
         theme::{ScreenTheme, ThemeRole},
         view::coloured_run_text,
@@ -52,13 +53,15 @@ pub struct ViewerModal {
     /// How many lines the text has without the earlier runs below it. None: all of them.
     own: Option<usize>,
     /// The line to open at, until the first frame.
-    opens_at: Option<String>,
+    opens_at: Option<Box<str>>,
     left: usize,
     wraps: bool,
+    /// What was searched for last, in lower case. Its matches are highlighted.
+    query: Box<str>,
     /// The visible rows, made before each frame.
     shown: Vec<Line<'static>>,
     /// Where the view is, or that it follows.
-    place: String,
+    place: Box<str>,
 }
 
 /// A run whose output grows while the viewer shows it.
@@ -98,8 +101,9 @@ impl ViewerModal {
             opens_at: None,
             left: 0,
             wraps: true,
+            query: Box::default(),
             shown: Vec::new(),
-            place: String::new(),
+            place: Box::default(),
         }
     }
 
@@ -111,7 +115,9 @@ impl ViewerModal {
 
     /// A viewer of two outputs and their differences.
     pub fn compared(title: impl Into<String>, comparison: OutputComparison) -> Self {
-        let about = if comparison.is_alike() {
+        let about = if comparison.is_alike() && comparison.is_shortened() {
+            "No differences in what creel kept; it left out a part of the output"
+        } else if comparison.is_alike() {
             "= only times, ids or temporary paths differ from the run before"
         } else {
             "- the run before   + this run   = only times, ids or temporary paths differ"
@@ -138,7 +144,7 @@ impl ViewerModal {
     /// The same, opened at the line with this reason, or at the end if no line has it.
     #[must_use]
     pub fn opened_at(self, reason: String) -> Self {
-        Self { opens_at: Some(reason), ..self }
+        Self { opens_at: Some(reason.into()), ..self }
     }
 
     /// Moves to the line that says why the run failed.
@@ -279,13 +285,20 @@ impl ViewerModal {
         self.top = self.top.min(last);
     }
 
-    /// Moves to the next or previous line that contains the text, going around; returns whether there is one.
+    /// Moves to the next or previous line that contains the text, going around; returns whether there is one. A new
+    /// search begins with the first visible line, and an empty one removes the highlights.
     pub fn search(&mut self, query: &str, forward: bool) -> bool {
         let query = query.to_lowercase();
+        if query.is_empty() {
+            self.query = Box::default();
+            return true;
+        }
         let (count, top) = (self.count(), self.top.line);
+        let from = top + usize::from(*self.query == *query);
+        self.query = query.as_str().into();
         let mut holds = |n: &usize| plain(&self.line(*n)).to_lowercase().contains(&query);
         let found = if forward {
-            (top + 1..count).chain(0..(top + 1).min(count)).find(&mut holds)
+            (from..count).chain(0..from.min(count)).find(&mut holds)
         } else {
             (0..top.min(count)).rev().chain((top.min(count)..count).rev()).find(&mut holds)
         };
@@ -307,7 +320,7 @@ impl ViewerModal {
         if self.live.is_some_and(|live| live.follows) {
             self.top = self.end(room);
         }
-        self.place = self.place(model);
+        self.place = self.place(model).into();
         self.shown = self.visible(&model.theme, room);
     }
 
@@ -322,13 +335,13 @@ impl ViewerModal {
         if self.file.as_ref().is_none_or(OutputLines::is_empty) {
             let text = coloured_run_text(run);
             self.lines = text.lines().map(str::to_owned).collect();
-            let about = if text.is_empty() { "nothing was printed yet" } else { "the end of the output" };
+            let about = if text.is_empty() { "Nothing was printed yet" } else { "The end of the output" };
             about.clone_into(&mut self.about);
         } else {
             self.lines.clear();
         }
         if run.ended.is_some() {
-            self.about = format!("ended · {}", self.about);
+            self.about = format!("Ended · {}", self.about);
         }
     }
 
@@ -383,6 +396,9 @@ impl ViewerModal {
         let inside = framed(area, &self.title, ThemeRole::Accent, theme, buffer);
         let [text, foot] = Layout::vertical([Constraint::Min(1), Constraint::Length(1)]).areas(inside);
         Paragraph::new(self.shown.clone()).render(text, buffer);
+        if !self.query.is_empty() {
+            mark_matches(&self.query, theme, text, buffer);
+        }
         let keys = [
             (KeyAction::Search, "search"),
             (KeyAction::Wrap, "wrap"),
@@ -391,7 +407,7 @@ impl ViewerModal {
             (KeyAction::Close, "close"),
         ];
         let keys = keys.map(|(action, about)| format!("{} {about}", keymap.key(action)));
-        let hints: Vec<String> = [self.place.clone()].into_iter().chain(keys).collect();
+        let hints: Vec<String> = [self.place.to_string()].into_iter().chain(keys).collect();
         let line = keys_that_fit(&hints, usize::from(foot.width));
         Line::styled(line, theme.style(ThemeRole::Faint)).render(foot, buffer);
         let edge = Rect { x: area.x + 1, y: area.bottom() - 1, width: area.width.saturating_sub(2), height: 1 };

@@ -19,7 +19,7 @@ use crate::{
     present::{
         clock::{against, brief_span},
         hook_stats::DecisionCounts,
-        text::plain,
+        text::{first_line, plain},
     },
     tui::{
         ansi::coloured_lines,
@@ -38,6 +38,10 @@ const SIGNS: usize = 6;
 const NAME: usize = 20;
 /// How many lines of a hook's output are visible if there is room.
 const LIVE: usize = 6;
+/// The same for a run that has ended.
+const ENDED: usize = 12;
+/// The longest reason, in characters.
+const REASON: usize = 120;
 
 /// A line of the pane.
 #[derive(Debug, Clone, Copy)]
@@ -76,11 +80,18 @@ impl OutputTail {
             newest.max_by_key(|(_, run)| (run.started, run.run)).filter(|(_, run)| has_failed(run))
         };
         let Some((row, run)) = running.or_else(newest) else { return Self::default() };
-        // The stream has the output of a run that has ended.
-        let most = if run.ended.is_some() { most.min(LIVE) } else { most };
+        // The stream has more of the output of a run that has ended.
+        let most = if run.ended.is_some() { most.min(ENDED) } else { most };
         let text = coloured_run_text(run);
         let printed = text.lines().rev().skip_while(|line| line.trim().is_empty());
-        Self { row: Some(row), lines: printed.take(most).map(str::to_owned).collect() }
+        let mut lines: Vec<String> = printed.take(most).map(str::to_owned).collect();
+        // Why it failed is more important than the beginning of its last lines.
+        let reason = first_line(&run.reason, REASON);
+        let is_there = reason.is_empty() || lines.iter().any(|line| plain(line).contains(reason.trim_end_matches('…')));
+        if let Some(first) = lines.last_mut().filter(|_| run.ended.is_some() && !is_there) {
+            *first = reason;
+        }
+        Self { row: Some(row), lines }
     }
 }
 
@@ -124,18 +135,24 @@ pub fn draw(model: &ScreenModel, theme: &ScreenTheme, area: Rect, buffer: &mut B
     let (list, next) = parts(model, area);
     let columns = HookColumns::of(rows, usize::from(area.width));
     let (shown, output) = visible(model, rows, usize::from(list.height));
-    let shown = shown.into_iter().filter_map(|line| match line {
-        HookLine::Point(point) => Some(Line::styled(point.name(), theme.style(ThemeRole::Faint))),
-        HookLine::Hook(n) => Some(columns.line(model, &rows.nth(n)?, n, theme)),
-        HookLine::Output(n) => Some(output_line(output.lines.get(n)?, theme, usize::from(area.width))),
-    });
-    Paragraph::new(shown.collect::<Vec<_>>()).render(list, buffer);
-    if let (Some(area), Some(text)) = (next, model.session.as_ref().and_then(upcoming)) {
-        Line::styled(fit(&text, usize::from(area.width)), theme.style(ThemeRole::Faint)).render(area, buffer);
+    let lines: Vec<Line<'static>> = shown
+        .into_iter()
+        .filter_map(|line| match line {
+            HookLine::Point(point) => Some(Line::styled(point.name(), theme.style(ThemeRole::Faint))),
+            HookLine::Hook(n) => Some(columns.line(model, &rows.nth(n)?, n, theme)),
+            HookLine::Output(n) => Some(output_line(output.lines.get(n)?, theme, usize::from(area.width))),
+        })
+        .collect();
+    let used = u16::try_from(lines.len()).unwrap_or(u16::MAX);
+    Paragraph::new(lines).render(list, buffer);
+    if let (Some(last), Some(text)) = (next, model.session.as_ref().and_then(upcoming)) {
+        // Below the list, set off by a blank row if there is one.
+        let row = Rect { y: list.y.saturating_add(used).saturating_add(1).min(last.y), ..last };
+        Line::styled(fit(&text, usize::from(row.width)), theme.style(ThemeRole::Faint)).render(row, buffer);
     }
 }
 
-/// The list, and the line about the next hooks.
+/// The list, and the last row that the line about the next hooks can have.
 fn parts(model: &ScreenModel, area: Rect) -> (Rect, Option<Rect>) {
     let has_next = model.session.as_ref().and_then(upcoming).is_some();
     if !has_next || area.height < 4 {
@@ -262,7 +279,8 @@ pub fn upcoming(state: &SessionState) -> Option<String> {
     let from = match state.phase.dispatch().map(|dispatch| dispatch.point) {
         Some(HookPoint::Stop) => 1,
         Some(HookPoint::PostIteration) => 2,
-        Some(_) | None if matches!(state.phase, Phase::Delivering | Phase::Exit(_)) => 3,
+        // The loop is over.
+        Some(_) | None if state.ending.is_some() || matches!(state.phase, Phase::Delivering | Phase::Exit(_)) => 3,
         Some(_) | None => 0,
     };
     soon[from..].iter().find_map(|point| {

@@ -14,7 +14,7 @@ use crate::{
         SessionState,
         pending::{ItemState, PendingItem},
     },
-    present::text::{plain_line, readable_size},
+    present::text::{plain_line, short_size},
     tui::{
         model::{Pane, ScreenModel},
         text::fit,
@@ -35,9 +35,14 @@ pub fn draw(model: &ScreenModel, theme: &ScreenTheme, area: Rect, buffer: &mut B
     let height = usize::from(area.height);
     let focused = model.focus == Pane::Pending;
     let first = first_row(model, items.len(), area);
-    let names = items.iter().skip(first).take(height).map(|item| name(item).width()).max().unwrap_or(0);
+    let in_sight = || items.iter().skip(first).take(height);
+    let columns = ItemColumns {
+        names: in_sight().map(|item| name(item).width()).max().unwrap_or(0),
+        sizes: in_sight().map(|item| size(item).width()).max().unwrap_or(0),
+        width: usize::from(area.width),
+    };
     let rows = items.iter().enumerate().skip(first).take(height).map(|(n, item)| {
-        let spans = row(state, item, (names, usize::from(area.width)), theme);
+        let spans = columns.row(state, item, theme);
         with_cursor(spans, n == model.chosen_item, focused, theme)
     });
     Paragraph::new(rows.collect::<Vec<_>>()).render(area, buffer);
@@ -53,26 +58,36 @@ fn first_row(model: &ScreenModel, count: usize, area: Rect) -> usize {
     super::first_row(last, area)
 }
 
-fn row(
-    state: &SessionState,
-    item: &PendingItem,
-    (names, width): (usize, usize),
-    theme: &ScreenTheme,
-) -> Vec<Span<'static>> {
-    let (sign, role, when) = match item.state {
-        ItemState::Pending if state.ending.is_some() => ("☑", ThemeRole::Text, "for the final delivery"),
-        ItemState::Pending => ("☑", ThemeRole::Text, "for the next prompt"),
-        ItemState::InFlight => ("→", ThemeRole::Accent, "with the agent"),
-        ItemState::Skipped => ("☐", ThemeRole::Warning, "skipped"),
-        ItemState::Delivered => ("✓", ThemeRole::Good, "delivered"),
-    };
-    let name = name(item);
-    let pad = " ".repeat(names.saturating_sub(name.width()));
-    let size = if item.text.is_empty() { String::new() } else { readable_size(item.text.len() as u64) };
-    let edited = if item.edited { " · edited" } else { "" };
-    let head = format!("{sign} {name}{pad}  {size:>9}  ");
-    let text = fit(&format!("{when}{edited}"), width.saturating_sub(2 + head.width()));
-    vec![Span::styled(head, theme.style(role)), Span::styled(text, theme.style(role))]
+/// What all rows have in common, in columns.
+struct ItemColumns {
+    names: usize,
+    sizes: usize,
+    width: usize,
+}
+
+impl ItemColumns {
+    fn row(&self, state: &SessionState, item: &PendingItem, theme: &ScreenTheme) -> Vec<Span<'static>> {
+        let (sign, role, when) = match item.state {
+            ItemState::Pending if state.ending.is_some() => ("☑", ThemeRole::Text, "for the final delivery"),
+            ItemState::Pending => ("☑", ThemeRole::Text, "for the next prompt"),
+            ItemState::InFlight => ("→", ThemeRole::Accent, "with the agent"),
+            ItemState::Skipped => ("☐", ThemeRole::Warning, "skipped"),
+            ItemState::Delivered => ("✓", ThemeRole::Good, "delivered"),
+        };
+        let name = name(item);
+        let pad = " ".repeat(self.names.saturating_sub(name.width()));
+        let edited = if item.edited { " · edited" } else { "" };
+        let head = format!("{sign} {name}{pad}  {:>sizes$}  ", size(item), sizes = self.sizes);
+        let room = self.width.saturating_sub(2 + head.width());
+        let long = format!("{when}{edited}");
+        let text = if long.width() <= room { long } else { format!("{}{edited}", when.trim_start_matches("for the ")) };
+        vec![Span::styled(head, theme.style(role)), Span::styled(fit(&text, room), theme.style(role))]
+    }
+}
+
+/// The size of an item. The text of a delivered one is not kept.
+fn size(item: &PendingItem) -> String {
+    if item.text.is_empty() { String::new() } else { short_size(item.text.len() as u64) }
 }
 
 /// The item at a row of the pane. Call this before the click focuses the pane, because that moves the rows.

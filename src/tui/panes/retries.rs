@@ -9,9 +9,9 @@ use ratatui::{
 
 use super::with_cursor;
 use crate::{
-    engine::{SessionState, event::UserPresence, retry::RetryWait},
+    engine::{SessionState, event::UserPresence, retry::RetryWait, time::TimeSpan},
     present::{
-        clock::time_of_day,
+        clock::{short_span, time_of_day},
         text::{plain, plain_line},
         usage_limits,
     },
@@ -72,8 +72,7 @@ fn head(model: &ScreenModel, state: &SessionState, theme: &ScreenTheme, width: u
         UserPresence::Attended => "next: creel asks you",
         UserPresence::Unattended => "next: the retry limit decides",
     };
-    let count = if dots.contains('/') { dots } else { format!("{dots}  {used} of {limit}") };
-    let text = fit(&format!("{hook}  {count}"), width);
+    let text = fit(&format!("{hook}  {dots}"), width);
     let left = width.saturating_sub(unicode_width::UnicodeWidthStr::width(text.as_str()) + 3);
     let mut lines = vec![Line::from(vec![
         Span::styled(text, theme.style(role)),
@@ -86,10 +85,10 @@ fn head(model: &ScreenModel, state: &SessionState, theme: &ScreenTheme, width: u
 }
 
 fn row(model: &ScreenModel, attempt: &RetryAttempt, theme: &ScreenTheme, width: usize) -> Vec<Span<'static>> {
-    let same = if attempt.no_progress { "= " } else { "" };
+    let same = if attempt.is_repeated { "= " } else { "" };
     let head = format!("{}  {}  ", attempt.used, time_of_day(attempt.at, &model.zone));
     let reason = format!("{same}{}", plain(&plain_line(&attempt.reason, 200)));
-    let role = if attempt.no_progress { ThemeRole::Bad } else { ThemeRole::Text };
+    let role = if attempt.is_repeated { ThemeRole::Bad } else { ThemeRole::Text };
     let room = width.saturating_sub(2 + head.len());
     vec![Span::styled(head, theme.style(ThemeRole::Faint)), Span::styled(fit(&reason, room), theme.style(role))]
 }
@@ -101,7 +100,7 @@ pub fn waits(state: &SessionState, model: &ScreenModel) -> Option<String> {
     if let Some(hold) = &state.limits.hold {
         return Some(usage_limits::waiting(hold, model.moment()));
     }
-    (left.0 > 0).then(|| format!("next retry in {} s", left.0.div_ceil(1_000)))
+    (left.0 > 0).then(|| format!("Next retry in {}", short_span(TimeSpan::secs(left.0.div_ceil(1_000)))))
 }
 
 /// The attempt at a row of the pane.

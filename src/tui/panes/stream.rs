@@ -34,8 +34,8 @@ pub fn draw(model: &ScreenModel, theme: &ScreenTheme, area: Rect, buffer: &mut B
     }
 }
 
-/// Highlights the text that was searched for.
-fn mark_matches(query: &str, theme: &ScreenTheme, area: Rect, buffer: &mut Buffer) {
+/// Highlights the text that was searched for, which is in lower case.
+pub fn mark_matches(query: &str, theme: &ScreenTheme, area: Rect, buffer: &mut Buffer) {
     for y in area.top()..area.bottom() {
         let mut row = String::new();
         let mut columns = Vec::new();

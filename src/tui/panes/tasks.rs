@@ -24,7 +24,7 @@ use crate::{
     },
 };
 
-/// From this width on, the states are shown as words, too.
+/// From this width on, there is room for priorities and labels.
 const WITH_WORDS: u16 = 70;
 /// A longer task id is cut.
 const NAME: usize = 20;
@@ -44,7 +44,7 @@ pub fn draw(model: &ScreenModel, theme: &ScreenTheme, area: Rect, buffer: &mut B
     let columns = TaskColumns { graph: model.graph(), width: area.width, names, marked: model.board.marked.as_deref() };
     let focused = model.focus == Pane::Tasks;
     let line = |(n, row): (usize, TaskRow<'_>)| {
-        let text = fit(&columns.line(row), usize::from(area.width).saturating_sub(2));
+        let text = columns.line(row, usize::from(area.width).saturating_sub(2));
         super::with_cursor(vec![Span::styled(text, theme.style(role(row.task.state)))], n == chosen, focused, theme)
     };
     Paragraph::new(in_sight.map(line).collect::<Vec<_>>()).render(area, buffer);
@@ -68,16 +68,26 @@ struct TaskColumns<'a> {
 }
 
 impl TaskColumns<'_> {
-    fn line(&self, row: TaskRow<'_>) -> String {
+    /// The state comes first as a sign and a word. Where there is little room, the word is at the right, and the
+    /// details of the task have the rest.
+    fn line(&self, row: TaskRow<'_>, width: usize) -> String {
         let TaskRow { task, branch } = row;
-        let word = if self.width >= WITH_WORDS { format!("{:10}", task.state.name()) } else { String::new() };
         let name = fit(&plain(&task.id), self.names);
         let room = " ".repeat(self.names.saturating_sub(name.width()));
         let goal = plain_line(&task.goal, LINE);
         let marked = if self.marked == Some(&task.id) { " · marked" } else { "" };
         let labels: String = task.labels.iter().map(|label| format!(" #{}", plain_line(label, LINE))).collect();
         let note = note(self.graph, task);
-        format!("{} {word}{name}{room} P{} {branch}{goal}{marked}{note}{labels}", sign(task.state), task.priority)
+        let (sign, word, priority) = (sign(task.state), task.state.name(), task.priority);
+        if self.width >= WITH_WORDS {
+            return fit(
+                &format!("{sign} {word:10}{name}{room} P{priority} {branch}{goal}{marked}{note}{labels}"),
+                width,
+            );
+        }
+        let left = width.saturating_sub(word.width() + 2);
+        let text = fit(&format!("{sign} {name}{room} {branch}{goal}{marked}{note}"), left);
+        format!("{text}{}{word}", " ".repeat(left.saturating_sub(text.width()) + 2))
     }
 }
 

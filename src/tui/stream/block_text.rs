@@ -26,9 +26,9 @@ const NARROW: usize = 40;
 /// The title above the text, used if a block has more than one text.
 const fn title(kind: DetailKind) -> &'static str {
     match kind {
-        DetailKind::Change => "changes",
-        DetailKind::Arguments => "arguments",
-        DetailKind::Output => "output",
+        DetailKind::Change => "Changes",
+        DetailKind::Arguments => "Arguments",
+        DetailKind::Output => "Output",
         DetailKind::Words | DetailKind::Plan => "",
     }
 }

@@ -30,6 +30,14 @@ pub(super) struct BlockRows {
     lines: Rc<Vec<Line<'static>>>,
 }
 
+/// How much of a first line has the colour of its block, in bytes. Of what went well, and of prompts, only the sign: so
+/// what failed and what runs stand out.
+fn coloured_part(kind: BlockKind, role: ThemeRole, head: &str) -> usize {
+    let is_calm = role == ThemeRole::Good || kind == BlockKind::Prompt;
+    let sign = head.split_inclusive(' ').next().filter(|sign| sign.trim_end().chars().count() == 1);
+    if is_calm { sign.map_or(head.len(), str::len) } else { head.len() }
+}
+
 impl SessionStream {
     /// Makes all rows again, since the theme has changed.
     pub fn forget_rows(&mut self) {
@@ -103,7 +111,12 @@ impl SessionStream {
         } else {
             block.head.clone()
         };
-        let pieces = [(sign.to_owned(), theme.style(ThemeRole::Faint)), (head, theme.style(block.role))];
+        let (mark, text) = head.split_at(coloured_part(block.kind, block.role, &head));
+        let pieces = [
+            (sign.to_owned(), theme.style(ThemeRole::Faint)),
+            (mark.to_owned(), theme.style(block.role)),
+            (text.to_owned(), theme.style(ThemeRole::Text)),
+        ];
         // Without much room, the name of a tool is more important than its time.
         if block.took.is_empty() || width < NARROW {
             return wrap(&pieces, width, 2);

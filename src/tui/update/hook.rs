@@ -76,7 +76,7 @@ fn read_output(run: &RunEntry, earlier: String) -> ScreenRequest {
     let what = if run.kind == RunSubject::Rule { "rule" } else { run.point.name() };
     let failed = run.ended.as_ref().is_some_and(|finished| finished.verdict != Verdict::Pass);
     ScreenRequest::ReadOutput {
-        title: format!("run {} · {what} · {}", run.run, run.name()),
+        title: format!("Run {} · {what} · {}", run.run, run.name()),
         file: run.ended.as_ref().map_or_else(|| Some(run.run.output_file()), |finished| finished.file.clone()),
         otherwise: view::coloured_run_text(run),
         earlier,
@@ -114,7 +114,7 @@ pub(super) fn open_attempt(model: &mut ScreenModel) -> Vec<ScreenRequest> {
     };
     let before = model.attempts.iter().rev().nth(model.chosen_attempt + 1);
     let heading = |attempt: &RetryAttempt| format!("Run {}, {}", attempt.used, time_of_day(attempt.at, &model.zone));
-    let title = format!("retry {} · {}", attempt.used, plain_line(&attempt.hook, 80));
+    let title = format!("Retry {} · {}", attempt.used, plain_line(&attempt.hook, 80));
     let text = attempt_text(model, attempt);
     let viewer = match before {
         Some(before) => {
@@ -185,7 +185,7 @@ pub(super) fn show_stats(model: &mut ScreenModel) -> Vec<ScreenRequest> {
     }
     let table = hook_stats::table(&model.tallies.stats());
     let about = "half of the runs took at most p50, 95 of 100 at most p95; piped: bytes";
-    lay_over(model, Modal::Viewer(Box::new(ViewerModal::new("statistics of the hooks", &table, about))))
+    lay_over(model, Modal::Viewer(Box::new(ViewerModal::new("Statistics of the hooks", &table, about))))
 }
 
 /// The row of the hook that runs, or ran last.

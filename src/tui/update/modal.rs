@@ -237,12 +237,29 @@ fn answer_over(model: &mut ScreenModel, key: KeyEvent) -> Vec<ScreenRequest> {
     Vec::new()
 }
 
-pub(super) fn on_cancel_key(model: &mut ScreenModel, key: KeyEvent) -> Vec<ScreenRequest> {
-    model.modals.pop_if(|modal| matches!(modal, Modal::Cancel(_)));
-    if key.code == KeyCode::Char('y') {
-        return vec![ScreenRequest::Command(SessionCommand::CancelTurn)];
-    }
-    Vec::new()
+#[expect(clippy::wildcard_enum_match_arm, reason = "the terminal library's enum grows")]
+pub(super) fn on_question_key(model: &mut ScreenModel, key: KeyEvent) -> Vec<ScreenRequest> {
+    let action = model.keymap.action(key, &[KeyContext::Scroll]);
+    let Some(Modal::Remove(question) | Modal::Cancel(question)) = model.modals.last_mut() else { return Vec::new() };
+    let number = match key.code {
+        KeyCode::Enter => question.chosen + 1,
+        KeyCode::Char(c) if c.is_ascii_digit() => c.to_digit(10).and_then(|d| usize::try_from(d).ok()).unwrap_or(0),
+        KeyCode::Char('y') => 1,
+        KeyCode::Esc | KeyCode::Char('n' | 'q') => question.choices.len(),
+        _ => {
+            question.move_by(isize::from(action == Some(KeyAction::Down)) - isize::from(action == Some(KeyAction::Up)));
+            return Vec::new();
+        }
+    };
+    answer_question(model, number)
+}
+
+/// Gives the answer with this number, from 1. The last one changes nothing.
+pub(super) fn answer_question(model: &mut ScreenModel, number: usize) -> Vec<ScreenRequest> {
+    let Some(Modal::Remove(question) | Modal::Cancel(question)) = model.modals.last() else { return Vec::new() };
+    let Some(chosen) = question.numbered(number).map(|choice| choice.request.clone()) else { return Vec::new() };
+    model.modals.pop();
+    chosen.map(ScreenRequest::Command).into_iter().collect()
 }
 
 pub(super) fn on_help_key(model: &mut ScreenModel, key: KeyEvent) -> Vec<ScreenRequest> {
@@ -296,8 +313,13 @@ pub(super) fn on_search_key(model: &mut ScreenModel, key: KeyEvent, reload: Reco
         KeyCode::Enter => {
             model.query = std::mem::take(&mut line.query);
             model.modals.pop();
+            if !model.query.is_empty() {
+                return search(model, true, reload);
+            }
             // An empty search removes the highlights.
-            return if model.query.is_empty() { Vec::new() } else { search(model, true, reload) };
+            if let Some(Modal::Viewer(viewer)) = model.modals.last_mut() {
+                viewer.search("", true);
+            }
         }
         KeyCode::Backspace => {
             line.query.pop();

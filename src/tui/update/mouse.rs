@@ -5,7 +5,7 @@ use ratatui::layout::Rect;
 
 use super::{
     ScreenRequest,
-    modal::{answer_leave, on_gate},
+    modal::{answer_leave, answer_question, on_gate},
     on_key,
     pane::{on_stream, open_row, wheel},
     perform,
@@ -82,6 +82,10 @@ fn click(model: &mut ScreenModel, column: u16, row: u16, reload: RecordLoader<'_
         Some(Modal::Quit(question)) => {
             let chosen = question.choice_at(area, column, row);
             chosen.map_or_else(Vec::new, |chosen| answer_leave(model, chosen + 1))
+        }
+        Some(Modal::Remove(question) | Modal::Cancel(question)) => {
+            let chosen = question.choice_at(area, column, row);
+            chosen.map_or_else(Vec::new, |chosen| answer_question(model, chosen + 1))
         }
         Some(_) => Vec::new(),
         None if on_line => {

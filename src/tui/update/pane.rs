@@ -324,14 +324,14 @@ pub(super) fn preview(model: &mut ScreenModel) -> Vec<ScreenRequest> {
         "{}, as creel would send it now; hooks at pre_iteration can add to it",
         readable_size(text.len() as u64)
     );
-    lay_over(model, Modal::Viewer(Box::new(ViewerModal::new("the next prompt", &text, about))))
+    lay_over(model, Modal::Viewer(Box::new(ViewerModal::new("The next prompt", &text, about))))
 }
 
 pub(super) fn open_item(model: &mut ScreenModel, reload: RecordLoader<'_>) -> Vec<ScreenRequest> {
     let Some((id, text)) = item_to_use(model) else { return Vec::new() };
     let text = if text.is_empty() { text_on_disk(model, id, reload) } else { text };
     let about = readable_size(text.len() as u64);
-    lay_over(model, Modal::Viewer(Box::new(ViewerModal::new(format!("item {id}"), &text, about))))
+    lay_over(model, Modal::Viewer(Box::new(ViewerModal::new(format!("Item {id}"), &text, about))))
 }
 
 pub(super) fn edit_item(model: &mut ScreenModel) -> Vec<ScreenRequest> {

@@ -1,7 +1,5 @@
 //! Keys of the tasks pane.
 
-use crossterm::event::{KeyCode, KeyEvent};
-
 use super::{
     ScreenRequest, lay_over,
     pane::{is_live, moved, next_fit},
@@ -20,7 +18,7 @@ use crate::{
         modals::{
             Modal,
             editor::{EditorModal, EditorPurpose},
-            remove::RemoveModal,
+            remove::remove_question,
             viewer::ViewerModal,
         },
         model::ScreenModel,
@@ -99,7 +97,7 @@ pub(super) fn complete(model: &mut ScreenModel) -> Vec<ScreenRequest> {
     match task_to_change(model) {
         Some(task) if task.is_open() => write(model, EditorPurpose::Done(task.id), ""),
         Some(task) => {
-            model.say(ThemeRole::Warning, format!("{} is completed", plain(&task.id)));
+            model.say(ThemeRole::Warning, format!("Task {} is completed", plain(&task.id)));
             Vec::new()
         }
         None => Vec::new(),
@@ -121,8 +119,8 @@ pub(super) fn write_reason(model: &mut ScreenModel) -> Vec<ScreenRequest> {
 /// Asks once more before it removes the task.
 pub(super) fn remove(model: &mut ScreenModel) -> Vec<ScreenRequest> {
     let Some(task) = task_to_change(model) else { return Vec::new() };
-    let question = model.graph().map(|graph| RemoveModal::new(graph, &task));
-    question.map_or_else(Vec::new, |question| lay_over(model, Modal::Remove(question)))
+    let question = model.graph().map(|graph| remove_question(graph, &task));
+    question.map_or_else(Vec::new, |question| lay_over(model, Modal::Remove(Box::new(question))))
 }
 
 /// Marks the task that other tasks are to wait for, or removes the mark.
@@ -169,23 +167,6 @@ pub(super) fn done(id: &str, text: &str) -> SessionCommand {
 pub(super) fn block(id: &str, text: &str) -> SessionCommand {
     let (id, reason) = (id.to_owned(), text.trim().to_owned());
     SessionCommand::Task { task: TaskCommand::Block { id, reason, required_knowledge: Vec::new() } }
-}
-
-#[expect(clippy::wildcard_enum_match_arm, reason = "the terminal library's enum grows")]
-pub(super) fn on_remove_key(model: &mut ScreenModel, key: KeyEvent) -> Vec<ScreenRequest> {
-    let Some(Modal::Remove(question)) = model.modals.last() else { return Vec::new() };
-    let id = question.task.clone();
-    match key.code {
-        KeyCode::Char('y') => {
-            model.modals.pop();
-            ask(TaskCommand::Remove { id })
-        }
-        KeyCode::Esc | KeyCode::Char('n' | 'q') => {
-            model.modals.pop();
-            Vec::new()
-        }
-        _ => Vec::new(),
-    }
 }
 
 pub(super) fn scroll(model: &mut ScreenModel, by: isize) {

@@ -36,7 +36,7 @@ const MOST: usize = 64 << 10;
 /// The detail of the selected row of the focused pane. None if no row is selected.
 pub(super) fn of(model: &mut ScreenModel, area: Rect, reload: RecordLoader<'_>) -> Option<RowDetail> {
     let (title, text, part) = text(model, reload)?;
-    let (width, height) = (usize::from(area.width.saturating_sub(2)), usize::from(area.height.saturating_sub(2)));
+    let (width, height) = (usize::from(area.width.saturating_sub(4)), usize::from(area.height.saturating_sub(2)));
     let text = match part {
         ShownPart::Beginning => &text[..text.floor_char_boundary(MOST)],
         ShownPart::End => &text[text.ceil_char_boundary(text.len().saturating_sub(MOST))..],
@@ -64,9 +64,13 @@ fn text(model: &mut ScreenModel, reload: RecordLoader<'_>) -> Option<(String, St
             let view = StreamViewport { width, height, theme, reload };
             let (title, text) = model.stream.block_in_full(view)?;
             if text.is_empty() {
-                // A row without a text leaves the room to the hook that runs or ran last.
-                let run = model.runs.running().or_else(|| model.runs.newest())?;
-                return Some((format!("{}: {}", run.point, run.name()), printed(run), ShownPart::End));
+                // A row without a text leaves the room to the hook that runs, else to what the session is for.
+                return match model.runs.running() {
+                    Some(run) => Some((format!("{}: {}", run.point, run.name()), printed(run), ShownPart::End)),
+                    None => {
+                        Some(("Goal".to_owned(), model.session.as_ref()?.began.prompt.clone(), ShownPart::Beginning))
+                    }
+                };
             }
             let title = if title.is_empty() { "The agent".to_owned() } else { title };
             Some((title, text, ShownPart::Beginning))
@@ -79,11 +83,11 @@ fn text(model: &mut ScreenModel, reload: RecordLoader<'_>) -> Option<(String, St
             let item = model.session.as_ref()?.pending.items().get(model.chosen_item)?;
             let gone = "The agent has received this item.";
             let text = if item.text.is_empty() { gone.to_owned() } else { item.text.clone() };
-            Some((format!("item {} · {}", item.id, item.source.hook), text, ShownPart::Beginning))
+            Some((format!("Item {} · {}", item.id, item.source.hook), text, ShownPart::Beginning))
         }
         Pane::Retries => {
             let attempt = model.attempts.iter().rev().nth(model.chosen_attempt)?;
-            Some((format!("retry {} · {}", attempt.used, attempt.hook), attempt.feedback.clone(), ShownPart::End))
+            Some((format!("Retry {} · {}", attempt.used, attempt.hook), attempt.feedback.clone(), ShownPart::End))
         }
         Pane::Tasks => {
             let task = model.chosen_task()?;
@@ -117,7 +121,7 @@ pub(super) fn draw(detail: &RowDetail, theme: &ScreenTheme, area: Rect, buffer: 
         .border_type(BorderType::Rounded)
         .border_style(theme.style(ThemeRole::Border))
         .title(Line::styled(format!(" {} ", detail.title), theme.style(ThemeRole::Text)));
-    let inside = block.inner(area);
+    let inside = super::padded(block.inner(area));
     block.render(area, buffer);
     Paragraph::new(detail.lines.clone()).render(inside, buffer);
 }

@@ -4,7 +4,7 @@ use ratatui::{
     buffer::Buffer,
     layout::Rect,
     text::{Line, Span},
-    widgets::Widget as _,
+    widgets::{Clear, Widget as _},
 };
 use unicode_width::UnicodeWidthStr as _;
 
@@ -18,27 +18,29 @@ use crate::{
     process::playback_pace::PlaybackMode,
     tui::{
         keymap::{self, KeyAction},
-        modals::{Modal, gate::GateModal},
+        modals::Modal,
         model::{Pane, ScreenMode, ScreenModel},
         text::fit,
         theme::{ScreenTheme, ThemeRole},
     },
 };
 
-pub(super) fn draw(model: &ScreenModel, theme: &ScreenTheme, area: Rect, buffer: &mut Buffer) {
+/// The message to the user, if there is one.
+pub(super) fn draw_toast(model: &ScreenModel, theme: &ScreenTheme, area: Rect, buffer: &mut Buffer) {
     if let Some(toast) = &model.toast {
         let text = fit(&format!(" {}", plain(&toast.text)), usize::from(area.width));
+        Clear.render(area, buffer);
+        buffer.set_style(area, theme.style(ThemeRole::Text));
         Line::styled(text, theme.style(toast.role)).render(area, buffer);
+    }
+}
+
+pub(super) fn draw(model: &ScreenModel, theme: &ScreenTheme, area: Rect, buffer: &mut Buffer) {
+    if model.toast.is_some() {
+        draw_toast(model, theme, area, buffer);
         return;
     }
-    let hint = |action: KeyAction| {
-        let key = match model.keymap.key(action).as_str() {
-            "page-down" => "PgDn".to_owned(),
-            "page-up" => "PgUp".to_owned(),
-            key => key.to_owned(),
-        };
-        (key, format!(" {}  ", words(model, action)))
-    };
+    let hint = |action: KeyAction| (model.keymap.key(action), format!(" {}  ", words(model, action)));
     let literal = |key: &str, about: &str| (key.to_owned(), format!(" {about}  "));
     let width = |(key, about): &(String, String)| key.width() + about.width();
     // The keys for leaving and for help are always shown, the others if there is room.
@@ -48,12 +50,18 @@ pub(super) fn draw(model: &ScreenModel, theme: &ScreenTheme, area: Rect, buffer:
         Some(Modal::Palette(_)) => {
             (Vec::new(), vec![literal("enter", "run"), literal("↑↓", "move"), literal("esc", "close")])
         }
-        Some(Modal::Quit(question)) => {
-            let numbers = format!("1-{}", question.choices.len());
-            let keys = [(numbers.as_str(), "choose"), ("↑↓", "move"), ("enter", "answer"), ("esc", "stay")];
-            (Vec::new(), keys.map(|(key, about)| literal(key, about)).to_vec())
-        }
-        Some(dialog) => (in_modal(dialog), Vec::new()),
+        // The gate has the keys of its own.
+        Some(Modal::Gate(_)) => (Vec::new(), vec![hint(KeyAction::Help), hint(KeyAction::Quit)]),
+        // These show which keys they accept.
+        Some(
+            Modal::Viewer(_)
+            | Modal::Help(_)
+            | Modal::Editor(_)
+            | Modal::Search(_)
+            | Modal::Quit(_)
+            | Modal::Remove(_)
+            | Modal::Cancel(_),
+        ) => (Vec::new(), Vec::new()),
         None if model.plays_demo().is_some_and(|pace| pace.mode == PlaybackMode::Play) => {
             (Vec::new(), vec![literal("space", "pause"), literal("any key", "skip ahead"), hint(KeyAction::Quit)])
         }
@@ -111,54 +119,13 @@ pub fn useful(model: &ScreenModel) -> Vec<KeyAction> {
     keys
 }
 
-/// The keys of the dialog that receives the keys.
-fn in_modal(modal: &Modal) -> Vec<KeyAction> {
-    match modal {
-        Modal::Gate(gate) => in_gate(gate),
-        Modal::Viewer(_) => {
-            vec![
-                KeyAction::Down,
-                KeyAction::PageDown,
-                KeyAction::Search,
-                KeyAction::Wrap,
-                KeyAction::Copy,
-                KeyAction::Close,
-            ]
-        }
-        Modal::Help(_) => vec![KeyAction::Down, KeyAction::PageDown, KeyAction::Close],
-        // These say themselves which keys they accept.
-        Modal::Editor(_)
-        | Modal::Palette(_)
-        | Modal::Search(_)
-        | Modal::Quit(_)
-        | Modal::Remove(_)
-        | Modal::Cancel(_) => Vec::new(),
-    }
-}
-
-/// The keys of a gate that currently do something.
-fn in_gate(gate: &GateModal) -> Vec<KeyAction> {
-    let others = if gate.has_items() {
-        vec![
-            KeyAction::NextChoice,
-            KeyAction::Aside,
-            KeyAction::ToggleItem,
-            KeyAction::EditItem,
-            KeyAction::PreviewItems,
-        ]
-    } else {
-        vec![KeyAction::ItemDown, KeyAction::Aside]
-    };
-    let runs = Some(KeyAction::OlderRun).filter(|_| gate.has_runs());
-    [KeyAction::Answer].into_iter().chain(gate.more_text()).chain(others).chain(runs).collect()
-}
-
 /// The keys of the focused pane that currently do something.
 fn in_pane(model: &ScreenModel) -> Vec<KeyAction> {
     let steered = model.is_steered();
     match model.focus {
         // In a replay, these keys play up to the next iteration or error.
         Pane::Stream if matches!(model.mode, ScreenMode::Replay(_)) => vec![KeyAction::Fold],
+        Pane::Stream if model.stream.is_empty() => Vec::new(),
         Pane::Stream => vec![KeyAction::Fold, KeyAction::NextError, KeyAction::NextIteration],
         Pane::Hooks if model.hook_rows().is_empty() => Vec::new(),
         Pane::Hooks => {

@@ -20,6 +20,9 @@ const WITH_DETAIL: u16 = 160;
 /// How much of such a screen the detail has, in percent.
 const DETAIL: u16 = 30;
 
+/// The panes beside the stream.
+const BESIDE: [Pane; 4] = [Pane::Hooks, Pane::Pending, Pane::Retries, Pane::Tasks];
+
 #[derive(Debug)]
 pub struct ScreenLayout {
     pub panes: Vec<(Pane, Rect)>,
@@ -53,6 +56,11 @@ pub fn has_tabs(model: &ScreenModel) -> bool {
     !is_wide(model.size) || model.zoomed
 }
 
+/// Whether lines below the pane have the counts and the cost.
+pub(super) fn has_lines(model: &ScreenModel) -> bool {
+    has_tabs(model) && model.size.0 >= WITH_LINES.0 && model.size.1 >= WITH_LINES.1
+}
+
 /// The layout for an area. None if it is too small.
 pub fn places(model: &ScreenModel, area: Rect) -> Option<ScreenLayout> {
     if !has_room((area.width, area.height)) {
@@ -78,23 +86,32 @@ pub fn places(model: &ScreenModel, area: Rect) -> Option<ScreenLayout> {
         let [tabs, pane] = Layout::vertical([Constraint::Length(1), Constraint::Min(1)]).areas(body);
         return Some(ScreenLayout { panes: vec![(model.focus, pane)], tabs: Some(tabs), ..layout });
     }
-    let (left, right, detail) = columns(model, body);
+    let (rest, detail) = with_detail(body);
+    if BESIDE.into_iter().all(|pane| panes::wanted(model, pane) == 0) {
+        // Nothing would be beside the stream, so it has the whole width.
+        return Some(ScreenLayout { panes: one_below_the_other(rest), detail, ..layout });
+    }
+    let stream = Constraint::Percentage(model.memory.split.percent());
+    let [left, right] = Layout::horizontal([stream, Constraint::Fill(1)]).areas(rest);
     let mut panes = vec![(Pane::Stream, left)];
     panes.extend(stacked(model, right));
     Some(ScreenLayout { panes, detail, ..layout })
 }
 
-/// The stream, the other panes, and the detail.
-fn columns(model: &ScreenModel, body: Rect) -> (Rect, Rect, Option<Rect>) {
-    let (rest, detail) = if body.width >= WITH_DETAIL {
-        let [rest, detail] = Layout::horizontal([Constraint::Fill(1), Constraint::Percentage(DETAIL)]).areas(body);
-        (rest, Some(detail))
-    } else {
-        (body, None)
-    };
-    let stream = Constraint::Percentage(model.memory.split.percent());
-    let [left, right] = Layout::horizontal([stream, Constraint::Fill(1)]).areas(rest);
-    (left, right, detail)
+/// The panes, and the detail beside them.
+fn with_detail(body: Rect) -> (Rect, Option<Rect>) {
+    if body.width < WITH_DETAIL {
+        return (body, None);
+    }
+    let [rest, detail] = Layout::horizontal([Constraint::Fill(1), Constraint::Percentage(DETAIL)]).areas(body);
+    (rest, Some(detail))
+}
+
+/// The stream, and one line for each of the others below it.
+fn one_below_the_other(area: Rect) -> Vec<(Pane, Rect)> {
+    let line = Constraint::Length(1);
+    let rows = Layout::vertical([Constraint::Min(1), line, line, line, line]).areas::<5>(area);
+    [Pane::Stream].into_iter().chain(BESIDE).zip(rows).collect()
 }
 
 /// The panes on the right: those without content have one line, the others what they need. If that is too much, all
@@ -102,8 +119,7 @@ fn columns(model: &ScreenModel, body: Rect) -> (Rect, Rect, Option<Rect>) {
 fn stacked(model: &ScreenModel, area: Rect) -> Vec<(Pane, Rect)> {
     const FRAME: usize = 2;
     const LEAST: usize = 4;
-    let shown = [Pane::Hooks, Pane::Pending, Pane::Retries, Pane::Tasks];
-    let mut heights = shown.map(|pane| match panes::wanted(model, pane) {
+    let mut heights = BESIDE.map(|pane| match panes::wanted(model, pane) {
         0 => 1,
         rows => rows + FRAME,
     });
@@ -122,7 +138,7 @@ fn stacked(model: &ScreenModel, area: Rect) -> Vec<(Pane, Rect)> {
         heights[taker] += room.saturating_sub(used);
     }
     let rows = heights.map(|height| Constraint::Length(u16::try_from(height).unwrap_or(u16::MAX)));
-    shown.into_iter().zip(Layout::vertical(rows).areas::<4>(area)).collect()
+    BESIDE.into_iter().zip(Layout::vertical(rows).areas::<4>(area)).collect()
 }
 
 /// The columns that the split divides, and the first column right of it. None if there is no split.
@@ -130,7 +146,7 @@ fn split_columns(model: &ScreenModel) -> Option<(Rect, u16)> {
     let area = Rect { x: 0, y: 0, width: model.size.0, height: model.size.1 };
     let places = places(model, area).filter(|places| places.tabs.is_none())?;
     let column = |wanted: Pane| places.panes.iter().find(|(pane, _)| *pane == wanted).map(|(_, rect)| *rect);
-    let (left, right) = (column(Pane::Stream)?, column(Pane::Hooks)?);
+    let (left, right) = (column(Pane::Stream)?, column(Pane::Hooks).filter(|hooks| hooks.x > 0)?);
     Some((Rect { width: left.width + right.width, ..left }, right.x))
 }
 

@@ -50,7 +50,8 @@ fn hook_line(model: &ScreenModel, theme: &ScreenTheme, width: usize) -> Line<'st
     let (sign, role) = sign(run);
     let took = run.took(model.moment());
     let (said, time) = if let Some(finished) = &run.ended {
-        (if finished.verdict == Verdict::Pass { String::new() } else { run.reason.clone() }, brief_span(took))
+        let why = if run.reason.is_empty() { finished.end.describe() } else { run.reason.clone() };
+        (if finished.verdict == Verdict::Pass { String::new() } else { why }, brief_span(took))
     } else {
         let limit = model.session.as_ref().and_then(|state| state.plan().hook(run.point, &run.hook));
         let time = limit.map_or_else(|| brief_span(took), |spec| against(took, spec.timeout));
@@ -99,9 +100,14 @@ fn fact_line(model: &ScreenModel, state: &SessionState, theme: &ScreenTheme, wid
     let cost =
         if state.account.cost > 0.0 { format!("{} ", usage_totals::money(state.account.cost)) } else { String::new() };
     let room = width.saturating_sub(cost.width() + 2);
-    let parts =
-        dots.into_iter().chain(facts::messages(state)).chain([pending]).chain(tasks).chain(next).collect::<Vec<_>>();
+    let errors = match (state.retry.errors, state.plan().max_consecutive_errors) {
+        (0, _) => None,
+        (errors, most) => Some(format!("✗ errors {errors}/{most}")),
+    };
+    let queued = facts::messages(state);
+    let parts = dots.into_iter().chain(errors).chain(queued).chain([pending]).chain(tasks).chain(next);
+    let parts = parts.collect::<Vec<_>>();
     let text = fit(&parts.join(" · "), room);
     let gap = " ".repeat(room.saturating_sub(text.width()) + 1);
-    Line::styled(format!(" {text}{gap}{cost}"), theme.style(ThemeRole::Text))
+    Line::from(facts::coloured(&format!(" {text}{gap}{cost}"), theme.style(ThemeRole::Text), theme))
 }

@@ -6,6 +6,7 @@
 use ratatui::{
     buffer::Buffer,
     layout::Rect,
+    style::Modifier,
     text::{Line, Span},
     widgets::Widget as _,
 };
@@ -43,7 +44,7 @@ pub(super) fn draw(model: &ScreenModel, theme: &ScreenTheme, area: Rect, buffer:
     };
     let width = usize::from(area.width);
     let chip = chip_spans(model, state, theme, width.saturating_sub(1));
-    let is_alert = chip.first().is_some_and(|label| label.style == theme.style(ThemeRole::Alert));
+    let is_alert = chip.first().is_some_and(|label| label.content.starts_with(' '));
     let chip_width: usize = chip.iter().map(Span::width).sum();
     let room = width.saturating_sub(chip_width + 1);
     let figures = HeaderFigures::of(model, state);
@@ -63,7 +64,7 @@ pub(super) fn draw(model: &ScreenModel, theme: &ScreenTheme, area: Rect, buffer:
         width: u16::try_from(right.width()).unwrap_or(area.width).min(area.width),
         ..area
     };
-    Line::styled(right, theme.style(ThemeRole::Text)).render(at, buffer);
+    Line::from(facts::coloured(&right, theme.style(ThemeRole::Text), theme)).render(at, buffer);
 }
 
 /// The name with the agent, else the name alone, else the beginning of the name; nothing if too little of it fits.
@@ -111,7 +112,7 @@ fn chip_spans(model: &ScreenModel, state: &SessionState, theme: &ScreenTheme, ro
     let moving = spinner(model).filter(|_| works);
     let sign = moving.filter(|_| chip.role == ChipRole::Working).unwrap_or(chip.sign);
     let label = StateChip { sign, ..chip.clone() }.label();
-    let style = theme.style(role(chip.role));
+    let style = theme.style(role(chip.role)).add_modifier(Modifier::BOLD);
     let mut spans = if chip.role == ChipRole::NeedsUser {
         // Where there is no room for both, the reason is more important than the time.
         let full = format!(" {label} ");
@@ -159,6 +160,7 @@ impl HeaderFigures {
         let replay = if let ScreenMode::Replay(player) = &model.mode { Some(player.describe()) } else { None };
         // Where there are tabs, they carry these counts.
         let counted = !super::has_tabs(model);
+        let has_cost = account.cost > 0.0 && !super::layout::has_lines(model);
         let all = [
             (Some(iteration), 1),
             (facts::retries(state).filter(|_| counted).map(|dots| format!("retries {dots}")), 2),
@@ -167,7 +169,7 @@ impl HeaderFigures {
             (facts::tasks(model).filter(|_| counted).map(|tasks| format!("tasks {tasks}")), HOW_FAR),
             (context.map(|context| format!("context {}%", context.used.saturating_mul(100) / context.size)), LAST),
             ((account.tokens > 0).then(|| usage_totals::short_tokens(account.tokens)), 7),
-            ((account.cost > 0.0).then(|| usage_totals::money(account.cost)), 6),
+            (has_cost.then(|| usage_totals::money(account.cost)), 6),
             (nats, NATS),
             (replay, 0),
         ];

@@ -8,6 +8,7 @@ use ratatui::{
 };
 use unicode_width::UnicodeWidthStr as _;
 
+use super::facts;
 use crate::tui::{
     model::{Pane, ScreenModel},
     panes,
@@ -15,9 +16,11 @@ use crate::tui::{
 };
 
 pub(super) fn draw(model: &ScreenModel, theme: &ScreenTheme, area: Rect, buffer: &mut Buffer) {
-    let tabs = tabs(model, area.width).into_iter().map(|(pane, text)| {
-        let role = if pane == model.focus { ThemeRole::Selected } else { ThemeRole::Text };
-        Span::styled(text, theme.style(role))
+    let tabs = tabs(model, area.width).into_iter().flat_map(|(pane, text)| {
+        if pane == model.focus {
+            return vec![Span::styled(text, theme.style(ThemeRole::Selected))];
+        }
+        facts::coloured(&text, theme.style(ThemeRole::Text), theme)
     });
     Line::from(tabs.collect::<Vec<_>>()).render(area, buffer);
 }

@@ -175,10 +175,10 @@ impl GateModal {
         let key = |action| key_sign(&model.keymap.key(action));
         if self.standing == GateAvailability::Past {
             let close = format!("{} close", key(KeyAction::Aside));
-            return keys_that_fit(&["a past gate: you cannot answer it any more".into(), close], width);
+            return keys_that_fit(&["A past gate: you cannot answer it any more".into(), close], width);
         }
         if !self.is_armed(model.now) {
-            let words = ["one moment: creel ignores keys that you meant for something else", "one moment …"];
+            let words = ["One moment: creel ignores keys that you meant for something else", "One moment …"];
             return first_that_fits(&words, width);
         }
         if self.sure {

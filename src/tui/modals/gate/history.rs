@@ -6,6 +6,7 @@ use crate::{
         comparable_text::same_text,
         gate::{Gate, subject::GateSubject},
         hooks::point::HookPoint,
+        omitted_output::is_shortened,
         time::UnixTime,
     },
     present::text::{first_line, plain_line},
@@ -53,7 +54,9 @@ impl GateRun {
             list = Self::without_runs(gate, state, attempts);
         }
         for n in 1..list.len() {
-            list[n - 1].same = same_text(&list[n].text, &list[n - 1].text);
+            // What was left out of a long output can differ.
+            let is_known = !is_shortened(&list[n].text) && !is_shortened(&list[n - 1].text);
+            list[n - 1].same = is_known && same_text(&list[n].text, &list[n - 1].text);
         }
         list
     }

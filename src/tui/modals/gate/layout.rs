@@ -28,6 +28,8 @@ use crate::{
 const REASON: usize = 4;
 /// Content that is narrower than this would make a gate that is hard to notice.
 const NARROWEST: usize = 56;
+/// Longer lines of a text are hard to read.
+const WIDEST: u16 = 132;
 /// Between two columns: a space, a line, a space.
 pub(super) const GAP: u16 = 3;
 /// On screens that are narrower than this, a gate has no margin.
@@ -121,7 +123,7 @@ impl GateModal {
         let since = format!("since {}", time_of_day(self.gate.opened, &model.zone));
         let reason = state.map(|state| gate_reason(state, &self.gate, &model.zone)).unwrap_or_default();
         let (list, natural) = self.list_size(model);
-        let widest = if self.has_items() { most * 3 / 5 } else { most / 2 };
+        let widest = if self.has_items() { most * 3 / 5 } else { most * 2 / 5 };
         let list_width = u16::try_from(natural.min(widest)).unwrap_or(0);
         let beside = if list == 0 { 0 } else { usize::from(list_width + GAP) };
         let text = self.text_rows(model, most.saturating_sub(beside).max(1)).rows;
@@ -151,7 +153,7 @@ impl GateModal {
     fn laid_out(&self, model: &ScreenModel, area: Rect) -> GateLayout {
         let margin = u16::from(area.width >= MARGIN_FROM);
         let edge = 2 * margin + 2;
-        let most = if area.width < MARGIN_FROM { area.width } else { area.width * 19 / 20 };
+        let most = if area.width < MARGIN_FROM { area.width } else { (area.width * 19 / 20).min(WIDEST) };
         let content = self.content(model, usize::from(most.saturating_sub(edge)).max(1));
         let width = u16::try_from(content.width).unwrap_or(most);
         let beside = if content.list == 0 { 0 } else { content.list_width + GAP };

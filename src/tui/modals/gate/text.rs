@@ -10,16 +10,18 @@ use crate::{
         time::TimeSpan,
     },
     present::{
-        text::{grouped, plain},
+        clock::brief_span,
+        text::{grouped, plain, sentence_case},
         tool_calls, usage_totals,
     },
     tui::{
         diff::{self, FileDiff},
         model::ScreenModel,
+        printed_rows::PrintedRows,
         runs::RunEntry,
         text::{fit, plain_lines, wrap},
         theme::{ScreenTheme, ThemeRole},
-        view::{pipeline, run_text},
+        view::{coloured_run_text, pipeline},
     },
 };
 
@@ -48,7 +50,10 @@ pub(super) fn lines(
 /// What the agent wants to do, in full: the user can read a long command to its end before allowing it.
 fn request(ask: &AgentPermissionRequest, project: &str, theme: &ScreenTheme, width: usize) -> Vec<Line<'static>> {
     let call = &ask.tool;
-    let kind = call.kind.map(|kind| format!("{}: ", kind.name().replace('_', " "))).unwrap_or_default();
+    // Most titles begin with what the call does.
+    let kind = call.kind.map(|kind| sentence_case(&kind.name().replace('_', " ")));
+    let kind = kind.filter(|kind| !call.title.to_lowercase().starts_with(&kind.to_lowercase()));
+    let kind = kind.map(|kind| format!("{kind}: ")).unwrap_or_default();
     let mut lines = Vec::new();
     for (n, line) in plain(&call.title).lines().enumerate() {
         let kind = if n == 0 { kind.clone() } else { String::new() };
@@ -60,14 +65,14 @@ fn request(ask: &AgentPermissionRequest, project: &str, theme: &ScreenTheme, wid
     // The title of the change names its file.
     let is_named = matches!((&files[..], &file_diff), ([one], Some(diff)) if diff.is_of(one));
     if !files.is_empty() && !is_named {
-        let files = format!("files: {}", files.join(", "));
+        let files = format!("Files: {}", files.join(", "));
         lines.extend(wrap(&[(files, theme.style(ThemeRole::Accent))], width, 2));
     }
     let arguments = call.input.as_deref().map(tool_calls::arguments).unwrap_or_default();
     let arguments = plain_lines(&arguments, theme.style(ThemeRole::Text), width);
     let (head, change) = match file_diff {
         Some(FileDiff { path, hunk, lines }) => (format!("{path}  {hunk}"), lines),
-        None => ("changes".to_owned(), diff::lines(call.diff.as_deref().unwrap_or_default(), theme, width)),
+        None => ("Changes".to_owned(), diff::lines(call.diff.as_deref().unwrap_or_default(), theme, width)),
     };
     if change.is_empty() && arguments.is_empty() {
         lines.push(Line::default());
@@ -79,7 +84,7 @@ fn request(ask: &AgentPermissionRequest, project: &str, theme: &ScreenTheme, wid
         lines.extend(change);
     }
     if !arguments.is_empty() {
-        lines.extend([Line::default(), Line::styled("arguments", theme.style(ThemeRole::Faint))]);
+        lines.extend([Line::default(), Line::styled("Arguments", theme.style(ThemeRole::Faint))]);
         lines.extend(arguments);
     }
     lines
@@ -90,7 +95,7 @@ fn held(gate: &Gate, state: &SessionState, model: &ScreenModel, width: usize) ->
     let theme = &model.theme;
     let mut lines: Vec<Line<'static>> = pipeline::line(state, theme, width).into_iter().collect();
     if let Some(text) = state.pipeline().remediation() {
-        lines.extend([Line::default(), Line::styled("for the agent", theme.style(ThemeRole::Faint))]);
+        lines.extend([Line::default(), Line::styled("For the agent", theme.style(ThemeRole::Faint))]);
         lines.extend(plain_lines(&text, theme.style(ThemeRole::Text), width));
     }
     if let Some(run) = last_run(gate, model) {
@@ -136,7 +141,7 @@ fn budget(state: &SessionState, theme: &ScreenTheme, width: usize) -> Vec<Line<'
     vec![
         row("tokens", count(account.tokens), tokens.map(|all| (count(all), account.tokens >= all))),
         row("cost", usage_totals::money(account.cost), cost.map(|all| (usage_totals::money(all), account.cost >= all))),
-        row("time", account.time.to_string(), time.map(|all| (all.to_string(), account.time >= all))),
+        row("time", brief_span(account.time), time.map(|all| (brief_span(all), account.time >= all))),
         Line::styled(fit(&format!("{:11}{iterations}", "iterations"), width), theme.style(ThemeRole::Faint)),
     ]
 }
@@ -148,14 +153,15 @@ fn last_run<'a>(gate: &Gate, model: &'a ScreenModel) -> Option<&'a RunEntry> {
 
 /// How a run ended, and what it printed.
 fn hook_run(run: &RunEntry, theme: &ScreenTheme, width: usize) -> Vec<Line<'static>> {
-    let end = run.ended.as_ref().map(|finished| format!(" · {} · {}", finished.end.describe(), finished.took_ms));
+    let end =
+        run.ended.as_ref().map(|finished| format!(" · {} · {}", finished.end.describe(), brief_span(finished.took_ms)));
     let head = format!("{} {}{}", run.point, run.name(), end.unwrap_or_default());
     let mut lines = vec![Line::styled(fit(&head, width), theme.style(ThemeRole::Warning))];
-    let printed = run_text(run);
+    let printed = coloured_run_text(run);
     if printed.trim().is_empty() {
         lines.extend(plain_lines("It printed nothing.", theme.style(ThemeRole::Faint), width));
     } else {
-        lines.extend(plain_lines(&printed, theme.style(ThemeRole::Text), width));
+        lines.extend(PrintedRows::of(&printed, theme, width).rows);
     }
     lines
 }
