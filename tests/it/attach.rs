@@ -262,9 +262,9 @@ fn an_attached_screen_shows_what_a_running_hook_had_printed_before() {
     let mut terminal = session.attach();
     terminal.wait_for_status("▸ ");
     terminal.press("2 z");
-    terminal.wait_for("what it printed", |shown| shown.has("┃    one") && shown.has("┃    two"));
+    terminal.wait_for("what it printed", |shown| shown.has("┃     one") && shown.has("┃     two"));
     session.project.write("start", "");
-    terminal.wait_for_text("┃    three");
+    terminal.wait_for_text("┃     three");
     let shown: Vec<String> =
         terminal.text().lines().filter_map(|line| Some(line.split_once("┃    ")?.1.into())).collect();
     let shown: Vec<&str> =

@@ -82,14 +82,14 @@ fn the_demo_can_be_watched_from_start_to_end_by_keyboard_on_a_small_screen() {
 fn in_the_permission_demo_one_request_is_allowed_and_another_is_not() {
     let project = Project::new();
     let mut terminal = Terminal::open(&project, &["demo", "permission", "--fast", "--keep"], SMALL);
-    await_gate(&terminal, "edit: Edit greeting.txt");
+    await_gate(&terminal, "Edit greeting.txt");
     terminal.wait_for("the change and the answers", |shown| {
         ["-hello", "+Hello, world.", "1  Yes", "2  Always allow this exact request", "3  No", "4  Cancel the turn"]
             .iter()
             .all(|text| shown.has(text))
     });
     terminal.press("enter");
-    await_gate(&terminal, "delete: rm notes.txt");
+    await_gate(&terminal, "rm notes.txt");
     terminal.press("down down");
     terminal.wait_for_text("▌3  No ");
     terminal.press("enter");
@@ -587,7 +587,7 @@ fn the_screen_is_right_after_many_resizes() {
     terminal.resize((20, 5));
     terminal.wait_for("a word", |shown| shown.text().trim() == "Terminal too small");
     terminal.resize((10, 1));
-    terminal.wait_for("as much of it as fits", |shown| shown.has("terminal"));
+    terminal.wait_for("as much of it as fits", |shown| shown.has("Terminal"));
     terminal.resize(WIDE);
     terminal.wait_for("the same screen", |shown| visible(shown) == before);
     assert_eq!(leave(&mut terminal, "complete"), 0);
@@ -923,7 +923,7 @@ fn a_past_session_can_be_watched_again() {
     terminal.press("+ + + + + + + + space");
     terminal.wait_for_status(&format!("replay {records}/{records} paused"));
     terminal.press("m");
-    terminal.wait_for_text("this is a replay");
+    terminal.wait_for_text("This is a replay");
     terminal.press("q");
     assert_eq!(terminal.end(), 0);
     terminal.is_as_it_was();
