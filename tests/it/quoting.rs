@@ -205,7 +205,11 @@ proptest! {
         prop_assert!(!folder.path().join("pwned").exists(), "{}", expanded);
         if output.status.success() {
             let printed = String::from_utf8_lossy(&output.stdout);
-            prop_assert_eq!(printed.matches("AAA").count(), printed.matches(value).count(), "{}: {}", expanded, printed);
+            // The author's own `$(…)` outside of quotes splits what was printed inside of it.
+            let is_outside = |at: usize| expanded[..at].replace("\\\"", "").matches('"').count().is_multiple_of(2);
+            let is_split = expanded.match_indices("$(").any(|(at, _)| is_outside(at));
+            let is_whole = printed.matches("AAA").count() == printed.matches(value).count();
+            prop_assert!(is_whole || is_split, "{}: {}", expanded, printed);
             prop_assert!(!printed.contains("CREEL_ERROR"), "{}: {}", expanded, printed);
         }
     }
