@@ -4,7 +4,10 @@
 //! - The cursor stays on its session while sessions come, go and change their place.
 //! - The keys in the footer are those that do something for the session under the cursor.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use jiff::tz::TimeZone;
 
@@ -118,6 +121,8 @@ pub struct HomeModel {
     top: usize,
     /// When the home screen before this one closed.
     left: Option<UnixTime>,
+    /// The sessions that ran while the home screen was closed. They show what was known before until they are read.
+    outdated: BTreeSet<SessionKey>,
 }
 
 impl HomeModel {
@@ -147,6 +152,7 @@ impl HomeModel {
             at: 0,
             top: 0,
             left: None,
+            outdated: BTreeSet::new(),
         }
     }
 
@@ -180,11 +186,12 @@ impl HomeModel {
         self.is_loaded = true;
         for change in changes {
             if let SessionChange::Seen(key, session) = change {
-                // What was read already stays, unless the session ran in the meantime.
+                // What was read already stays until it is read again, so that the keys in the footer stay in place.
                 let is_unread = matches!(session.state, ListedState::Unread);
-                let is_old = left.is_none_or(|left| session.changed < left);
-                let known =
-                    before.get(&key).filter(|known| is_unread && is_old && known.group() == SessionGroup::Ended);
+                let known = before.get(&key).filter(|known| is_unread && known.group() == SessionGroup::Ended);
+                if known.is_some() && left.is_some_and(|left| session.changed >= left) {
+                    self.outdated.insert(key.clone());
+                }
                 self.sessions.insert(Arc::new(key), known.cloned().unwrap_or_else(|| Arc::new(*session)));
             }
         }
@@ -195,6 +202,7 @@ impl HomeModel {
         for change in changes {
             match change {
                 SessionChange::Seen(key, session) => {
+                    self.outdated.remove(&key);
                     self.sessions.insert(Arc::new(key), Arc::new(*session));
                 }
                 SessionChange::Removed(key) => {
@@ -300,13 +308,14 @@ impl HomeModel {
         }
     }
 
-    /// The sessions in sight that have not been read yet.
+    /// The sessions in sight that have not been read yet, or not since they ran.
     pub fn unread_in_sight(&self) -> Vec<SessionKey> {
         let rows = self.in_sight().into_iter().filter_map(|line| match line {
             HomeLine::Session(n) => self.rows.get(n),
             HomeLine::Heading(_) => None,
         });
-        let unread = rows.filter(|row| matches!(row.session.state, ListedState::Unread));
+        let is_unread = |row: &&HomeRow| matches!(row.session.state, ListedState::Unread);
+        let unread = rows.filter(|row| is_unread(row) || self.outdated.contains(&*row.key));
         unread.map(|row| SessionKey::clone(&row.key)).collect()
     }
 
