@@ -30,6 +30,9 @@ const STARTS: usize = 20;
 /// Iterations of the shorter and of the longer session: their difference is free of start and end.
 const SHORT: u32 = 10;
 const LONG: u32 = 110;
+/// Files of a usual repository, and of a large one.
+const FILES: usize = 100;
+const MANY_FILES: usize = 100_000;
 /// What the agent says first.
 const HELLO: &str = "hello-from-the-agent";
 /// How long an idle screen is watched.
@@ -50,6 +53,7 @@ fn main() -> ExitCode {
     measure::run(&[
         Figure { name: "start", measure: start },
         Figure { name: "iteration", measure: iteration },
+        Figure { name: "large", measure: large },
         Figure { name: "idle", measure: idle },
         Figure { name: "still", measure: still },
         Figure { name: "flood", measure: flood },
@@ -58,8 +62,8 @@ fn main() -> ExitCode {
     ])
 }
 
-/// A repository whose agent appends to a file in every turn.
-fn repository() -> Result<Project> {
+/// A repository of so many files, in folders of 100. Its agent appends to a file in every turn.
+fn repository(files: usize) -> Result<Project> {
     let project = Project::empty()?;
     let agent = project.path().join("agent");
     fs::write(&agent, "#!/bin/sh\necho $$ >> log\necho turn $$\n")?;
@@ -69,8 +73,12 @@ fn repository() -> Result<Project> {
         project.path().join("creel.yaml"),
         "prompt: x\nagent: demo\nstop: { settled: continue }\nagents: { demo: { command: ./agent } }\n",
     )?;
-    for name in 0..100 {
-        fs::write(project.path().join(format!("file-{name}")), "text\n")?;
+    for number in 0..files {
+        let folder = project.path().join(format!("folder-{}", number / 100));
+        if number.is_multiple_of(100) {
+            fs::create_dir(&folder)?;
+        }
+        fs::write(folder.join(format!("file-{number}")), "text\n")?;
     }
     let git = |args: &[&str]| -> Result<()> {
         let mut git = Command::new("git");
@@ -150,7 +158,7 @@ fn end(child: &mut std::process::Child) -> Result<()> {
 
 /// One iteration in a repository, compared with one turn of a shell loop over the same agent.
 fn iteration() -> Result<Vec<Finding>> {
-    let project = repository()?;
+    let project = repository(FILES)?;
     let each = |run: &dyn Fn(u32) -> Result<Duration>| -> Result<Duration> {
         let short = run(SHORT)?;
         Ok(run(LONG)?.saturating_sub(short) / (LONG - SHORT))
@@ -162,13 +170,7 @@ fn iteration() -> Result<Vec<Finding>> {
         Command::new("bash").args(["-c", &script]).current_dir(project.path()).status()?;
         Ok(started.elapsed())
     };
-    let headless = |times: u32| {
-        fs::write(project.path().join("log"), "")?;
-        let started = Instant::now();
-        // A session that reaches its limit has an exit code of its own.
-        headless(&project, &["-n", &times.to_string()]).status()?;
-        Ok(started.elapsed())
-    };
+    let headless = |times: u32| limited(&project, times);
     let on_screen = |times: u32| {
         fs::write(project.path().join("log"), "")?;
         let mut screen = project.on_screen(&["-n", &times.to_string()])?;
@@ -189,6 +191,30 @@ fn iteration() -> Result<Vec<Finding>> {
         findings.push(Finding { text, verdict });
     }
     Ok(findings)
+}
+
+/// How long a session of so many iterations takes.
+fn limited(project: &Project, iterations: u32) -> Result<Duration> {
+    fs::write(project.path().join("log"), "")?;
+    let started = Instant::now();
+    // A session that reaches its limit has an exit code of its own.
+    headless(project, &["-n", &iterations.to_string()]).status()?;
+    Ok(started.elapsed())
+}
+
+/// One iteration in a large repository, compared with one `git status` there.
+fn large() -> Result<Vec<Finding>> {
+    let project = repository(MANY_FILES)?;
+    let iteration = || Ok(limited(&project, 2 * SHORT)?.saturating_sub(limited(&project, SHORT)?) / SHORT);
+    let status = || {
+        let started = Instant::now();
+        let mut git = Command::new("git");
+        git.args(["status", "--porcelain"]).current_dir(project.path()).stdout(Stdio::null());
+        check(git.status()?.success(), "git failed")?;
+        Ok(started.elapsed())
+    };
+    let compared = compare(4, iteration, status)?;
+    Ok(vec![compared.finding("an iteration with 100,000 files", "`git status`", 1.3)])
 }
 
 /// Memory, processor time and output while the agent is silent.

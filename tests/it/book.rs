@@ -23,7 +23,7 @@ use serde_json::Value;
 use crate::{
     attach::Background,
     notifications::{command, install, install_creel},
-    support::project::{Project, Ran},
+    support::project::{Project, Ran, Started, until},
 };
 
 const CASES: &str = include_str!("../fixtures/cookbook.yaml");
@@ -49,7 +49,7 @@ pub(crate) struct CodeBlock {
 }
 
 /// The pages with their paths.
-fn pages() -> Vec<(PathBuf, String)> {
+pub(crate) fn pages() -> Vec<(PathBuf, String)> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut folders = vec![root.join("docs")];
     let mut found = vec![root.join("README.md")];
@@ -696,4 +696,36 @@ fn the_first_hour_is_as_the_page_shows_it() {
     let ran = run(&night, "creel", &["run", "--headless", "--trust", "-s", "s"]);
     assert_eq!(ran.code, 0, "{}{}", ran.out, ran.err);
     assert_eq!(run(&night, "git", &["log", "-1", "--format=%s"]).out, "s: iteration 1\n");
+}
+
+#[test]
+fn the_first_hours_killed_session_is_resumed_as_the_page_shows_it() {
+    // The agent takes long at first, and no time once the session is resumed.
+    let config =
+        config_named("first-hour-night").replace("sleep 3; ", "[ -e ../go ] || { echo > ../here; sleep 60; }; ");
+    assert!(config.contains("../go"));
+    let night = first_hour(&config);
+    let mut run_it = command(&night, "creel", &["run", "--json", "--trust", "-s", "night"]);
+    run_it.envs(GIT);
+    let mut session = Started::of(run_it);
+    session.wait_for("prompt_sent");
+    until("the agent works", || night.root().join("../here").exists());
+    session.kill();
+    let shown = shown_output("creel sessions");
+    let listed = run(&night, "creel", &["sessions"]).out;
+    // The page lists other sessions, too, so its columns are wider, and the session is older.
+    let words = |text: &str| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+    let row = |text: &str| words(text).into_iter().filter(|word| word.parse::<u32>().is_err()).collect::<Vec<_>>();
+    let listed: Vec<Vec<String>> = listed.lines().map(row).collect();
+    assert_eq!(listed, shown.iter().take(2).map(|line| row(line)).collect::<Vec<_>>());
+
+    night.write("../go", "");
+    let ran = run(&night, "creel", &["resume", "night", "--headless"]);
+    assert_eq!(ran.code, 0, "{}{}", ran.out, ran.err);
+    // The shell that runs the agent may not have started `sleep` yet.
+    let printed = ran.out.replace("Ended 1 process ", "Ended 2 processes ");
+    let printed: Vec<String> = printed.lines().map(without_time).collect();
+    for line in shown_output("creel resume night --headless").iter().filter(|line| *line != "…") {
+        assert!(printed.contains(line), "not printed: {line}\n{}", ran.out);
+    }
 }

@@ -9,6 +9,7 @@ mod attach;
 mod automation;
 mod blocked_output;
 mod book;
+mod book_samples;
 mod bounds;
 mod contract;
 mod conversations;
