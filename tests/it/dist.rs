@@ -211,6 +211,7 @@ fn the_recipes_have_the_checksums_of_the_archives() {
     let sums = fs::read_to_string(out.join("SHA256SUMS")).expect("checksums");
     for (recipe, systems) in [("creel.rb", &TARGETS[..]), ("PKGBUILD", &TARGETS[..2]), ("creel.nix", &TARGETS[..])] {
         let text = fs::read_to_string(recipes.join(recipe)).expect(recipe);
+        assert!(text.contains("\"Terminal supervisor for coding-agent sessions\""), "{text}");
         for target in systems {
             let line = sums.lines().find(|line| line.ends_with(&format!("{target}.tar.gz"))).expect("a checksum");
             let sum = line.split_whitespace().next().expect("a checksum");
