@@ -116,6 +116,13 @@ pub struct StreamBlock {
     revision: u32,
 }
 
+impl StreamBlock {
+    /// Whether an iteration, a submit or a merge begins with it.
+    pub const fn begins_part(&self) -> bool {
+        matches!(self.kind, BlockKind::Iteration | BlockKind::Pipeline)
+    }
+}
+
 #[derive(Debug, Clone)]
 enum BlockBody {
     None,
@@ -131,8 +138,17 @@ pub enum StreamPosition {
     At { block: usize, row: usize },
 }
 
+/// What the keys that jump can find.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct StreamLandmarks {
+    /// Iterations, submits and merges.
+    pub parts: usize,
+    pub errors: usize,
+}
+
 #[derive(Debug)]
 pub struct SessionStream {
+    pub landmarks: StreamLandmarks,
     blocks: Vec<StreamBlock>,
     position: StreamPosition,
     /// The row under the cursor. None: the last one.
@@ -160,6 +176,7 @@ const fn is_seen_elsewhere(event: &Event) -> bool {
 impl Default for SessionStream {
     fn default() -> Self {
         Self {
+            landmarks: StreamLandmarks::default(),
             blocks: Vec::new(),
             position: StreamPosition::Follow,
             cursor: None,
@@ -181,10 +198,6 @@ impl SessionStream {
     /// An empty stream that shows times in this zone.
     pub fn in_zone(zone: TimeZone) -> Self {
         Self { zone, ..Self::default() }
-    }
-
-    pub fn len(&self) -> usize {
-        self.blocks.len()
     }
 
     pub fn is_empty(&self) -> bool {
@@ -289,7 +302,11 @@ impl SessionStream {
     /// Adds a block, or replaces an earlier one.
     fn put(&mut self, known: Option<usize>, mut new: StreamBlock, parts: Vec<DetailText>, spot: RecordSpan) -> usize {
         let index = known.unwrap_or(self.blocks.len());
+        self.landmarks.errors += usize::from(new.error);
+        self.landmarks.parts += usize::from(new.begins_part());
         if let Some(old) = self.blocks.get(index) {
+            self.landmarks.errors -= usize::from(old.error);
+            self.landmarks.parts -= usize::from(old.begins_part());
             new.revision = old.revision + 1;
             // A block without text cannot have been folded by the user, so the new block's default applies.
             match &old.body {

@@ -23,7 +23,7 @@ use crate::{
         },
         model::{CloseBehavior, Pane, ScreenMode, ScreenModel},
         replay::ReplayPlayer,
-        stream::{BlockKind, RecordLoader, SessionStream, StreamBlock, StreamJump, StreamViewport},
+        stream::{RecordLoader, SessionStream, StreamBlock, StreamJump, StreamViewport},
         theme::ThemeRole,
     },
 };
@@ -244,9 +244,7 @@ pub(super) fn jump_to_iteration(
     forward: bool,
     reload: RecordLoader<'_>,
 ) -> Vec<ScreenRequest> {
-    jump(model, ("iteration", forward), reload, &|block| {
-        matches!(block.kind, BlockKind::Iteration | BlockKind::Pipeline)
-    })
+    jump(model, ("iteration", forward), reload, &StreamBlock::begins_part)
 }
 
 pub(super) fn jump_to_error(model: &mut ScreenModel, forward: bool, reload: RecordLoader<'_>) -> Vec<ScreenRequest> {

@@ -126,7 +126,12 @@ fn in_pane(model: &ScreenModel) -> Vec<KeyAction> {
         // In a replay, these keys play up to the next iteration or error.
         Pane::Stream if matches!(model.mode, ScreenMode::Replay(_)) => vec![KeyAction::Fold],
         Pane::Stream if model.stream.is_empty() => Vec::new(),
-        Pane::Stream => vec![KeyAction::Fold, KeyAction::NextError, KeyAction::NextIteration],
+        Pane::Stream => {
+            let found = model.stream.landmarks;
+            let jumps = [(KeyAction::NextError, found.errors > 0), (KeyAction::NextIteration, found.parts > 1)];
+            let jumps = jumps.into_iter().filter(|(_, works)| *works).map(|(action, _)| action);
+            [KeyAction::Fold].into_iter().chain(jumps).collect()
+        }
         Pane::Hooks if model.hook_rows().is_empty() => Vec::new(),
         Pane::Hooks => {
             let row = model.hook_rows().nth(model.chosen_hook);
