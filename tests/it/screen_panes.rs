@@ -74,7 +74,7 @@ fn a_click_selects_a_row_and_another_click_opens_it() {
     assert_eq!((screen.model.focus, screen.model.chosen_attempt), (Pane::Retries, 1));
     screen.press("k enter");
     let frame = screen.frame();
-    assert!(frame.contains("║Run 1, 00:00 ") && frame.contains("│ Run 2, 00:00 "), "{frame}");
+    assert!(frame.contains("║ Run 1, 00:00 ") && frame.contains("│ Run 2, 00:00 "), "{frame}");
     assert!(frame.contains("- test parser::empty") && frame.contains("+ 1 failed; 32 passed"), "{frame}");
 }
 
@@ -241,7 +241,7 @@ fn a_search_in_a_viewer_begins_at_its_top_and_marks_what_it_finds() {
     assert_eq!(Some(screen.draw()[(column, row)].bg), selected.bg);
     assert!(screen.frame().contains("n next match"), "the message is visible over the viewer:\n{}", screen.frame());
     screen.press("n");
-    assert!(screen.frame().contains("║line 21 FAILED"), "{}", screen.frame());
+    assert!(screen.frame().contains("║ line 21 FAILED"), "{}", screen.frame());
     screen.press("/");
     screen.type_text("nowhere");
     screen.press("enter");

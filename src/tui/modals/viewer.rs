@@ -6,7 +6,7 @@
 
 use ratatui::{
     buffer::Buffer,
-    layout::{Constraint, Layout, Rect},
+    layout::{Constraint, Layout, Margin, Rect},
     style::Style,
     text::Line,
     widgets::{Paragraph, Widget as _},
@@ -79,12 +79,21 @@ struct ViewerPosition {
     row: usize,
 }
 
+/// How wide a screen with margins is.
+const WITH_MARGIN: u16 = 60;
+
 /// Columns and rows.
 type ViewportSize = (usize, usize);
 
-/// The size of the text area on a screen of this size: without the frame and the last line.
+/// The size of the text area on a screen of this size: without the frame, the margins and the last line.
 pub fn room((width, height): (u16, u16)) -> ViewportSize {
-    (usize::from(width.saturating_sub(2)).max(1), usize::from(height.saturating_sub(3)).max(1))
+    let sides = 2 + 2 * margin(width);
+    (usize::from(width.saturating_sub(sides)).max(1), usize::from(height.saturating_sub(3)).max(1))
+}
+
+/// The empty columns between the frame and the text. A narrow screen needs them for the text.
+const fn margin(width: u16) -> u16 {
+    if width < WITH_MARGIN { 0 } else { 1 }
 }
 
 impl ViewerModal {
@@ -394,6 +403,7 @@ impl ViewerModal {
 
     pub fn draw(&self, keymap: &Keymap, theme: &ScreenTheme, area: Rect, buffer: &mut Buffer) {
         let inside = framed(area, &self.title, ThemeRole::Accent, theme, buffer);
+        let inside = inside.inner(Margin::new(margin(area.width), 0));
         let [text, foot] = Layout::vertical([Constraint::Min(1), Constraint::Length(1)]).areas(inside);
         Paragraph::new(self.shown.clone()).render(text, buffer);
         if !self.query.is_empty() {
