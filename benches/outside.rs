@@ -68,7 +68,7 @@ fn repository(files: usize) -> Result<Project> {
     let agent = project.path().join("agent");
     fs::write(&agent, "#!/bin/sh\necho $$ >> log\necho turn $$\n")?;
     fs::set_permissions(&agent, fs::Permissions::from_mode(0o755))?;
-    fs::write(project.path().join("log"), "")?;
+    fs::write(project.path().join("log"), "start\n")?;
     fs::write(
         project.path().join("creel.yaml"),
         "prompt: x\nagent: demo\nstop: { settled: continue }\nagents: { demo: { command: ./agent } }\n",
@@ -164,7 +164,7 @@ fn iteration() -> Result<Vec<Finding>> {
         Ok(run(LONG)?.saturating_sub(short) / (LONG - SHORT))
     };
     let shell = |times: u32| {
-        fs::write(project.path().join("log"), "")?;
+        fs::write(project.path().join("log"), "start\n")?;
         let started = Instant::now();
         let script = format!("for n in $(seq {times}); do ./agent > /dev/null; done");
         Command::new("bash").args(["-c", &script]).current_dir(project.path()).status()?;
@@ -172,7 +172,7 @@ fn iteration() -> Result<Vec<Finding>> {
     };
     let headless = |times: u32| limited(&project, times);
     let on_screen = |times: u32| {
-        fs::write(project.path().join("log"), "")?;
+        fs::write(project.path().join("log"), "start\n")?;
         let mut screen = project.on_screen(&["-n", &times.to_string()])?;
         screen.until(|text| text.contains("iteration limit") || text.contains("limit of"))
     };
@@ -195,7 +195,7 @@ fn iteration() -> Result<Vec<Finding>> {
 
 /// How long a session of so many iterations takes.
 fn limited(project: &Project, iterations: u32) -> Result<Duration> {
-    fs::write(project.path().join("log"), "")?;
+    fs::write(project.path().join("log"), "start\n")?;
     let started = Instant::now();
     // A session that reaches its limit has an exit code of its own.
     headless(project, &["-n", &iterations.to_string()]).status()?;

@@ -173,7 +173,12 @@ impl WorktreeSurveyor {
         let mut cache = None;
         if self.ignored == git::IgnoredFolders::Listed && nested.is_empty() {
             let (dirty, untracked, ignored) = (&dirty, &untracked, &ignored);
-            let answer = GitAnswer { dirty, untracked, ignored, since, repository: files };
+            let clean_sizes = BTreeMap::new();
+            let mut answer = GitAnswer { dirty, untracked, ignored, since, repository: files, clean_sizes };
+            let unknown = StatCache::without_size(&answer, before);
+            if !unknown.is_empty() && unknown.len() <= FEW {
+                answer.clean_sizes = repository.clean_sizes(&unknown).await;
+            }
             cache = StatCache::learn(&self.folder, &answer, before);
             if cache.is_none() {
                 self.ignored = git::IgnoredFolders::Omitted;

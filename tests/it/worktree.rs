@@ -517,25 +517,39 @@ fn git_that(dir: &Path, first: &str) -> String {
     std::env::join_paths(folders).expect("a path").into_string().expect("text")
 }
 
-#[test]
-fn git_is_not_asked_again_while_nothing_changes() {
+/// How often a session of ten iterations starts git, if the agent appends to a file in every turn. `first` happens
+/// after the commit of that file.
+fn calls_of_git(first: impl FnOnce(&Path)) -> usize {
     let bin = folder();
     let project = Project::with(
         "prompt: x\nagent: demo\nstop: { settled: continue }\nmax_iterations: 10\n\
          agents: { demo: { command: 'sleep 0.05; echo more >> count; wc -l < count' } }\n",
     );
     let root = project.root();
-    write(&root, "count", "");
+    write(&root, "count", "start\n");
     git(&root, &["init", "-q"]);
     git(&root, &["add", "."]);
     git(&root, &["commit", "-qm", "first"]);
+    first(&root);
     let path = counting_git(bin.path());
     let ran = project.command(&["run", "--headless", "--trust"]).env("PATH", path).output().expect("creel starts");
     assert!(String::from_utf8_lossy(&ran.stdout).contains("Iteration 10"), "{ran:?}");
-    let calls = fs::read_to_string(bin.path().join("calls")).expect("git was asked").lines().count();
+    fs::read_to_string(bin.path().join("calls")).expect("git was asked").lines().count()
+}
+
+#[test]
+fn git_is_not_asked_again_while_nothing_changes() {
+    let calls = calls_of_git(|_| {});
     // Once before the first turn, once because the file became dirty, and perhaps once more, because everything was too
-    // young to be remembered at first. Once to find git's settings, and once more at the end, to count lines.
-    assert!(calls <= 5, "{calls} calls of git in 10 iterations");
+    // young to be remembered at first. Once to find git's settings, once for the size of the file in the index, and once
+    // more at the end, to count lines.
+    assert!(calls <= 6, "{calls} calls of git in 10 iterations");
+}
+
+#[test]
+fn git_is_not_asked_again_about_a_file_that_was_uncommitted_before_the_session() {
+    let calls = calls_of_git(|root| write(root, "count", "changed by the user\n"));
+    assert!(calls <= 6, "{calls} calls of git in 10 iterations");
 }
 
 #[test]

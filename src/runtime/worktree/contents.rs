@@ -25,6 +25,9 @@ use crate::engine::conversation::{FileContent, WorktreeChanges};
 
 /// Larger files are skipped: no source file is this large.
 const FILE_MAX: u64 = 4 << 20;
+/// Files and bytes that creel reads faster than it can ask another thread to.
+const FEW: usize = 16;
+const LITTLE: u64 = 64 << 10;
 /// Bytes to read at most after one turn.
 const TOTAL_MAX: u64 = 64 << 20;
 /// Enough bytes of the hash to distinguish versions of one file.
@@ -61,7 +64,11 @@ impl DigestMemory {
             return;
         }
         let (folder, files) = (now.folder.clone(), std::mem::take(&mut self.files));
-        let looked = off_the_loop(move || look(&folder, names, files)).await;
+        let looked = if is_little(&folder, &names) {
+            Some(look(&folder, names, files))
+        } else {
+            off_the_loop(move || look(&folder, names, files)).await
+        };
         let Some((mut contents, files)) = looked else { return };
         for (name, content) in &mut contents {
             content.committed = committed.iter().any(|path| path.as_path() == Path::new(name));
@@ -112,6 +119,11 @@ fn look(folder: &Path, names: Vec<String>, mut known: KnownDigests) -> (ChangedC
         }
     }
     (contents, known)
+}
+
+fn is_little(folder: &Path, names: &[String]) -> bool {
+    let size = |name: &String| fs::symlink_metadata(folder.join(name)).map_or(0, |meta| meta.len());
+    names.len() <= FEW && names.iter().map(size).sum::<u64>() <= LITTLE
 }
 
 /// Reads a file and whether it is the previous content with more appended. None if it is too large or not a regular

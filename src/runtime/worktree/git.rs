@@ -6,7 +6,7 @@
 //! - Names are NUL-terminated bytes, so every valid file name works.
 
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
     ffi::OsStr,
     os::unix::ffi::OsStrExt as _,
     path::{Path, PathBuf},
@@ -24,6 +24,8 @@ use crate::process::{
 /// Bytes of git's output at most.
 const LIST_MAX: u64 = 16 << 20;
 /// The tree without files, to which git compares a work tree before its first commit.
+/// How many lines git has about an entry of the index.
+const INDEX_LINES: usize = 5;
 pub(super) const NOTHING: &str = "4b825dc642cb6eb9a060e54bf8d69288fbee4904";
 /// Variables that would point git to another repository. They are removed, so that git uses the one around the
 /// project's folder.
@@ -132,6 +134,15 @@ impl GitRepository {
         Some(files.into_iter().collect())
     }
 
+    /// The sizes that tracked files had when they were clean, as far as the index knows them.
+    pub(super) async fn clean_sizes(&self, names: &[&Path]) -> BTreeMap<PathBuf, u64> {
+        let mut command = Command::new("git");
+        command.args(["-c", "core.fsmonitor=false", "--literal-pathspecs", "ls-files", "--debug", "-z", "--"]);
+        command.args(names);
+        let told = self.listen(command, &self.folder).await.unwrap_or_default();
+        index_sizes(&told).into_iter().collect()
+    }
+
     /// The files in the project's folder that differ between two commits, or all files if `old` is None.
     pub(super) async fn between(&self, old: Option<&str>, new: &str) -> Result<Vec<PathBuf>, GitStatusError> {
         let told = match old {
@@ -196,6 +207,23 @@ impl GitRepository {
     }
 }
 
+/// Reads names, each with five lines about its entry in the index. The last line begins with the file's size. A size of 0
+/// can also mean that git has to read the file, so it says nothing.
+fn index_sizes(mut told: &[u8]) -> Vec<(PathBuf, u64)> {
+    let mut found = Vec::new();
+    while let Some(end) = told.iter().position(|byte| *byte == 0) {
+        let (name, rest) = (&told[..end], &told[end + 1..]);
+        let mut lines = rest.splitn(INDEX_LINES + 1, |byte| *byte == b'\n');
+        let size = lines.by_ref().take(INDEX_LINES).last().and_then(|line| {
+            let line = str::from_utf8(line).ok()?.trim_start().strip_prefix("size: ")?;
+            line.split_whitespace().next()?.parse().ok()
+        });
+        found.extend(size.filter(|size| *size > 0).map(|size| (PathBuf::from(OsStr::from_bytes(name)), size)));
+        told = lines.next().unwrap_or_default();
+    }
+    found
+}
+
 /// Like git: a `.git` file that points to a repository, or a folder with a `HEAD` in it.
 fn is_repository(git: &Path) -> bool {
     git.is_file() || git.join("HEAD").symlink_metadata().is_ok()
@@ -245,6 +273,17 @@ impl<'a> ChangedEntry<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_index_knows_the_sizes_of_clean_files() {
+        let about = |size: u32| {
+            format!("  ctime: 1:2\n  mtime: 1:2\n  dev: 1\tino: 2\n  uid: 0\tgid: 0\n  size: {size}\tflags: 0\n")
+        };
+        let told = format!("a\0{}b\nc\0{}empty\0{}", about(7), about(12), about(0));
+        assert_eq!(index_sizes(told.as_bytes()), [("a".into(), 7), ("b\nc".into(), 12)]);
+        assert_eq!(index_sizes(b"a\0something else"), []);
+        assert_eq!(index_sizes(b""), []);
+    }
 
     #[test]
     fn a_name_is_what_follows_the_fields_of_its_entry() {

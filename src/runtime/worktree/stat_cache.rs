@@ -66,6 +66,8 @@ pub(super) struct GitAnswer<'a> {
     pub(super) since: SystemTime,
     /// Git's own files, before it was started. None if what git says depends on more than files.
     pub(super) repository: Option<GitFiles>,
+    /// The sizes of clean files according to the index.
+    pub(super) clean_sizes: BTreeMap<PathBuf, u64>,
 }
 
 /// The files on which git's answer depends besides the work tree: the index, the commit, settings, and what to ignore.
@@ -170,12 +172,23 @@ impl StatCache {
             };
             match lasting {
                 LastingChange::Always => {}
-                LastingChange::UnlessSize(clean) if *clean != now.stamp.size => {}
+                LastingChange::UnlessSize(clean) if in_index(*clean) != in_index(now.stamp.size) => {}
                 LastingChange::UnlessSize(_) | LastingChange::Unknown => return false,
             }
             (*stamp, *listed) = (now, Some(now.stamp));
         }
         true
+    }
+
+    /// The uncommitted files whose clean sizes only git can know, and which it has not been asked about.
+    pub(super) fn without_size<'a>(answer: &'a GitAnswer<'_>, before: Option<&Self>) -> Vec<&'a Path> {
+        let before = before.filter(|before| Some(&before.repository) == answer.repository.as_ref());
+        let is_unknown = |name: &&PathBuf| {
+            let was_asked = before.is_some_and(|before| before.dirty.contains_key(*name));
+            !was_asked && before.and_then(|before| before.clean_size(name)).is_none()
+        };
+        let tracked = answer.dirty.keys().filter(|name| !answer.untracked.contains(*name));
+        tracked.filter(is_unknown).map(PathBuf::as_path).collect()
     }
 
     /// The size of a file when it was clean, if it was clean in this memory or before.
@@ -191,12 +204,18 @@ impl StatCache {
     }
 }
 
+/// A size as the index stores it.
+const fn in_index(size: u64) -> u64 {
+    size & 0xffff_ffff
+}
+
 fn lasting_changes(answer: &GitAnswer<'_>, before: Option<&StatCache>) -> BTreeMap<PathBuf, LastingChange> {
     let of = |name: &PathBuf| {
         let lasting = if answer.untracked.contains(name) {
             LastingChange::Always
         } else {
             let size = before.and_then(|before| before.clean_size(name));
+            let size = size.or_else(|| answer.clean_sizes.get(name).copied());
             size.map_or(LastingChange::Unknown, LastingChange::UnlessSize)
         };
         (name.clone(), lasting)
