@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use super::{
     inventory::{UnsavedWork, in_progress, some_files},
-    repository::{ProjectRepository, WorktreeError, entry_of, git_there, told_there},
+    repository::{ProjectRepository, WorktreeError, checked_out, entry_of, git_there, told_there},
 };
 use crate::engine::event::SessionWorktree;
 
@@ -201,7 +201,10 @@ impl ProjectRepository {
             (None, false) => commit(path, &["commit", "--quiet", "-m", work.message])?,
             (None, true) => {}
         }
-        // The agent may have left its branch.
+        if checked_out(path).flatten().as_ref() == Some(branch) {
+            return Ok(());
+        }
+        // The agent has left its branch.
         let head = told_there(path, &["rev-parse", "HEAD"])?;
         let tip = self.branch(branch)?;
         if tip.as_deref() == Some(head.as_str()) {
