@@ -111,6 +111,7 @@ impl SessionRuntime {
         let mut runtime = Self::new(state, journal, scene, (agent, gatekeepers, fallbacks));
         runtime.began_at = 0;
         runtime.publish(&records);
+        runtime.announce();
         Ok(runtime)
     }
 
@@ -255,6 +256,8 @@ impl SessionRuntime {
             }
             RuntimeMessage::Command { by, command, reply } => {
                 let taken = self.take(Input::Command { by, command })?;
+                // Whoever asks next must see what the command did.
+                self.announce();
                 // The caller can be gone already, so a failed send is ignored.
                 let _ = reply.send(taken);
             }
@@ -299,7 +302,8 @@ impl SessionRuntime {
         Ok(())
     }
 
-    /// Lets the engine continue until it has nothing more to do.
+    /// Lets the engine continue until it has nothing more to do. Readers learn of all its records at once: waking them
+    /// for each would cost more than the steps themselves.
     async fn settle(&mut self) -> Result<(), RuntimeError> {
         while self.left.is_none() {
             let mut step = engine::decide(&self.state, session_time(), Input::Proceed);
@@ -309,6 +313,7 @@ impl SessionRuntime {
             self.look_at_work(&mut step).await;
             self.commit(step)?;
         }
+        self.announce();
         Ok(())
     }
 
@@ -317,6 +322,8 @@ impl SessionRuntime {
     async fn look_at_work(&self, step: &mut EngineOutput) {
         for event in step.events.iter_mut().filter(|_| !self.state.pipelines.is_open()) {
             if let Event::Session(SessionEvent::Ended { outcome, lines, submittable, .. }) = event {
+                // This can take a moment.
+                self.announce();
                 let (cwd, files) = (&self.scene.cwd, &self.state.iterations.all_files);
                 *lines = worktree::count_lines(cwd, &self.state.began.id, files).await;
                 // Without a change there is nothing to submit; without a commit, there is no repository.
@@ -345,6 +352,10 @@ impl SessionRuntime {
             self.publish(&records);
             self.journal.offer_snapshot(&self.state);
         }
+        if !step.effects.is_empty() {
+            // What an effect prints comes after its record.
+            self.announce();
+        }
         for effect in step.effects {
             if let Effect::Leave(leave) = effect {
                 self.left = Some(leave);
@@ -359,7 +370,12 @@ impl SessionRuntime {
         for record in records {
             self.judgements.retain(|watcher| watcher.tell(record));
         }
-        self.news.send_replace(self.journal.seq());
+    }
+
+    /// Wakes the readers of the journal if there are new records.
+    fn announce(&self) {
+        let seq = self.journal.seq();
+        self.news.send_if_modified(|known| std::mem::replace(known, seq) != seq);
     }
 
     fn rescue(&mut self) -> Option<PathBuf> {
