@@ -72,6 +72,7 @@ fn outbox() -> Result<Vec<Finding>> {
         writeln!(file, "{}", first(&name))?;
         lines.iter().try_for_each(|line| writeln!(file, "{line}"))?;
         file.flush()?;
+        folder.mark_unsent()?;
         let mut outbox = Outbox::open(&folder)?.ok_or("somebody else sends it")?;
         outbox.address(&destination(&stage.nats))?;
         drop(outbox);
