@@ -11,6 +11,7 @@ use crate::engine::{
         Gate, SessionGates, UnansweredGate,
         kind::{GateChoice, GateKind},
         notices::GateHooks,
+        proposal_rules,
         response::{
             BrokenHookAnswer, DeliveryAnswer, EscalationAnswer, GateResponse, RetryLimitAnswer, UsageLimitAnswer,
         },
@@ -111,6 +112,13 @@ impl GateRules<'_> {
             return EngineOutput::refuse(Refusal::NoSuchOption { gate: id, choice, option, known });
         }
         let option = ask.and(text.clone());
+        let edited = match proposal_rules::edited(self.plan, gate, choice, by, text.as_deref()) {
+            Ok(edited) => edited,
+            Err(refusal) => return EngineOutput::refuse(refusal),
+        };
+        if choice == GateChoice::Edit {
+            return edited.map(EngineOutput::record).unwrap_or_default();
+        }
         let message = if matches!(choice, GateChoice::Send | GateChoice::Message) {
             let Some(text) = text.filter(|text| !text.trim().is_empty()) else {
                 return EngineOutput::refuse(Refusal::EmptyGateMessage);
@@ -121,7 +129,7 @@ impl GateRules<'_> {
         };
         // The answer's consequences are recorded before the answer: after an interruption in between, the gate is still
         // open.
-        let before = message.into_iter().chain(self.pending.skips(gate, choice, items.as_deref(), by));
+        let before = message.into_iter().chain(edited).chain(self.pending.skips(gate, choice, items.as_deref(), by));
         let step = before.fold(EngineOutput::default(), EngineOutput::and);
         let answered = self.answered(gate, choice, by, option.as_deref());
         EngineOutput { events: step.events.into_iter().chain(answered.events).collect(), ..answered }
@@ -160,7 +168,8 @@ impl GateRules<'_> {
                 | GateResponse::Budget(_)
                 | GateResponse::UsageLimit(_)
                 | GateResponse::Tampered(_)
-                | GateResponse::Pipeline(_),
+                | GateResponse::Pipeline(_)
+                | GateResponse::Proposal(_),
             )
             | None => EngineOutput::default(),
         };

@@ -4,7 +4,7 @@
 
 use crate::engine::{
     budget::BudgetCheck,
-    gate::answer::GateRules,
+    gate::{answer::GateRules, proposal_rules::ProposalRules},
     hooks::{beside::BesideWork, side_rules::SideRules, start::HookRules},
     permission::PermissionRules,
     protect::ProtectRules,
@@ -71,6 +71,13 @@ impl SessionState {
             gates: &self.gates,
             hooks: &self.hooks,
             protect: self.protect(),
+            proposal: ProposalRules {
+                plan: self.plan(),
+                presence: self.presence,
+                turns: &self.turns,
+                gates: &self.gates,
+                proposal: &self.proposal,
+            },
         }
     }
 
