@@ -354,6 +354,11 @@ impl AgentSpec {
 }
 
 impl AgentSpec {
+    /// Whether each turn is a new conversation, because creel has no way to continue one.
+    pub const fn forgets(&self) -> bool {
+        matches!(self, Self::Command { continue_command: None, .. })
+    }
+
     /// None if creel runs no command for it.
     pub fn command_line(&self) -> Option<&str> {
         match self {

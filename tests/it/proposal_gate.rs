@@ -6,7 +6,7 @@ use creel::engine::{
     gate::kind::{GateChoice, GateKind},
     hooks::point::HookPoint,
     input::{GateAnswer, Input, SessionCommand},
-    policy::{ProposalPlan, StopHook, StopHookCondition, StopHookKind},
+    policy::{AgentSpec, ProposalPlan, StopHook, StopHookCondition, StopHookKind},
     stop::decision::{StopAction, StopResult},
     time::{TimeSpan, UnixTime},
 };
@@ -135,17 +135,17 @@ fn a_change_with_mistakes_is_refused_with_all_of_them() {
 #[test]
 fn what_should_be_different_goes_to_the_agent_which_proposes_again() {
     let mut world = asks(&[TWO, ONE]);
-    answer(&mut world, GateChoice::Edit, Some(CHANGED));
     answer(&mut world, GateChoice::Send, Some("In one step, please."));
     let world = until(world, |world| world.state.gates.open.is_some());
-    assert_eq!(proposed(&world), ["all: Do it in one step."], "the change was of the first proposal");
+    assert_eq!(proposed(&world), ["all: Do it in one step."]);
     let prompts: Vec<_> = world
         .events
         .iter()
         .filter_map(|event| if let Event::Turn(TurnEvent::PromptSent(prompt)) = event { Some(prompt) } else { None })
         .collect();
     assert_eq!(prompts.len(), 2);
-    assert_eq!(prompts[1].text, "In one step, please.");
+    let form = "Answer with the whole proposal again, in the form that was asked for.";
+    assert_eq!(prompts[1].text, format!("In one step, please.\n\n{form}"));
     assert_eq!(prompts[1].conversation, creel::engine::conversation::ConversationMode::Same);
     let world = world.run();
     expect![[r#"
@@ -154,10 +154,9 @@ fn what_should_be_different_goes_to_the_agent_which_proposes_again() {
           turn ended EndTurn
           stop check the proposal exit 0 -> Pass
           gate 1 proposal
-          ProposalEdited
           MessageQueued
           gate 1 send by Tui
-          prompt Message "In one step, please."
+          prompt Message "In one step, please.\n\nAnswer with the whole proposal again, in the form that was asked for."
           turn ended EndTurn
           stop check the proposal exit 0 -> Pass
           gate 2 proposal
@@ -170,6 +169,26 @@ fn what_should_be_different_goes_to_the_agent_which_proposes_again() {
     let mut silent = asks(&[TWO]);
     answer(&mut silent, GateChoice::Send, None);
     assert_eq!(silent.refused, ["the message is empty; write one to send"]);
+}
+
+#[test]
+fn the_agent_reads_what_it_cannot_know() {
+    let sent = |world: &World| world.turn.clone().expect("the agent works").1;
+    let mut world = asks(&[TWO, ONE]);
+    answer(&mut world, GateChoice::Edit, Some(CHANGED));
+    answer(&mut world, GateChoice::Send, Some("And a manual."));
+    let told = sent(&world);
+    assert!(told.starts_with("And a manual.\n\nThis is about the proposal as the user has changed it:\n\n{"), "{told}");
+    assert!(told.contains("Write half of it.") && !told.contains("GOAL"), "{told}");
+    let world = until(world, |world| world.state.gates.open.is_some());
+    assert_eq!(proposed(&world), ["all: Do it in one step."], "the change was of the first proposal");
+    // An agent that cannot continue its conversation has forgotten everything.
+    let script = proposes(&[TWO]).plan(|plan| plan.agent_spec = AgentSpec::command("codex exec -"));
+    let mut world = at_gate(script.attended(&[(GateKind::Proposal, GateChoice::Approve)]));
+    answer(&mut world, GateChoice::Send, Some("And a manual."));
+    let told = sent(&world);
+    assert!(told.contains("This is about your proposal:\n\n{") && told.contains("Write the parser."), "{told}");
+    assert!(told.contains("It was made for this request:\n\nGOAL\n\n"), "{told}");
 }
 
 #[test]
@@ -381,4 +400,18 @@ fn a_past_gate_of_a_proposal_cannot_be_answered_or_edited() {
         assert_eq!(screen.press(key), [], "{}", screen.frame());
         assert!(!screen.frame().contains("ctrl-s"), "{}", screen.frame());
     }
+}
+
+#[test]
+fn the_tasks_can_be_changed_in_the_users_editor() {
+    let mut screen = Screen::of(&asks(&[TWO]), (80, 24)).armed();
+    let requests = screen.press("E");
+    let [ScreenRequest::EditOutside(purpose, before)] = requests.as_slice() else { panic!("{requests:?}") };
+    assert!(before.starts_with("tasks:\n- id: \"parser\"\n"), "{before}");
+    let edited =
+        |text: &str| ScreenEvent::Edited { purpose: purpose.clone(), before: before.clone(), text: text.to_owned() };
+    let sent = screen.told(edited("tasks: [{ id: all, goal: Do it. }]"));
+    assert!(matches!(sent.as_slice(), [ScreenRequest::Command(SessionCommand::AnswerGate(_))]), "{sent:?}");
+    assert_eq!(screen.told(edited("tasks: []")), []);
+    assert!(screen.frame().contains("# there are no tasks"), "{}", screen.frame());
 }

@@ -11,7 +11,7 @@ use crate::engine::{
         Gate, SessionGates, UnansweredGate,
         kind::{GateChoice, GateKind},
         notices::GateHooks,
-        proposal_rules,
+        proposal_rules::ProposalRules,
         response::{
             BrokenHookAnswer, DeliveryAnswer, EscalationAnswer, GateResponse, RetryLimitAnswer, UsageLimitAnswer,
         },
@@ -49,6 +49,7 @@ pub struct GateRules<'a> {
     pub(crate) agent_choice: AgentChoice<'a>,
     pub(crate) permissions: PermissionRules<'a>,
     pub(crate) task_rules: TaskRules<'a>,
+    pub(crate) proposal: ProposalRules<'a>,
 }
 
 impl GateRules<'_> {
@@ -112,7 +113,7 @@ impl GateRules<'_> {
             return EngineOutput::refuse(Refusal::NoSuchOption { gate: id, choice, option, known });
         }
         let option = ask.and(text.clone());
-        let edited = match proposal_rules::edited(self.plan, gate, choice, by, text.as_deref()) {
+        let edited = match self.proposal.edited(gate, choice, by, text.as_deref()) {
             Ok(edited) => edited,
             Err(refusal) => return EngineOutput::refuse(refusal),
         };
@@ -123,6 +124,7 @@ impl GateRules<'_> {
             let Some(text) = text.filter(|text| !text.trim().is_empty()) else {
                 return EngineOutput::refuse(Refusal::EmptyGateMessage);
             };
+            let text = self.proposal.message(gate, text);
             Some(Event::Steering(SteeringEvent::MessageQueued { by: by.clone(), text }))
         } else {
             None

@@ -71,13 +71,7 @@ impl SessionState {
             gates: &self.gates,
             hooks: &self.hooks,
             protect: self.protect(),
-            proposal: ProposalRules {
-                plan: self.plan(),
-                presence: self.presence,
-                turns: &self.turns,
-                gates: &self.gates,
-                proposal: &self.proposal,
-            },
+            proposal: proposals(self),
         }
     }
 
@@ -262,6 +256,7 @@ impl SessionState {
             agent_choice: self.agent_choice(),
             permissions: self.permissions(),
             task_rules: self.task_rules(),
+            proposal: proposals(self),
         }
     }
 
@@ -285,5 +280,15 @@ impl SessionState {
             end_rules: self.end_rules(),
             gate_rules: self.gate_rules(),
         }
+    }
+}
+
+const fn proposals(session: &SessionState) -> ProposalRules<'_> {
+    ProposalRules {
+        began: &session.began,
+        presence: session.presence,
+        turns: &session.turns,
+        gates: &session.gates,
+        proposal: &session.proposal,
     }
 }
