@@ -108,8 +108,9 @@ mod tests {
     fn a_text_that_cannot_be_read_names_the_line() {
         let reason = |text: &str| read_form(text).expect_err("it cannot be read").to_string();
         assert_eq!(reason("# a note\ntasks\n- id: a"), "expected mapping start, at `tasks`");
-        assert_eq!(reason("tasks:\n- id: a\n"), "");
-        assert_eq!(reason("tasks:\n- id: a\n  goal: g\n  after: b\n"), "");
+        assert_eq!(reason("tasks:\n- id: a\n"), "missing field `goal`, at `- id: a`");
+        let unknown = reason("tasks:\n- id: a\n  goal: g\n  after: b\n");
+        assert!(unknown.starts_with("unknown field `after`, ") && unknown.ends_with(", at `after: b`"), "{unknown}");
     }
 
     #[test]
