@@ -343,6 +343,7 @@ fn plan(max_iterations: u32, agent: &str, hooks: BTreeMap<HookPoint, Vec<HookSpe
         task_types: BTreeMap::new(),
         submit: engine::policy::SubmitPlan::default(),
         worktree: None,
+        proposal: None,
         gatekeepers: BTreeMap::new(),
     }
 }

@@ -11,6 +11,7 @@ pub mod idle_time;
 pub mod local_time;
 pub mod permission_requests;
 pub mod policies;
+pub mod proposals;
 pub mod queue_table;
 pub mod refusals;
 pub mod session_chip;

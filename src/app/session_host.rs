@@ -92,7 +92,8 @@ pub(super) fn supervise(
                 let options = screens::screen_options(ui);
                 let way_back = format!("show it with `creel attach {}`{elsewhere}", folder.name);
                 let pace = if let SessionSurface::Demo(_, pace) = surface { Some(pace) } else { None };
-                let window = ScreenSession { folder, options, leash, way_back, pace, nats };
+                let next = if pace.is_some() { NextCommands::AfterDemo } else { of.next_commands() };
+                let window = ScreenSession { folder, options, leash, way_back, pace, nats, next };
                 on_screen(window, || make(scene)).await
             }
             SessionSurface::Nowhere => in_background(HeadlessSession { folder, nats, leash }, || make(scene)).await,
@@ -105,7 +106,7 @@ pub(super) fn supervise(
     tokio.shutdown_background();
     if let (SessionSurface::Printed(PrintFormat::Lines, _), ExitReason::Ended) = (surface, left.leave) {
         let next = match afterwards {
-            FolderRetention::Stays => NextCommands::OfSession,
+            FolderRetention::Stays => of.next_commands(),
             FolderRetention::GoesAway => NextCommands::AfterDemo,
         };
         session_end::print_card(folder, &left.state, next);
@@ -189,13 +190,14 @@ struct ScreenSession<'a> {
     /// Set for a demo.
     pace: Option<PlaybackPace>,
     nats: Option<NatsConfig>,
+    next: NextCommands,
 }
 
 async fn on_screen(
     window: ScreenSession<'_>,
     make: impl FnOnce() -> std::result::Result<SessionRuntime, RuntimeError>,
 ) -> CliResult<RuntimeExit> {
-    let ScreenSession { folder, options, leash, way_back, pace, nats } = window;
+    let ScreenSession { folder, options, leash, way_back, pace, nats, next } = window;
     let (live_in, live) = mpsc::channel(256);
     let mut runtime = make()?;
     let news = runtime.news();
@@ -207,7 +209,6 @@ async fn on_screen(
     }
     let tie = if leash.is_some() { CloseBehavior::Loose } else { CloseBehavior::Close };
     let helm = Some(SessionClient::Here(handle.clone()));
-    let is_demo = pace.is_some();
     let pace = pace.map(|pace| (PaceFile::of_session(&folder.path), pace));
     let source = tui::ScreenSource { journal: folder.journal(), helm, news, live, tie, pace, nats };
     let session = tokio::spawn(runtime.run());
@@ -235,7 +236,6 @@ async fn on_screen(
     shown.map_err(|error| {
         CliError::failed(format!("the screen failed: {error}\n  continue the session with `creel resume`"))
     })?;
-    let next = if is_demo { NextCommands::AfterDemo } else { NextCommands::OfSession };
     session_end::print_last_record(folder, next);
     Ok(left)
 }

@@ -60,7 +60,11 @@ pub(super) fn begin(start: NewSession, leash: Option<&ParentProcess>) -> CliResu
     };
     let (cwd, worktree) = worktree.map_or((root, None), |prepared| (prepared.cwd, Some(prepared.worktree)));
     let began = SessionStarted { errand, order, worktree, ..began(&cwd, plan, prompt, surface.presence()) };
-    let of = errand.map_or(ExitCodeSource::Session, ExitCodeSource::Pipeline);
+    let of = match (errand, &began.plan.proposal) {
+        (Some(pipeline), _) => ExitCodeSource::Pipeline(pipeline),
+        (None, Some(_)) => ExitCodeSource::Proposal,
+        (None, None) => ExitCodeSource::Session,
+    };
     let leash = leash.cloned();
     let stage = SessionHost { folder: &folder, root: cwd, surface, afterwards, leftovers, of, nats, leash };
     supervise(stage, |scene| {

@@ -16,6 +16,7 @@ use crate::{
     },
     present::{
         gate_words::{ChoiceWording, GateFigures, choice_words},
+        proposals::tree_lines,
         text::{plain, plain_line},
     },
     socket::{message::ReplyData, query::SessionQuery, view::GateView},
@@ -49,7 +50,8 @@ pub enum GateCommand {
         /// One of the answers that `creel gate list` shows.
         #[arg(value_parser = choice)]
         choice: GateChoice,
-        /// The message for `send` (`-` reads it from standard input), or one of the agent's options.
+        /// The message for `send`, the changed tasks as JSON for `edit` and `approve`, or one of the agent's options. `-`
+        /// reads it from standard input.
         text: Option<String>,
         /// The items to approve, separated by commas. Default: all.
         #[arg(long, value_name = "ITEMS", value_delimiter = ',', value_parser = item)]
@@ -86,7 +88,9 @@ pub(super) fn gate(command: GateCommand) -> CliResult {
 /// A gate, and under it the answers that it takes.
 pub(super) fn line(gate: &GateView) -> String {
     let about = gate.about.name().replace('_', " ");
-    let mut text = format!("{} {about}: {}\n  answers:", gate.gate, plain_line(&gate.reason, LINE));
+    let mut text = format!("{} {about}: {}", gate.gate, plain_line(&gate.reason, LINE));
+    text += &tree_lines(&gate.tasks).iter().map(|line| format!("\n    {line}")).collect::<String>();
+    text += "\n  answers:";
     let figures = GateFigures { retries: gate.retries, bytes: None };
     let longest = gate.choices.iter().map(|choice| choice.name().len()).max().unwrap_or(0);
     for choice in &gate.choices {

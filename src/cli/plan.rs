@@ -18,16 +18,19 @@ use crate::{
         error::{CliError, CliResult},
         launch::session_names::{dated, first_free},
         output::{json, print, say},
-        plan::proposal_session::{check, prompt, proposal_of, types},
+        plan::proposal_session::{ProposalVerdict, SessionProposal, check, prompt, proposal_of, types},
         target::project::{self, Project},
         task::queue::QueueConnection,
     },
     engine::queue::{
-        task_proposal::{ProposalMistake, ProposedTask, TaskProposal},
+        task_proposal::{ProposalMistake, TaskProposal},
         task_spec::TaskSpec,
     },
     engine::wording::counted,
-    present::text::plain_line,
+    present::{
+        proposals::{as_yaml, read_form, tree, with_mistakes},
+        text::plain_line,
+    },
     process::{children::output_of, editor::EditorFile},
 };
 
@@ -71,6 +74,13 @@ pub struct PlanArgs {
     pub check: bool,
 }
 
+/// A proposal that can be queued, and the session that it comes from.
+struct FoundProposal {
+    session: String,
+    proposal: TaskProposal,
+    verdict: ProposalVerdict,
+}
+
 /// What the user wants to do with a proposal.
 enum PlanDecision {
     Queue,
@@ -89,26 +99,27 @@ pub(super) fn plan(args: &PlanArgs) -> CliResult {
         ));
     }
     let types = types(&Project::load(&args.queue.config)?);
-    let mut session = match &args.session {
-        Some(session) => session.clone(),
-        None => match propose(args, &prompt(args.goal.as_deref().unwrap_or_default(), &types))? {
-            Ok(session) => session,
+    let mut found = match &args.session {
+        Some(session) => earlier(args, session, &types)?,
+        None => match propose(args, args.goal.as_deref().unwrap_or_default(), &types)? {
+            Ok(found) => found,
             Err(code) => return Ok(code),
         },
     };
-    let mut proposal = usable(proposal_of(&args.queue.config, &session, &types)?, &session)?;
     let asks = !args.yes && !args.json && io::stdin().is_terminal() && io::stdout().is_terminal();
     if args.json && !args.yes {
-        return json(&proposal);
+        return json(&found.proposal);
     }
     loop {
-        if !args.json {
-            print(&tree(&proposal))?;
+        let FoundProposal { session, proposal, verdict } = &found;
+        if !args.json && *verdict != ProposalVerdict::Declined {
+            print(&tree(&proposal.tasks))?;
         }
-        let decision = match (args.yes, asks) {
-            (true, _) => PlanDecision::Queue,
-            (false, true) => decide(proposal.tasks.len())?,
-            (false, false) => {
+        let decision = match (args.yes, *verdict) {
+            (true, _) | (false, ProposalVerdict::Approved) => PlanDecision::Queue,
+            (false, ProposalVerdict::Declined) => PlanDecision::Leave,
+            (false, ProposalVerdict::Unasked | ProposalVerdict::Undecided) if asks => decide(proposal.tasks.len())?,
+            (false, ProposalVerdict::Unasked | ProposalVerdict::Undecided) => {
                 say(&format!(
                     "creel: nothing is queued yet; queue these tasks with `creel plan --session {session} --yes`"
                 ));
@@ -116,24 +127,21 @@ pub(super) fn plan(args: &PlanArgs) -> CliResult {
             }
         };
         match decision {
-            PlanDecision::Queue => return queue(args, &proposal, &session),
-            PlanDecision::Edit => match edited(&proposal, &types)? {
-                Some(changed) => proposal = changed,
-                None => return Ok(leave(&session)),
+            PlanDecision::Queue => return queue(args, proposal, session),
+            PlanDecision::Edit => match edited(proposal, &types)? {
+                Some(changed) => found.proposal = changed,
+                None => return Ok(leave(session)),
             },
             PlanDecision::Revise(wish) => {
-                let text = serde_json::to_string_pretty(&proposal).unwrap_or_default();
+                let text = serde_json::to_string_pretty(proposal).unwrap_or_default();
                 let goal = args.goal.as_deref().unwrap_or("the tasks below");
                 let again = format!("{goal}\n\nYou proposed this:\n{text}\n\nChange it: {wish}");
-                match propose(args, &prompt(&again, &types))? {
-                    Ok(revised) => {
-                        session = revised;
-                        proposal = usable(proposal_of(&args.queue.config, &session, &types)?, &session)?;
-                    }
+                match propose(args, &again, &types)? {
+                    Ok(revised) => found = revised,
                     Err(code) => return Ok(code),
                 }
             }
-            PlanDecision::Leave => return Ok(leave(&session)),
+            PlanDecision::Leave => return Ok(leave(session)),
         }
     }
 }
@@ -152,15 +160,40 @@ fn usable(found: Result<TaskProposal, Vec<ProposalMistake>>, session: &str) -> C
     })
 }
 
+/// What a session has proposed before. The user is asked about it, whatever the answer was at its gate.
+fn earlier(args: &PlanArgs, session: &str, types: &BTreeSet<String>) -> CliResult<FoundProposal> {
+    let proposal = usable(proposal_of(&args.queue.config, session, types)?.tasks, session)?;
+    Ok(FoundProposal { session: session.to_owned(), proposal, verdict: ProposalVerdict::Unasked })
+}
+
+/// Has the agent propose tasks. Returns the exit code if the user has nothing to decide or to queue now.
+fn propose(args: &PlanArgs, goal: &str, types: &BTreeSet<String>) -> CliResult<Result<FoundProposal, u8>> {
+    let session = match run_session(args, &prompt(goal, types))? {
+        Ok(session) => session,
+        Err(code) => return Ok(Err(code)),
+    };
+    let SessionProposal { tasks, verdict } = proposal_of(&args.queue.config, &session, types)?;
+    if verdict == ProposalVerdict::Undecided {
+        say(&format!(
+            "creel: nothing is queued yet; when session `{session}` has ended, queue its tasks with `creel plan --session \
+             {session}`"
+        ));
+        return Ok(Err(0));
+    }
+    Ok(Ok(FoundProposal { proposal: usable(tasks, &session)?, verdict, session }))
+}
+
 /// Runs the session of the agent. Returns its name, or its exit code if it did not complete.
-fn propose(args: &PlanArgs, prompt: &str) -> CliResult<Result<String, u8>> {
+fn run_session(args: &PlanArgs, prompt: &str) -> CliResult<Result<String, u8>> {
     let (_, sessions) = project::sessions_of(&args.queue.config)?;
     let name = first_free(&sessions, &dated("plan")).name;
     let cannot = |error: &dyn std::fmt::Display| CliError::failed(format!("cannot start the agent's session: {error}"));
     // A file of its own, since the terminal is the session's.
     let file = EditorFile::new(prompt).map_err(|error| cannot(&error))?;
     let mut command = Command::new(std::env::current_exe().map_err(|error| cannot(&error))?);
-    command.args(["run", "--proposal", "--session", &name, "--prompt-file"]).arg(file.path());
+    let is_shown = io::stdout().is_terminal() && io::stdin().is_terminal() && !args.headless && !args.json;
+    let approval = if is_shown && !args.yes { "at-gate" } else { "later" };
+    command.args(["run", "--proposal", approval, "--session", &name, "--prompt-file"]).arg(file.path());
     if let Some(agent) = &args.agent {
         command.args(["--agent", agent]);
     }
@@ -170,7 +203,6 @@ fn propose(args: &PlanArgs, prompt: &str) -> CliResult<Result<String, u8>> {
     if args.trust {
         command.arg("--trust");
     }
-    let is_shown = io::stdout().is_terminal() && io::stdin().is_terminal() && !args.headless && !args.json;
     let status = if is_shown {
         command.status()
     } else {
@@ -184,22 +216,6 @@ fn propose(args: &PlanArgs, prompt: &str) -> CliResult<Result<String, u8>> {
     let status = status.map_err(|error| cannot(&error))?;
     let code = status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(1);
     Ok(if code == 0 { Ok(name) } else { Err(code) })
-}
-
-fn tree(proposal: &TaskProposal) -> String {
-    let line = |line: crate::engine::queue::task_proposal::ProposalLine<'_>| {
-        let ProposedTask { id, goal, kind, .. } = line.task;
-        let kind = kind.as_ref().map(|kind| format!(" ({kind})")).unwrap_or_default();
-        let after = if line.also_after.is_empty() {
-            String::new()
-        } else {
-            format!(" [also after {}]", line.also_after.join(", "))
-        };
-        let indent = "  ".repeat(line.depth);
-        let sign = if line.depth == 0 { "" } else { "└ " };
-        format!("{indent}{sign}{id}{kind}: {}{after}\n", plain_line(goal, GOAL))
-    };
-    proposal.tree().into_iter().map(line).collect()
 }
 
 fn decide(count: usize) -> CliResult<PlanDecision> {
@@ -222,7 +238,7 @@ fn decide(count: usize) -> CliResult<PlanDecision> {
 
 /// Lets the user change the proposal in an editor, again and again until it is valid.
 fn edited(proposal: &TaskProposal, types: &BTreeSet<String>) -> CliResult<Option<TaskProposal>> {
-    let mut text = format!("{EDIT_NOTE}{}", as_yaml(proposal));
+    let mut text = format!("{EDIT_NOTE}{}", as_yaml(&proposal.tasks));
     loop {
         let sheet = EditorFile::new(text.trim_end()).map_err(|error| CliError::failed(error.to_string()))?;
         let changed = sheet.read(sheet.command().status()).map_err(|error| CliError::failed(error.to_string()))?;
@@ -231,35 +247,15 @@ fn edited(proposal: &TaskProposal, types: &BTreeSet<String>) -> CliResult<Option
         if is_empty {
             return Ok(None);
         }
-        let mistakes = match serde_yaml::from_str::<TaskProposal>(&changed) {
+        let mistakes: Vec<String> = match read_form(&changed) {
             Ok(proposal) => match proposal.mistakes(types) {
                 mistakes if mistakes.is_empty() => return Ok(Some(proposal)),
                 mistakes => mistakes.iter().map(ToString::to_string).collect(),
             },
             Err(error) => vec![error.to_string()],
         };
-        let kept: String =
-            changed.lines().filter(|line| !line.starts_with('#')).map(|line| format!("{line}\n")).collect();
-        let note: String = mistakes.iter().map(|mistake| format!("# {}\n", mistake.replace('\n', " "))).collect();
-        text = format!("{EDIT_NOTE}# This cannot be queued yet:\n{note}{kept}");
+        text = format!("{EDIT_NOTE}{}", with_mistakes(&changed, &mistakes));
     }
-}
-
-/// The proposal for an editor. A text in quotes is the same in JSON and in YAML.
-fn as_yaml(proposal: &TaskProposal) -> String {
-    let quoted = |text: &str| serde_json::to_string(text).unwrap_or_default();
-    let task = |task: &ProposedTask| {
-        let ProposedTask { id, goal, depends_on, kind, priority } = task;
-        let after: Vec<String> = depends_on.iter().map(|on| quoted(on)).collect();
-        let kind = kind.as_ref().map(|kind| format!("  type: {}\n", quoted(kind))).unwrap_or_default();
-        format!(
-            "- id: {}\n  goal: {}\n  depends_on: [{}]\n{kind}  priority: {priority}\n",
-            quoted(id),
-            quoted(goal),
-            after.join(", ")
-        )
-    };
-    format!("tasks:\n{}", proposal.tasks.iter().map(task).collect::<String>())
 }
 
 /// Puts the tasks into the queue, each after those that it depends on. Their label is the session that proposed them, so

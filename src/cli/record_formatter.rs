@@ -165,7 +165,7 @@ impl RecordFormatter {
             return !entries.iter().map(|entry| &entry.content).eq(&self.plan);
         }
         let hook_output = matches!(event, Event::Hook(_)) && self.output == HookOutputMode::Told;
-        hook_output || matches!(event, Event::Turn(TurnEvent::Failed { .. }) | Event::Session(_))
+        hook_output || matches!(event, Event::Turn(TurnEvent::Failed { .. }) | Event::Session(_) | Event::Gate(_))
     }
 
     fn detail(&self, detail: &DetailText) -> String {

@@ -16,7 +16,7 @@ use crate::{
             trust_prompt::{self, TrustFlag},
             worktree,
         },
-        plan::proposal_session::only_propose,
+        plan::proposal_session::{ProposalApproval, only_propose, types},
         target::{choose_session, project::Project, remote_sessions::on_command_line},
         task,
         verb_outcome::{FolderRetention, NewSession, SweepScope, VerbOutcome},
@@ -64,7 +64,7 @@ pub struct RunArgs {
     pub order: Option<String>,
     /// Internal: the agent only proposes tasks.
     #[arg(long, hide = true)]
-    pub proposal: bool,
+    pub proposal: Option<ProposalApproval>,
     /// Internal: the branches that the worktree starts from, beside its base.
     #[arg(long, hide = true, value_name = "BRANCH")]
     pub join: Vec<String>,
@@ -83,8 +83,8 @@ pub(super) fn run(args: &RunArgs) -> CliResult<VerbOutcome> {
     let args = &prompt_after_worktree(args.clone())?;
     let project = Project::load(&args.config)?;
     let mut plan = plan(&project, args)?;
-    if args.proposal {
-        only_propose(&mut plan)?;
+    if let Some(approval) = args.proposal {
+        only_propose(&mut plan, types(&project), approval)?;
     }
     worktree::ask_for(&mut plan, args.worktree.is_some());
     if args.order.is_some() && plan.worktree.is_some() {

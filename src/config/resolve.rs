@@ -129,6 +129,7 @@ impl Settings {
             output_limit: draft.output_limit,
             backoff: draft.backoff,
             gates: draft.gates,
+            proposal: None,
             gatekeepers: self.gatekeepers(&chosen, of_type, path),
             hooks: given(chosen),
             automation: draft.automation,

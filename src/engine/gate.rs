@@ -1,8 +1,9 @@
 //! Gates: decisions that the session waits for the user to make.
 //!
 //! Owns what a gate is about ([`subject`]), the answers that it accepts and what each one means ([`kind`],
-//! [`response`]), the answer of an unattended session, and the `on_gate` hooks ([`notices`]). Does not decide when a
-//! gate opens: the machine that needs the decision opens it, and stores its answer.
+//! [`response`]), the answer of an unattended session, the `on_gate` hooks ([`notices`]), and the tasks that an agent
+//! proposes ([`proposal_rules`]). Does not decide when any other gate opens: the machine that needs the decision opens it, and
+//! stores its answer.
 //!
 //! # Invariants
 //! - At most one gate is open at a time, and it is answered once.
@@ -12,10 +13,13 @@
 pub mod answer;
 pub(crate) mod apply;
 pub(crate) mod apply_notices;
+pub(crate) mod apply_proposal;
 pub mod event;
 pub(crate) mod grants;
 pub mod kind;
 pub mod notices;
+pub mod proposal;
+pub(crate) mod proposal_rules;
 pub mod response;
 pub mod subject;
 
@@ -98,8 +102,9 @@ impl Gate {
                 (Some(FinalDeliveryPolicy::Skip), _) => Some(GateChoice::Skip),
                 (Some(FinalDeliveryPolicy::Ask), _) | (None, UserPresence::Attended) => None,
             },
-            // These gates open only where the config says `ask`, which means the user even in an unattended session.
-            GateKind::Delivery | GateKind::Permission | GateKind::UsageLimit => None,
+            // These gates open only where the config says `ask`, which means the user even in an unattended session, or
+            // where a user was present. Only a user decides what is queued.
+            GateKind::Delivery | GateKind::Permission | GateKind::UsageLimit | GateKind::Proposal => None,
             GateKind::RetryLimit
             | GateKind::Escalation
             | GateKind::Errors
@@ -130,7 +135,7 @@ impl Gate {
             }
             GateKind::Budget => GateChoice::Stop,
             GateKind::UsageLimit => GateChoice::Wait,
-            GateKind::Submit | GateKind::Merge => GateChoice::Leave,
+            GateKind::Submit | GateKind::Merge | GateKind::Proposal => GateChoice::Leave,
         }
     }
 }

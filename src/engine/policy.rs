@@ -10,7 +10,7 @@ mod submit;
 mod workflow;
 mod worktree;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
@@ -86,6 +86,16 @@ pub struct SessionPlan {
     /// Set if the session works in a git worktree of its own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub worktree: Option<WorktreePlan>,
+    /// Set if the agent only proposes tasks for the queue, and the user approves them at a gate.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub proposal: Option<ProposalPlan>,
+}
+
+/// How proposed tasks are checked.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ProposalPlan {
+    /// The types of tasks in the config. Empty: any type is a label.
+    pub types: BTreeSet<String>,
 }
 
 /// Instructions at the end of iteration prompts: how the agent reports completion.
@@ -344,6 +354,11 @@ impl AgentSpec {
 }
 
 impl AgentSpec {
+    /// Whether each turn is a new conversation, because creel has no way to continue one.
+    pub const fn forgets(&self) -> bool {
+        matches!(self, Self::Command { continue_command: None, .. })
+    }
+
     /// None if creel runs no command for it.
     pub fn command_line(&self) -> Option<&str> {
         match self {

@@ -11,6 +11,7 @@
 //! - A task that keeps crashing its worker is not started for ever.
 
 pub mod handover;
+pub mod proposal_check;
 pub mod retention;
 pub mod task_proposal;
 pub mod task_spec;

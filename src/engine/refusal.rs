@@ -11,6 +11,7 @@ use crate::engine::{
     event::SessionOutcome,
     gate::kind::GateChoice,
     ids::{GateId, ItemId, RunId},
+    queue::task_proposal::ProposalMistake,
     stop::loop_refusal::LoopRefusal,
     submit::kind::PipelineKind,
     tasks::refusal::TaskRefusal,
@@ -67,6 +68,8 @@ pub enum Refusal {
         option: String,
         known: Vec<String>,
     },
+    /// The changed tasks cannot be queued.
+    BadProposal(Vec<ProposalMistake>),
     NoUsageLimit,
     /// A gate asks about the usage limit already.
     UsageLimitGate(GateId),
@@ -131,6 +134,7 @@ impl Refusal {
             Self::ChoiceNotOffered { .. } => "choice_not_offered",
             Self::ItemNotAtGate { .. } => "item_not_at_gate",
             Self::NoSuchOption { .. } => "no_such_option",
+            Self::BadProposal(_) => "bad_proposal",
             Self::NoUsageLimit => "no_usage_limit",
             Self::UsageLimitGate(_) => "usage_limit_gate_open",
             Self::AgentWorksAlready(_) => "agent_works_already",

@@ -28,7 +28,7 @@ use serde::{Deserialize, Serialize};
 use crate::engine::{
     budget::BudgetUsage,
     event::{SessionOutcome, SessionStarted, UserPresence},
-    gate::{SessionGates, notices::GateHooks, subject::GateSubject},
+    gate::{SessionGates, notices::GateHooks, proposal::ProposalState, subject::GateSubject},
     hooks::{
         dispatch::{DispatchCause, HookDispatch},
         point::HookPoint,
@@ -68,6 +68,7 @@ pub struct SessionState {
     pub retry: RetryState,
     pub limits: UsageLimitState,
     pub gates: SessionGates,
+    pub proposal: ProposalState,
     pub hooks: HookState,
     pub asks: PermissionState,
     /// Changes that turns made although they must not.
@@ -102,6 +103,7 @@ impl SessionState {
             retry: RetryState::default(),
             limits: UsageLimitState::default(),
             gates: SessionGates::default(),
+            proposal: ProposalState::default(),
             hooks: HookState::default(),
             asks: PermissionState::default(),
             unsettled: UnsettledChanges::default(),

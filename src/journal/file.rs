@@ -360,7 +360,7 @@ fn must_survive_power_loss(event: &Event) -> bool {
     matches!(
         event,
         Event::Session(SessionEvent::Started(_) | SessionEvent::Ended { .. })
-            | Event::Gate(GateEvent::Answered { .. })
+            | Event::Gate(GateEvent::Answered { .. } | GateEvent::ProposalEdited { .. })
             | Event::Pending(PendingEvent::Delivered { .. })
     )
 }

@@ -303,6 +303,10 @@ fn gate(event: &GateEvent, context: &EventContext) -> Option<Described> {
         GateEvent::Opened { gate, reason, .. } => {
             Described::new("◆", EventTone::Question, format!("Gate {gate}: {}", sentence(reason)))
         }
+        GateEvent::ProposalEdited { tasks, by, .. } => {
+            let tasks = counted(tasks.len(), "task");
+            Described::new("✎", EventTone::Question, format!("Proposal changed: {tasks}{}", answer_origin(by)))
+        }
         GateEvent::Answered { gate, choice, by, option, grants } => {
             context.permissions.answered(*gate, *choice, by, option.as_deref()).unwrap_or_else(|| {
                 let retries = grants.as_deref().and_then(GateGrants::most_retries);

@@ -178,5 +178,9 @@ fn next(state: &SessionState, outcome: SessionOutcome, can_submit: bool) -> Vec<
     };
     let submits = outcome == SessionOutcome::Complete && can_submit && state.pipelines.last.is_none();
     let submit = submits.then(|| format!("creel submit {name}"));
-    [Some(format!("creel show {name}")), again, submit].into_iter().flatten().collect()
+    // What was queued is not in the records of the session; `creel plan` queues no task twice.
+    let asked = state.plan().proposal.as_ref().filter(|_| outcome == SessionOutcome::Complete);
+    let without_asking = if state.proposal.is_approved { " --yes" } else { "" };
+    let queue = asked.map(|_| format!("creel plan --session {name}{without_asking}"));
+    [Some(format!("creel show {name}")), again, submit, queue].into_iter().flatten().collect()
 }

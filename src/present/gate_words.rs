@@ -70,6 +70,8 @@ pub fn choice_words(kind: GateKind, choice: GateChoice, figures: GateFigures) ->
 
 const fn fixed_words(kind: GateKind, choice: GateChoice) -> (char, &'static str, &'static str) {
     match (kind, choice) {
+        (GateKind::Proposal, GateChoice::Approve) => ('a', "Approve these tasks", "`creel plan` queues them"),
+        (_, GateChoice::Edit) => ('t', "Edit the tasks…", "then approve the changed ones"),
         (GateKind::FinalDelivery, GateChoice::Approve) => ('s', "Send the ticked items, then end", "one last prompt"),
         (_, GateChoice::Approve) => ('s', "Send the ticked items", "with the next prompt"),
         (GateKind::FinalDelivery, GateChoice::Skip) => ('n', "End without sending", "they stay in the journal"),
@@ -82,6 +84,9 @@ const fn fixed_words(kind: GateKind, choice: GateChoice) -> (char, &'static str,
         (_, GateChoice::Continue) => ('c', "Continue", "with the next iteration"),
         (GateKind::Submit | GateKind::Merge, GateChoice::Send) => {
             ('w', "Write to the agent…", "then every check runs again")
+        }
+        (GateKind::Proposal, GateChoice::Send) => {
+            ('w', "Write to the agent…", "what should be different; it proposes again")
         }
         (GateKind::Tampered, GateChoice::Send) => ('w', "Write to the agent…", "for example to undo the changes"),
         (_, GateChoice::Send) => ('w', "Write to the agent…", "sent at once, and the counter starts again"),
@@ -103,6 +108,7 @@ const fn fixed_words(kind: GateKind, choice: GateChoice) -> (char, &'static str,
         (_, GateChoice::RejectAlways) => ('d', "Reject always", "this exact request, from now on"),
         (_, GateChoice::Cancel) => ('c', "Cancel the turn", "the agent gets no answer"),
         (GateKind::Merge, GateChoice::Leave) => ('b', "Leave the branch as it is", "try again with `creel merge`"),
+        (GateKind::Proposal, GateChoice::Leave) => ('n', "Queue nothing", "the proposal stays"),
         (_, GateChoice::Leave) => ('b', "Leave the branch as it is", "try again with `creel submit`"),
         (_, GateChoice::Escalate) => ('x', "End as escalated", "you can resume later"),
         (_, GateChoice::Fail) => ('f', "End as failed", "you can resume later"),
@@ -169,6 +175,14 @@ pub fn gate_title(state: &SessionState, gate: &Gate) -> String {
         GateSubject::Pipeline { pipeline, hook: name } => {
             format!("The {} waits: {} failed", pipeline.name(), hook(name))
         }
+        GateSubject::Proposal(proposal) => {
+            let tasks = counted(proposal.tasks.len(), "task");
+            if state.proposal.edited.is_some() {
+                format!("The changed proposal has {tasks}")
+            } else {
+                format!("The agent proposes {tasks}")
+            }
+        }
     }
 }
 
@@ -191,7 +205,8 @@ pub fn gate_reason(state: &SessionState, gate: &Gate, zone: &TimeZone) -> String
         | GateSubject::Budget
         | GateSubject::Tampered
         | GateSubject::Escalation { failed: Some(_) }
-        | GateSubject::Pipeline { .. } => String::new(),
+        | GateSubject::Pipeline { .. }
+        | GateSubject::Proposal(_) => String::new(),
         GateSubject::Errors => plain(state.turns.last_error.as_deref().unwrap_or(&gate.reason)),
         GateSubject::UsageLimit => match &state.limits.hold {
             Some(hold) => usage_limits::reset_time(hold, gate.opened, zone),

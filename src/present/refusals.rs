@@ -42,6 +42,10 @@ pub fn text(refusal: &Refusal) -> String {
         Refusal::NoSuchOption { gate, choice, option, known } => {
             format!("gate {gate} has no option `{option}` to {}; use one of: {}", choice.name(), known.join(", "))
         }
+        Refusal::BadProposal(mistakes) => {
+            let mistakes = mistakes.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ");
+            format!("these tasks cannot be queued: {mistakes}")
+        }
         Refusal::NoUsageLimit => "the session does not wait for a usage limit".into(),
         Refusal::UsageLimitGate(id) => format!("gate {id} asks about this; answer it"),
         Refusal::AgentWorksAlready(agent) => format!("`{agent}` is already working"),

@@ -219,7 +219,7 @@ fn gate(event: &GateEvent, state: &SessionState) -> Option<String> {
         GateEvent::Answered { by, .. } if by.by == ActorKind::Timeout => {
             Some("You did not answer in time, so creel decided as the config says.".into())
         }
-        GateEvent::Answered { .. } => None,
+        GateEvent::ProposalEdited { .. } | GateEvent::Answered { .. } => None,
     }
 }
 
@@ -237,6 +237,7 @@ const fn gate_opened(kind: GateKind) -> &'static str {
         GateKind::Tampered => "The agent changed files that it must not change.",
         GateKind::Submit => "A check before the submit failed.",
         GateKind::Merge => "A check before the merge failed.",
+        GateKind::Proposal => "The agent has proposed tasks.",
     }
 }
 
@@ -298,21 +299,7 @@ mod tests {
 
     #[test]
     fn the_sentence_about_a_gate_fits_the_smallest_screen_with_hints() {
-        let kinds = [
-            GateKind::FinalDelivery,
-            GateKind::Delivery,
-            GateKind::RetryLimit,
-            GateKind::Escalation,
-            GateKind::Errors,
-            GateKind::BrokenHook,
-            GateKind::Permission,
-            GateKind::Budget,
-            GateKind::UsageLimit,
-            GateKind::Tampered,
-            GateKind::Submit,
-            GateKind::Merge,
-        ];
-        for kind in kinds {
+        for kind in GateKind::ALL {
             let text = format!("{} creel decides in 7 s.", gate_opened(kind));
             assert!(text.len() <= ROOM, "{text}");
         }

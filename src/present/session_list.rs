@@ -302,7 +302,8 @@ fn open_reason(state: &SessionState) -> String {
     let asked = state.permissions().asked_at(gate).map(|ask| plain(&ask.tool.title));
     let items = gate.subject.items().len();
     let unsent = (items > 0).then(|| format!("{} not sent yet", counted(items, "item")));
-    let reason = asked.or(unsent).unwrap_or_else(|| gate_words::gate_reason(state, gate, &local_zone()));
+    let proposed = gate.subject.proposal().map(|_| plain(&gate.reason));
+    let reason = asked.or(unsent).or(proposed).unwrap_or_else(|| gate_words::gate_reason(state, gate, &local_zone()));
     let reason = if reason.is_empty() { gate_words::gate_title(state, gate) } else { reason };
     plain_line(&reason, REASON)
 }

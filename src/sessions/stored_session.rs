@@ -10,6 +10,7 @@ use crate::{
     engine::{
         SessionState,
         event::{Event, GateEvent, SessionEvent, SessionOutcome, SessionStarted},
+        gate::kind::GateKind,
         time::UnixTime,
     },
     journal::{self, JournalError, JournalFollower, Record, SessionDir},
@@ -126,7 +127,11 @@ fn follow(listed: &mut ListedSession, Record { at, event, .. }: Record) {
             !matches!(outcome, SessionOutcome::Complete | SessionOutcome::Forced | SessionOutcome::Limit);
         listed.state = ListedState::Ended { outcome, reason: plain_line(&reason, REASON) };
     } else if let Event::Gate(gate) = event {
-        let gate = if let GateEvent::Opened { about, .. } = gate { Some(about) } else { None };
+        let gate = match gate {
+            GateEvent::Opened { about, .. } => Some(about),
+            GateEvent::ProposalEdited { .. } => Some(GateKind::Proposal),
+            GateEvent::Answered { .. } => None,
+        };
         listed.state = ListedState::Stopped { gate };
     } else if let Event::Session(SessionEvent::Resumed { .. }) = event {
         (listed.can_resume, listed.state) = (true, ListedState::Stopped { gate: None });

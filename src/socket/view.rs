@@ -19,6 +19,7 @@ use crate::{
         pending::{ItemState, PendingItem},
         permission::OfferedAnswer,
         policy::{AutomationHook, HookAction, HookSpec, StopHook, StopHookKind, StopPlan},
+        queue::task_proposal::ProposedTask,
         tasks::builtin::BuiltinAutomation,
         time::{TimeSpan, UnixTime, as_rfc3339, rfc3339_or_none},
     },
@@ -112,6 +113,9 @@ pub struct GateView {
     /// The answers that the agent offers at a permission gate.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub options: Vec<OptionView>,
+    /// The tasks that the agent proposes.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tasks: Vec<ProposedTask>,
     pub opened: String,
 }
 
@@ -223,6 +227,7 @@ fn gate_view(state: &SessionState, gate: &Gate) -> GateView {
         hook: gate.subject.hook().map(str::to_owned),
         items: gate.subject.items().to_vec(),
         options: options.collect(),
+        tasks: gate.subject.proposal().map(|proposal| proposal.tasks.clone()).unwrap_or_default(),
         opened: rfc3339(gate.opened),
     }
 }

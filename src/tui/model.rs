@@ -432,7 +432,7 @@ impl ScreenModel {
             self.modals.iter_mut().filter_map(|modal| if let Modal::Gate(gate) = modal { Some(gate) } else { None });
         for gate in shown.chain(&mut self.aside) {
             if let Some(state) = &self.session {
-                gate.look_at(&state.pending);
+                gate.look_at(state);
             }
         }
         // Do not interrupt the user's typing: the status line says that a gate waits.

@@ -4,6 +4,7 @@ mod hook;
 mod modal;
 mod mouse;
 mod pane;
+mod proposal;
 mod task;
 
 use crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers, MouseEvent};

@@ -10,12 +10,12 @@ use creel::engine::{
     },
     gate::kind::{GateChoice, GateKind},
     hooks::{point::HookPoint, verdict::RunEnd},
-    ids::ItemId,
+    ids::{GateId, ItemId},
     input::{GateAnswer, SessionCommand},
     pending::ItemState,
     policy::{
         BackoffPolicy, ContextPolicy, DeliveryPolicy, FinalDeliveryPolicy, HookFailurePolicy, PermissionPolicy,
-        PermissionRule, RetryLimitPolicy,
+        PermissionRule, ProposalPlan, RetryLimitPolicy,
     },
     tasks::{
         command::{NewTask, TaskCommand},
@@ -63,6 +63,7 @@ fn some_deeds() -> impl Strategy<Value = &'static [Deed]> {
 fn an_answer() -> impl Strategy<Value = Answer> {
     prop_oneof![
         5 => Just(Answer::Says("Working.")),
+        2 => Just(Answer::Says(r#"{"tasks": [{"id": "a", "goal": "Go."}, {"id": "b", "goal": "On.", "depends_on": ["a"]}]}"#)),
         2 => Just(Answer::Fails("reset")),
         1 => Just(DONE),
         1 => Just(Answer::Says("<promise>ESCALATE</promise>")),
@@ -109,6 +110,7 @@ fn a_script() -> impl Strategy<Value = Script> {
         prop::sample::select(vec![0, 5_000]),
         prop::sample::select(vec![PermissionPolicy::Ask, PermissionPolicy::Allow, PermissionPolicy::Deny]),
         prop::option::of(prop::sample::select(vec![50, 250])),
+        prop::option::weighted(0.3, Just(ProposalPlan::default())),
     );
     (hooks, answers, limits, policies).prop_map(|(hooks, answers, limits, policies)| {
         let mut script = Script::new().attended(&[]).agent(answers).builtins();
@@ -135,6 +137,7 @@ fn a_script() -> impl Strategy<Value = Script> {
             plan.gates.timeout = TimeSpan(policies.5);
             plan.gates.permissions = policies.6;
             plan.budget.tokens = policies.7;
+            plan.proposal = policies.8;
             plan.permissions = vec![PermissionRule {
                 kinds: vec![ToolKind::Edit],
                 paths: vec!["secret".into()],
@@ -228,7 +231,12 @@ fn happen(mut world: World, what: Happens) -> World {
 fn answer(world: &mut World, n: usize) {
     let Some(gate) = world.state.gates.open.clone() else { return };
     let choice = gate.choices[n % gate.choices.len()];
-    let text = (choice == GateChoice::Send).then(|| "Another way.".to_owned());
+    let text = match choice {
+        GateChoice::Send => Some("Another way."),
+        GateChoice::Edit => Some([r#"{"tasks": [{"id": "c", "goal": "Less."}]}"#, r#"{"tasks": []}"#][n % 2]),
+        _ => None,
+    };
+    let text = text.map(str::to_owned);
     // Every second approval covers only a part.
     let items =
         (n % 2 == 1 && choice == GateChoice::Approve).then(|| gate.subject.items().iter().copied().take(1).collect());
@@ -288,6 +296,7 @@ fn holds(world: &World) {
     every_request_of_the_agent_is_answered_once(world);
     no_prompt_is_sent_past_the_budget(world);
     hooks_of_gates_open_no_gate(world);
+    only_the_user_approves_tasks(world);
 }
 
 /// Whatever its reason, and wherever creel was killed.
@@ -441,10 +450,37 @@ fn no_answer_to_a_message_is_complete_without_a_judgement(world: &World) {
     let Some(last) = world.events.iter().rposition(is_message) else { return };
     let judged = world.events[last..].iter().any(|event| match event {
         Event::Stop(StopEvent::Decided(decided)) => decided.of.is_none(),
-        Event::Gate(GateEvent::Answered { choice, .. }) => *choice == GateChoice::Complete,
+        Event::Gate(GateEvent::Answered { choice: GateChoice::Complete, .. }) => true,
+        // What the user decides about tasks is a judgement, too.
+        Event::Gate(GateEvent::Answered { gate, .. }) => is_about_tasks(world, *gate),
         _ => false,
     });
     assert!(judged, "{}", world.story());
+}
+
+fn is_about_tasks(world: &World, id: GateId) -> bool {
+    let opened = |event: &Event| matches!(event, Event::Gate(GateEvent::Opened { gate, about: GateKind::Proposal, .. }) if *gate == id);
+    world.events.iter().any(opened)
+}
+
+/// And it approves what the gate showed at that moment, wherever creel was killed.
+fn only_the_user_approves_tasks(world: &World) {
+    let mut so_far = World::begin(world.script.clone()).state;
+    let mut shown = None;
+    for event in world.events.iter().skip(1) {
+        let was_approved = so_far.proposal.is_approved;
+        let tasks = so_far.gates.open.as_ref().and_then(|gate| gate.subject.proposal().cloned());
+        so_far.apply(UnixTime(0), event);
+        if so_far.proposal.is_approved && !was_approved {
+            assert!(
+                matches!(event, Event::Gate(GateEvent::Answered { choice: GateChoice::Approve, by, .. }) if by.by == ActorKind::Tui)
+            );
+            shown = tasks;
+        }
+    }
+    if world.state.proposal.is_approved {
+        assert_eq!(world.state.proposal.of_answer(&world.state.turns.said).ok(), shown, "{}", world.story());
+    }
 }
 
 fn forced_is_shown_as_forced(world: &World) {

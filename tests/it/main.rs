@@ -58,6 +58,7 @@ mod pipelines;
 mod plain_terminals;
 mod plan;
 mod process;
+mod proposal_gate;
 mod queue;
 mod queue_contract;
 mod quoting;

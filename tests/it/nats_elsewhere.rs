@@ -257,3 +257,27 @@ fn the_home_screen_shows_the_sessions_of_all_machines() {
     home.press("q");
     assert_eq!(home.end(), 0);
 }
+
+#[test]
+fn proposed_tasks_are_read_changed_and_approved_from_another_machine() {
+    let server = NatsServer::start();
+    let turns = "  - say: '{\"tasks\": [{\"id\": \"a\", \"goal\": \"Go.\"}, {\"id\": \"b\", \"goal\": \"On.\", \"depends_on\": [\"a\"]}]}'\n";
+    let (here, there) = two_machines(&server, "", turns);
+    let url = server.url();
+    let elsewhere = |args: &[&str]| there.creel(&[args, &["--nats", &url]].concat());
+    let mut screen =
+        Terminal::open(&here, &["run", "--proposal", "at-gate", "--session", "s", "--trust", "Plan it."], (80, 24));
+    screen.wait_for_text("The agent proposes 2 tasks");
+    until("the gate is listed", || elsewhere(&["gate", "list"]).out.contains("    a: Go.\n      └ b: On.\n"));
+    let refused = elsewhere(&["gate", "answer", "1", "approve", r#"{"tasks": [{"id": "a", "goal": " "}]}"#]);
+    assert_eq!(refused.code, 1);
+    assert!(refused.err.contains("these tasks cannot be queued: task `a`: "), "{}", refused.err);
+    let answered = elsewhere(&["gate", "answer", "1", "approve", r#"{"tasks": [{"id": "c", "goal": "Less."}]}"#]);
+    assert_eq!(answered.code, 0, "{}", answered.err);
+    screen.wait_for_status("COMPLETE");
+    screen.press("q");
+    assert_eq!(screen.end(), 0, "{}", screen.text());
+    let (edited, answers) = (here.kind("proposal_edited"), here.kind("gate_answered"));
+    assert_eq!(edited[0]["tasks"], json!([{ "id": "c", "goal": "Less." }]));
+    assert_eq!((&edited[0]["by"], &answers[0]["by"]), (&json!("nats"), &json!("nats")));
+}

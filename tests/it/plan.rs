@@ -6,7 +6,12 @@ use serde_json::Value;
 
 use crate::{
     book::blocks,
-    support::{git_project::config, project::Project, terminal::Terminal},
+    support::{
+        git_project::config,
+        project::{Project, until},
+        terminal::Terminal,
+    },
+    terminal::{await_gate, click_on},
 };
 
 const VALID: &str = r#"{"tasks": [
@@ -62,9 +67,8 @@ fn the_tree_in_the_book_is_what_creel_prints() {
         {"id": "command", "goal": "Add `print FILE` to the command line.", "depends_on": ["parser", "table"]}]}"#;
     let ran = answering(&[proposal], "").creel(&["plan", "Read CSV files and print them as tables."]);
     let shown = blocks(include_str!("../../docs/queue.md")).into_iter().find(|block| block.language == "text");
-    let shown = shown.expect("the tree").text;
-    let (tree, _) = shown.split_once("Queue these 3 tasks?").expect("the question");
-    assert!(ran.out.ends_with(tree), "{}{}", ran.out, ran.err);
+    let tree = shown.expect("the tree").text;
+    assert!(ran.out.ends_with(&tree), "{}{}", ran.out, ran.err);
 }
 
 #[test]
@@ -135,4 +139,169 @@ fn at_a_terminal_you_edit_the_tree_and_then_approve_it() {
     assert!(goals.contains(&"Test everything.".to_owned()), "{goals:?}");
     let second = fs::read_to_string(project.root().with_file_name("second")).expect("a second edit");
     assert!(second.contains("# task `test` depends on `missing`, which is not in the list"), "{second}");
+}
+
+const SMALL: (u16, u16) = (80, 24);
+const ONE: &str = r#"{"tasks": [{"id": "all", "goal": "Do it in one step."}]}"#;
+
+/// `creel plan` in a terminal, at its gate.
+fn at_the_gate(project: &Project) -> Terminal {
+    let terminal = Terminal::open(project, &["plan", "Do it."], SMALL);
+    await_gate(&terminal, "The agent proposes 3 tasks");
+    terminal
+}
+
+/// Leaves the session that has ended; `creel plan` continues.
+#[track_caller]
+fn leave_with(terminal: &mut Terminal, code: i32) -> String {
+    terminal.wait_for_status("COMPLETE");
+    terminal.press("q");
+    assert_eq!(terminal.end(), code, "{}", terminal.text());
+    terminal.is_as_it_was();
+    terminal.text()
+}
+
+fn goals(project: &Project) -> Vec<String> {
+    let goal = |task: &Value| task["goal"].as_str().expect("text").to_owned();
+    let mut goals: Vec<String> = queued(project).iter().map(goal).collect();
+    goals.sort();
+    goals
+}
+
+/// The name of the only session.
+fn session(project: &Project) -> String {
+    let sessions = fs::read_dir(project.root().join(".creel/sessions")).expect("sessions");
+    let names = sessions.map(|entry| entry.expect("an entry").file_name().to_string_lossy().into_owned());
+    let mut names: Vec<String> = names.filter(|name| name.starts_with("plan-")).collect();
+    names.sort();
+    names.pop().expect("a session")
+}
+
+#[test]
+fn approved_at_the_gate_by_number_by_enter_and_by_mouse_the_tasks_are_queued() {
+    let answers: [fn(&Terminal); 3] = [
+        |terminal| terminal.press("1"),
+        |terminal| terminal.press("enter"),
+        |terminal| click_on(terminal, "Approve these tasks"),
+    ];
+    for answer in answers {
+        let project = answering(&[VALID], "task_types: { qa: {} }");
+        let mut terminal = at_the_gate(&project);
+        terminal.wait_for_text("parser: Write the parser.");
+        terminal.wait_for_text("  └ test (qa): Test both. [also after printer]");
+        answer(&terminal);
+        let said = leave_with(&mut terminal, 0);
+        assert!(said.contains("the user approved 3 tasks") && said.contains("creel: work on them with"), "{said}");
+        assert_eq!(goals(&project), ["Test both.", "Write the parser.", "Write the printer."]);
+    }
+}
+
+#[test]
+fn a_changed_proposal_is_shown_again_and_queued_as_changed() {
+    let project = answering(&[VALID], "");
+    let mut terminal = at_the_gate(&project);
+    click_on(&terminal, "Edit the tasks");
+    terminal.wait_for_text("ctrl-s save");
+    // The first line is `tasks:`; without it, nothing can be read.
+    terminal.type_text("\u{b}");
+    terminal.press("ctrl-s");
+    terminal.wait_for_text("# This cannot be queued yet:");
+    terminal.press("down down");
+    terminal.type_text("tasks:");
+    // The next is `- id: "test"`, then its goal.
+    terminal.press("down down end");
+    terminal.type_text("\u{7f}\u{7f} and more.\"");
+    terminal.press("ctrl-s");
+    await_gate(&terminal, "The changed proposal has 3 tasks");
+    terminal.wait_for_text("Test both and more.");
+    terminal.press("1");
+    leave_with(&mut terminal, 0);
+    assert_eq!(goals(&project), ["Test both and more.", "Write the parser.", "Write the printer."]);
+}
+
+#[test]
+fn what_should_be_different_goes_to_the_same_agent_and_the_new_tasks_are_queued() {
+    let project = answering(&[VALID, "I forgot the JSON.", ONE], "");
+    let mut terminal = at_the_gate(&project);
+    terminal.press("3");
+    terminal.wait_for_text("Your own message");
+    terminal.type_text("In one step, please.");
+    terminal.press("ctrl-s");
+    await_gate(&terminal, "The agent proposes 1 task");
+    terminal.press("enter");
+    leave_with(&mut terminal, 0);
+    assert_eq!(goals(&project), ["Do it in one step."]);
+    assert_eq!(fs::read_to_string(project.root().with_file_name("turn")).expect("turns").trim(), "3");
+}
+
+#[test]
+fn queueing_nothing_keeps_the_changed_proposal_for_later() {
+    let project = answering(&[VALID], "");
+    let mut terminal = at_the_gate(&project);
+    let name = session(&project);
+    let answer = |choice: &str, text: &[&str]| {
+        project.creel(&[&["gate", "answer", "--session", &name, "1", choice], text].concat())
+    };
+    let refused = answer("approve", &[r#"{"tasks": [{"id": "a", "goal": "Go.", "depends_on": ["b"]}]}"#]);
+    assert_eq!(refused.code, 1);
+    assert!(refused.err.contains("task `a` depends on `b`, which is not in the list"), "{}", refused.err);
+    assert_eq!(answer("edit", &[ONE]).code, 0);
+    await_gate(&terminal, "The changed proposal has 1 task");
+    let listed = project.creel(&["gate", "list", "--session", &name]).out;
+    assert!(listed.contains("the changed proposal has 1 task: all\n    all: Do it in one step.\n"), "{listed}");
+    terminal.press("4");
+    let said = leave_with(&mut terminal, 0).replace('\n', "");
+    assert!(said.contains("nothing is queued; the proposal stays"), "{said}");
+    assert!(goals(&project).is_empty());
+    assert_eq!(project.creel(&["plan", "--session", &name, "--yes"]).code, 0);
+    assert_eq!(goals(&project), ["Do it in one step."]);
+}
+
+#[test]
+fn a_killed_session_shows_its_gate_again_and_says_how_to_queue() {
+    let project = answering(&[VALID], "");
+    let mut terminal = at_the_gate(&project);
+    let name = session(&project);
+    let changed = project.creel(&["gate", "answer", "--session", &name, "1", "edit", ONE]);
+    assert_eq!(changed.code, 0, "{}", changed.err);
+    let status = project.creel(&["status", "--session", &name, "--json"]).out;
+    let pid = serde_json::from_str::<Value>(&status).expect("JSON")["pid"].as_i64().expect("a process");
+    let pid = rustix::process::Pid::from_raw(i32::try_from(pid).expect("a process")).expect("a process");
+    rustix::process::kill_process(pid, rustix::process::Signal::KILL).expect("it is killed");
+    assert_ne!(terminal.end(), 0);
+    let mut resumed = Terminal::open(&project, &["resume", &name], SMALL);
+    await_gate(&resumed, "The changed proposal has 1 task");
+    resumed.press("1");
+    let said = leave_with(&mut resumed, 0).replace('\n', "");
+    assert!(said.contains(&format!("queue them with `creel plan --session {name} --yes`")), "{said}");
+    assert!(goals(&project).is_empty());
+    assert_eq!(project.creel(&["plan", "--session", &name, "--yes"]).code, 0);
+    assert_eq!(goals(&project), ["Do it in one step."]);
+}
+
+#[test]
+fn a_session_that_is_left_running_at_its_gate_is_answered_later() {
+    let project = answering(&[VALID], "");
+    let mut terminal = at_the_gate(&project);
+    let name = session(&project);
+    terminal.press("q");
+    terminal.wait_for_text("eave");
+    terminal.press("d");
+    assert_eq!(terminal.end(), 0, "{}", terminal.text());
+    let said = terminal.text().replace('\n', "");
+    assert!(said.contains("nothing is queued yet; when session"), "{said}");
+    let changed = format!("{ONE}\n");
+    let answer = ["gate", "answer", "--session", &name, "1", "approve", &changed];
+    assert_eq!(project.creel(&answer).code, 0);
+    until("the session ends", || project.creel(&["show", &name]).out.contains("Session complete"));
+    assert_eq!(project.creel(&["plan", "--session", &name, "--yes"]).code, 0);
+    assert_eq!(goals(&project), ["Do it in one step."]);
+}
+
+#[test]
+fn with_yes_the_screen_shows_no_gate() {
+    let project = answering(&[VALID], "");
+    let mut terminal = Terminal::open(&project, &["plan", "--yes", "Do it."], SMALL);
+    leave_with(&mut terminal, 0);
+    assert_eq!(goals(&project).len(), 3);
 }

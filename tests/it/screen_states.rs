@@ -82,6 +82,7 @@ fn gates() -> Vec<ShownState> {
         GateKind::Tampered => ("gate-tampered", scenes::tampered(), "◆ NEEDS YOU: tampered"),
         GateKind::Submit => ("gate-submit", scenes::submit_held(), "◆ NEEDS YOU: submit"),
         GateKind::Merge => ("gate-merge", scenes::merge_held(), "◆ NEEDS YOU: merge"),
+        GateKind::Proposal => ("gate-proposal", scenes::proposal(), "◆ NEEDS YOU: proposal"),
     };
     // Each gate accepts answers by then.
     let state = |kind| {

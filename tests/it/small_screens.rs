@@ -34,8 +34,14 @@ fn a_permission_gate_shows_the_change_and_the_way_to_the_rest_of_it() {
 
 #[test]
 fn every_gate_shows_some_of_its_text() {
-    let gates = [scenes::retry_limit, scenes::submit_held, scenes::errors, scenes::tampered, scenes::delivery]
-        as [fn() -> World; 5];
+    let gates = [
+        scenes::retry_limit,
+        scenes::submit_held,
+        scenes::errors,
+        scenes::tampered,
+        scenes::delivery,
+        scenes::proposal,
+    ] as [fn() -> World; 6];
     for scene in gates {
         let mut screen = Screen::of(&scene(), TINY).armed();
         let frame = screen.frame();

@@ -43,6 +43,9 @@ const ASKS: &str = "  - { say: '<promise>COMPLETE</promise>', ask: { title: Edit
 const SUBMITS: &str = "submit: true\nhooks: { before_submit: [{ name: lint, command: 'echo bad; exit 2' }] }";
 const MERGES: &str = "hooks: { before_merge: [{ name: lint, command: 'echo bad; exit 2' }] }";
 
+const PROPOSES: &str =
+    "  - say: '{\"tasks\": [{\"id\": \"a\", \"goal\": \"Go.\"}, {\"id\": \"b\", \"goal\": \"On.\"}]}'\n";
+
 #[rustfmt::skip]
 fn case(kind: GateKind) -> GateCase {
     let case = match kind {
@@ -92,6 +95,10 @@ fn case(kind: GateKind) -> GateCase {
             config: MERGES, title: "The merge waits: lint failed", number: 3, label: "Leave the branch", choice: "leave",
             ..DEFAULT
         },
+        GateKind::Proposal => GateCase {
+            turns: PROPOSES, title: "The agent proposes 2 tasks", number: 4, label: "Queue nothing", choice: "leave",
+            ..DEFAULT
+        },
     };
     GateCase { kind, ..case }
 }
@@ -106,6 +113,10 @@ enum AnswerBy {
 
 impl GateCase {
     fn start(&self, project: &Project) -> Terminal {
+        if self.kind == GateKind::Proposal {
+            let run = ["run", "--proposal", "at-gate", "--session", "s", "--trust"];
+            return Terminal::open(project, &run, (80, 24));
+        }
         if self.kind != GateKind::Merge {
             return Terminal::run(project, (120, 40));
         }
@@ -205,6 +216,11 @@ fn a_submit() {
 #[test]
 fn a_merge() {
     case(GateKind::Merge).is_answered_by_each();
+}
+
+#[test]
+fn a_proposal() {
+    case(GateKind::Proposal).is_answered_by_each();
 }
 
 #[test]

@@ -40,20 +40,39 @@ pub(crate) enum ExitCodeSource {
     Session,
     /// How the submit or merge went that the session was started or resumed for.
     Pipeline(PipelineKind),
+    /// How the session of `creel plan` ended, which then queues its tasks.
+    Proposal,
 }
 
 impl ExitCodeSource {
+    /// Which commands the card at the end names.
+    pub(crate) const fn next_commands(self) -> NextCommands {
+        match self {
+            Self::Session | Self::Pipeline(_) => NextCommands::OfSession,
+            Self::Proposal => NextCommands::Unnamed,
+        }
+    }
+
     /// Tells the user how the session or its pipeline ended, and what to do next.
     pub(crate) fn farewell(self, folder: &SessionDir, left: &RuntimeExit, elsewhere: &str) {
         match self {
-            Self::Session => farewell(folder, left, elsewhere),
+            Self::Proposal => farewell(folder, left, elsewhere),
+            Self::Session => {
+                farewell(folder, left, elsewhere);
+                if left.state.proposal.is_approved && left.leave == ExitReason::Ended {
+                    let name = &folder.name;
+                    say(&format!(
+                        "creel: the approved tasks are not queued yet; queue them with `creel plan --session {name} --yes`{elsewhere}"
+                    ));
+                }
+            }
             Self::Pipeline(pipeline) => farewell_to_pipeline(folder, left, pipeline),
         }
     }
 
     pub(crate) fn exit_code(self, left: &RuntimeExit) -> u8 {
         match self {
-            Self::Session => exit_code(left),
+            Self::Session | Self::Proposal => exit_code(left),
             Self::Pipeline(_) => pipeline_code(left),
         }
     }
@@ -87,6 +106,8 @@ pub(crate) enum NextCommands {
     AfterDemo,
     /// All but `creel show`, which has just printed the session.
     AfterShow,
+    /// None: `creel plan` continues.
+    Unnamed,
 }
 
 /// Prints what the session took, what did not pass, what was not sent, and the next command. The line before it says how
@@ -104,6 +125,7 @@ pub(crate) fn print_card(folder: &SessionDir, state: &SessionState, next: NextCo
     if let (Ok(_), Some(card)) = (read, tally.card(state, &hooks)) {
         let next = match next {
             NextCommands::AfterDemo => Some(AFTER_DEMO.to_owned()),
+            NextCommands::Unnamed => None,
             NextCommands::OfSession => (!is_continued(state)).then(|| card.next.join(" · ")),
             NextCommands::AfterShow => {
                 let others: Vec<&str> = card.next.iter().skip(1).map(String::as_str).collect();

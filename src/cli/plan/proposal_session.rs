@@ -15,8 +15,8 @@ use crate::{
     engine::{
         hooks::point::HookPoint,
         policy::{
-            CompletionInstructions, HookAction, HookSpec, RetryLimitPolicy, RetryOptions, SessionPlan, StopHook,
-            StopHookCondition, StopHookKind, StopPlan,
+            CompletionInstructions, HookAction, HookSpec, ProposalPlan, RetryLimitPolicy, RetryOptions, SessionPlan,
+            StopHook, StopHookCondition, StopHookKind, StopPlan,
         },
         queue::task_proposal::{ProposalMistake, TaskProposal},
         stop::decision::{StopAction, StopResult},
@@ -53,9 +53,22 @@ pub(super) fn prompt(goal: &str, types: &BTreeSet<String>) -> String {
     )
 }
 
-/// Turns a plan into one that ends with the first valid proposal. The hooks and rules of the project are about finished
-/// work, so they do not apply.
-pub(crate) fn only_propose(plan: &mut SessionPlan) -> CliResult<()> {
+/// Where the user approves the proposed tasks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum ProposalApproval {
+    /// At a gate of the session.
+    AtGate,
+    /// When the session has ended.
+    Later,
+}
+
+/// Turns a plan into one that ends with the first valid proposal, once the user has approved it. The hooks and rules of
+/// the project are about finished work, so they do not apply.
+pub(crate) fn only_propose(
+    plan: &mut SessionPlan,
+    types: BTreeSet<String>,
+    approval: ProposalApproval,
+) -> CliResult<()> {
     let program = std::env::current_exe().map_err(|error| CliError::failed(format!("cannot find creel: {error}")))?;
     let check = HookSpec {
         name: "check the proposal".to_owned(),
@@ -67,7 +80,12 @@ pub(crate) fn only_propose(plan: &mut SessionPlan) -> CliResult<()> {
         on_failure: None,
         retry: RetryOptions::default(),
     };
-    plan.hooks = [(HookPoint::Stop, vec![check])].into();
+    plan.proposal = match approval {
+        ProposalApproval::AtGate => Some(ProposalPlan { types }),
+        ProposalApproval::Later => None,
+    };
+    let notices = plan.hooks.remove(&HookPoint::OnGate).map(|hooks| (HookPoint::OnGate, hooks));
+    plan.hooks = notices.into_iter().chain([(HookPoint::Stop, vec![check])]).collect();
     plan.automation.clear();
     let done = StopResult {
         action: StopAction::Complete,
@@ -86,29 +104,50 @@ pub(crate) fn only_propose(plan: &mut SessionPlan) -> CliResult<()> {
     Ok(())
 }
 
-/// The proposal in the last answer of a session.
-pub(super) fn proposal_of(
-    config: &ConfigArgs,
-    session: &str,
-    types: &BTreeSet<String>,
-) -> CliResult<Result<TaskProposal, Vec<ProposalMistake>>> {
+/// What the user said at the gate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum ProposalVerdict {
+    /// The session did not ask.
+    Unasked,
+    /// The session has not ended.
+    Undecided,
+    Approved,
+    Declined,
+}
+
+/// What a session has proposed.
+pub(super) struct SessionProposal {
+    /// The proposed tasks, or everything that is wrong with them.
+    pub(super) tasks: Result<TaskProposal, Vec<ProposalMistake>>,
+    pub(super) verdict: ProposalVerdict,
+}
+
+/// The proposal in the last answer of a session, as the user has changed it.
+pub(super) fn proposal_of(config: &ConfigArgs, session: &str, types: &BTreeSet<String>) -> CliResult<SessionProposal> {
     let (_, sessions) = project::sessions_of(config)?;
     let folder = sessions.folder(session);
     if !folder.exists() {
         return Err(choose_session::missing(&folder));
     }
     let state = journal::fold(&folder.journal())?;
-    Ok(TaskProposal::in_answer(&state.turns.said).map_err(|mistake| vec![mistake]).and_then(|proposal| {
+    let tasks = state.proposal.of_answer(&state.turns.said).map_err(|mistake| vec![mistake]).and_then(|proposal| {
         let mistakes = proposal.mistakes(types);
         if mistakes.is_empty() { Ok(proposal) } else { Err(mistakes) }
-    }))
+    });
+    let verdict = match (&state.plan().proposal, state.phase.outcome()) {
+        (None, _) => ProposalVerdict::Unasked,
+        (Some(_), None) => ProposalVerdict::Undecided,
+        (Some(_), Some(_)) if state.proposal.is_approved => ProposalVerdict::Approved,
+        (Some(_), Some(_)) => ProposalVerdict::Declined,
+    };
+    Ok(SessionProposal { tasks, verdict })
 }
 
 /// The hook that checks the answer of the session in which it runs.
 pub(super) fn check(config: &ConfigArgs) -> CliResult {
     let session = std::env::var("CREEL_SESSION").unwrap_or_default();
     let types = types(&Project::load(config)?);
-    match proposal_of(config, &session, &types)? {
+    match proposal_of(config, &session, &types)?.tasks {
         Ok(_) => Ok(0),
         Err(mistakes) => {
             let list: String = mistakes.iter().map(|mistake| format!("- {mistake}\n")).collect();
@@ -122,6 +161,6 @@ pub(super) fn check(config: &ConfigArgs) -> CliResult {
 }
 
 /// The types of tasks in the config.
-pub(super) fn types(project: &Project) -> BTreeSet<String> {
+pub(crate) fn types(project: &Project) -> BTreeSet<String> {
     project.settings.task_types.keys().cloned().collect()
 }

@@ -11,6 +11,7 @@ use crate::engine::{
         Gate, SessionGates, UnansweredGate,
         kind::{GateChoice, GateKind},
         notices::GateHooks,
+        proposal_rules::ProposalRules,
         response::{
             BrokenHookAnswer, DeliveryAnswer, EscalationAnswer, GateResponse, RetryLimitAnswer, UsageLimitAnswer,
         },
@@ -48,6 +49,7 @@ pub struct GateRules<'a> {
     pub(crate) agent_choice: AgentChoice<'a>,
     pub(crate) permissions: PermissionRules<'a>,
     pub(crate) task_rules: TaskRules<'a>,
+    pub(crate) proposal: ProposalRules<'a>,
 }
 
 impl GateRules<'_> {
@@ -111,17 +113,25 @@ impl GateRules<'_> {
             return EngineOutput::refuse(Refusal::NoSuchOption { gate: id, choice, option, known });
         }
         let option = ask.and(text.clone());
+        let edited = match self.proposal.edited(gate, choice, by, text.as_deref()) {
+            Ok(edited) => edited,
+            Err(refusal) => return EngineOutput::refuse(refusal),
+        };
+        if choice == GateChoice::Edit {
+            return edited.map(EngineOutput::record).unwrap_or_default();
+        }
         let message = if matches!(choice, GateChoice::Send | GateChoice::Message) {
             let Some(text) = text.filter(|text| !text.trim().is_empty()) else {
                 return EngineOutput::refuse(Refusal::EmptyGateMessage);
             };
+            let text = self.proposal.message(gate, text);
             Some(Event::Steering(SteeringEvent::MessageQueued { by: by.clone(), text }))
         } else {
             None
         };
         // The answer's consequences are recorded before the answer: after an interruption in between, the gate is still
         // open.
-        let before = message.into_iter().chain(self.pending.skips(gate, choice, items.as_deref(), by));
+        let before = message.into_iter().chain(edited).chain(self.pending.skips(gate, choice, items.as_deref(), by));
         let step = before.fold(EngineOutput::default(), EngineOutput::and);
         let answered = self.answered(gate, choice, by, option.as_deref());
         EngineOutput { events: step.events.into_iter().chain(answered.events).collect(), ..answered }
@@ -160,7 +170,8 @@ impl GateRules<'_> {
                 | GateResponse::Budget(_)
                 | GateResponse::UsageLimit(_)
                 | GateResponse::Tampered(_)
-                | GateResponse::Pipeline(_),
+                | GateResponse::Pipeline(_)
+                | GateResponse::Proposal(_),
             )
             | None => EngineOutput::default(),
         };

@@ -5,6 +5,7 @@ use crate::engine::{
     event::{Actor, FinalDeliveryMode, GateEvent, IterationOutcome, SessionOutcome},
     gate::{
         Gate,
+        apply_proposal::{proposal_answered, proposal_edited},
         event::GateGrants,
         kind::{GateChoice, GateKind},
         response::{
@@ -28,14 +29,15 @@ use crate::engine::{
 
 pub(crate) fn apply_gate(session: &mut SessionState, at: UnixTime, event: &GateEvent) {
     match event {
-        GateEvent::Opened { gate, about, reason, hook, run, items, ask, choices } => {
+        GateEvent::Opened { gate, about, reason, hook, run, items, ask, choices, tasks } => {
             session.gates.last = *gate;
             // Journals of earlier versions do not name the run.
             let run = run.or_else(|| session.side.next_failure_of(hook.as_deref()?, *about));
-            let data = RecordedSubject { hook: hook.as_deref(), run, items, ask: *ask };
+            let data = RecordedSubject { hook: hook.as_deref(), run, items, ask: *ask, tasks };
             let (subject, reason, choices) = (GateSubject::recorded(*about, &data), reason.clone(), choices.clone());
             session.gates.open = Some(Gate { id: *gate, subject, reason, choices, opened: at });
         }
+        GateEvent::ProposalEdited { tasks, .. } => proposal_edited(session, tasks),
         GateEvent::Answered { choice, by, grants, .. } => {
             let grants = grants.as_deref().cloned().or_else(|| granted(session, *choice)).unwrap_or_default();
             gate_answered(session, at, *choice, by, &grants);
@@ -94,6 +96,7 @@ fn gate_answered(session: &mut SessionState, at: UnixTime, choice: GateChoice, b
         }
         GateResponse::Tampered(answer) => tampered_answered(session, answer),
         GateResponse::Pipeline(answer) => pipeline_answered(session, answer, by, &gate),
+        GateResponse::Proposal(answer) => proposal_answered(session, answer, gate),
     }
 }
 

@@ -1,4 +1,4 @@
-//! The events of gates: opened, answered.
+//! The events of gates: opened, changed, answered.
 
 use std::collections::BTreeMap;
 
@@ -9,6 +9,7 @@ use crate::engine::{
     gate::kind::{GateChoice, GateKind},
     ids::{GateId, ItemId, PermissionId, RunId},
     known_or_none::known_or_none,
+    queue::task_proposal::ProposedTask,
 };
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -30,6 +31,17 @@ pub enum GateEvent {
         items: Vec<ItemId>,
         #[serde(default, skip_serializing_if = "Option::is_none")]
         ask: Option<PermissionId>,
+        /// The proposed tasks.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        tasks: Vec<ProposedTask>,
+    },
+    /// The user changed the proposed tasks, before or with the answer.
+    #[serde(rename = "proposal_edited")]
+    ProposalEdited {
+        gate: GateId,
+        tasks: Vec<ProposedTask>,
+        #[serde(flatten)]
+        by: Actor,
     },
     #[serde(rename = "gate_answered")]
     Answered {
@@ -48,7 +60,7 @@ pub enum GateEvent {
 
 impl GateEvent {
     /// The kinds of its records.
-    pub(crate) const KINDS: &'static [&'static str] = &["gate_opened", "gate_answered"];
+    pub(crate) const KINDS: &'static [&'static str] = &["gate_opened", "proposal_edited", "gate_answered"];
 }
 
 /// What the user grants by continuing at a limit.

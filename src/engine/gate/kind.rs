@@ -31,14 +31,18 @@ pub enum GateKind {
     Submit,
     /// A check before the merge failed.
     Merge,
+    /// The agent has proposed tasks for the queue.
+    Proposal,
 }
 
 /// The words of answers. What one means depends on the kind of gate: see [`super::response`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum GateChoice {
-    /// Send the items, all or some.
+    /// Send the items, all or some, or accept the proposed tasks.
     Approve,
+    /// Change the proposed tasks. The gate stays open.
+    Edit,
     /// Do not send the items, or continue without a check.
     Skip,
     /// Continue: more retries, the next iteration, or the same budget again.
@@ -71,7 +75,7 @@ pub enum GateChoice {
     RejectOnce,
     /// Reject it, and do not ask again about the same request.
     RejectAlways,
-    /// Leave a submit or a merge as it is.
+    /// Leave a submit, a merge or a proposal as it is.
     Leave,
     /// Do not answer, and cancel the turn.
     Cancel,
@@ -80,7 +84,7 @@ pub enum GateChoice {
 }
 
 impl GateKind {
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 13] = [
         Self::FinalDelivery,
         Self::Delivery,
         Self::RetryLimit,
@@ -93,6 +97,7 @@ impl GateKind {
         Self::Tampered,
         Self::Submit,
         Self::Merge,
+        Self::Proposal,
     ];
 
     /// The name in records.
@@ -110,6 +115,7 @@ impl GateKind {
             Self::Tampered => "tampered",
             Self::Submit => "submit",
             Self::Merge => "merge",
+            Self::Proposal => "proposal",
         }
     }
 }
@@ -130,6 +136,7 @@ impl GateChoice {
     pub const fn name(self) -> &'static str {
         match self {
             Self::Approve => "approve",
+            Self::Edit => "edit",
             Self::Skip => "skip",
             Self::Continue => "continue",
             Self::Send => "send",

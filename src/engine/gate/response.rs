@@ -23,6 +23,7 @@ pub enum GateResponse {
     UsageLimit(UsageLimitAnswer),
     Tampered(TamperedAnswer),
     Pipeline(PipelineAnswer),
+    Proposal(ProposalAnswer),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -101,6 +102,17 @@ pub enum PipelineAnswer {
     Leave,
 }
 
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ProposalAnswer {
+    Approve,
+    /// Other tasks instead: the gate stays open.
+    Edit,
+    /// The agent proposes again.
+    Send,
+    /// Queue nothing. The proposal stays.
+    Leave,
+}
+
 impl GateKind {
     /// What each choice means at such a gate. Only the policy of an unattended session chooses `escalate` and `fail`.
     const fn answers(self) -> &'static [(GateChoice, GateResponse)] {
@@ -174,6 +186,12 @@ impl GateKind {
                 (Choice::Retry, Means::Pipeline(PipelineAnswer::Retry)),
                 (Choice::Send, Means::Pipeline(PipelineAnswer::Send)),
                 (Choice::Leave, Means::Pipeline(PipelineAnswer::Leave)),
+            ],
+            Self::Proposal => &[
+                (Choice::Approve, Means::Proposal(ProposalAnswer::Approve)),
+                (Choice::Edit, Means::Proposal(ProposalAnswer::Edit)),
+                (Choice::Send, Means::Proposal(ProposalAnswer::Send)),
+                (Choice::Leave, Means::Proposal(ProposalAnswer::Leave)),
             ],
         }
     }

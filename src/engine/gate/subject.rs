@@ -8,6 +8,7 @@ use crate::engine::{
     event::GateEvent,
     gate::kind::{GateChoice, GateKind},
     ids::{GateId, ItemId, PermissionId, RunId},
+    queue::task_proposal::{ProposedTask, TaskProposal},
     submit::kind::PipelineKind,
 };
 
@@ -35,6 +36,8 @@ pub enum GateSubject {
     Tampered,
     /// This check failed before a submit or a merge.
     Pipeline { pipeline: PipelineKind, hook: String },
+    /// The agent proposes these tasks. The user may have changed them since.
+    Proposal(TaskProposal),
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -51,6 +54,7 @@ pub(crate) struct RecordedSubject<'a> {
     pub(crate) run: Option<RunId>,
     pub(crate) items: &'a [ItemId],
     pub(crate) ask: Option<PermissionId>,
+    pub(crate) tasks: &'a [ProposedTask],
 }
 
 impl GateSubject {
@@ -72,6 +76,7 @@ impl GateSubject {
             Self::Tampered => GateKind::Tampered,
             Self::Pipeline { pipeline: PipelineKind::Submit, .. } => GateKind::Submit,
             Self::Pipeline { pipeline: PipelineKind::Merge, .. } => GateKind::Merge,
+            Self::Proposal(_) => GateKind::Proposal,
         }
     }
 
@@ -86,7 +91,8 @@ impl GateSubject {
             | Self::Permission { .. }
             | Self::Budget
             | Self::UsageLimit
-            | Self::Tampered => None,
+            | Self::Tampered
+            | Self::Proposal(_) => None,
         }
     }
 
@@ -113,9 +119,16 @@ impl GateSubject {
         if let Self::Permission { ask } = self { Some(*ask) } else { None }
     }
 
+    /// The proposed tasks that the gate is about.
+    pub fn proposal(&self) -> Option<&TaskProposal> {
+        if let Self::Proposal(proposal) = self { Some(proposal) } else { None }
+    }
+
     pub(crate) fn opened(self, gate: GateId, choices: Vec<GateChoice>, reason: String) -> GateEvent {
         let (hook, run, ask) = (self.hook().map(str::to_owned), self.run(), self.ask());
-        GateEvent::Opened { gate, about: self.kind(), choices, reason, hook, run, items: self.items().to_vec(), ask }
+        let tasks = self.proposal().map(|proposal| proposal.tasks.clone()).unwrap_or_default();
+        let items = self.items().to_vec();
+        GateEvent::Opened { gate, about: self.kind(), choices, reason, hook, run, items, ask, tasks }
     }
 
     pub(crate) fn recorded(kind: GateKind, data: &RecordedSubject<'_>) -> Self {
@@ -134,6 +147,7 @@ impl GateSubject {
             GateKind::Tampered => Self::Tampered,
             GateKind::Submit => Self::Pipeline { pipeline: PipelineKind::Submit, hook: hook() },
             GateKind::Merge => Self::Pipeline { pipeline: PipelineKind::Merge, hook: hook() },
+            GateKind::Proposal => Self::Proposal(TaskProposal { tasks: data.tasks.to_vec() }),
         }
     }
 }

@@ -1,17 +1,14 @@
-//! Tasks that an agent proposes: what it may answer, and what is wrong with an answer.
-//!
-//! # Invariants
-//! - A proposal without mistakes can be queued: its names are unique and plain, and its dependencies exist and have no
-//!   cycle.
+//! Tasks that an agent proposes: what it may answer, and in which order they come. Whether they can be queued is checked in
+//! [`super::proposal_check`].
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 
-use crate::engine::{queue::task_spec::TaskSpec, tasks::task::PRIORITY};
+use crate::engine::tasks::task::PRIORITY;
 
 /// The most tasks of a proposal.
-const MOST_TASKS: usize = 100;
+pub(super) const MOST_TASKS: usize = 100;
 /// How many objects of an answer are tried.
 const MOST_OBJECTS: usize = 1_000;
 
@@ -94,43 +91,6 @@ impl TaskProposal {
         serde_json::from_value(value).map_err(|error| ProposalMistake::WrongForm(error.to_string()))
     }
 
-    /// Everything that is wrong with it. `types` are those of the config; if there are none, any type is a label.
-    pub fn mistakes(&self, types: &BTreeSet<String>) -> Vec<ProposalMistake> {
-        let mut found = Vec::new();
-        if self.tasks.is_empty() {
-            found.push(ProposalMistake::Empty);
-        }
-        if self.tasks.len() > MOST_TASKS {
-            found.push(ProposalMistake::TooMany(self.tasks.len()));
-        }
-        let mut ids = BTreeSet::new();
-        for task in &self.tasks {
-            if !ids.insert(task.id.as_str()) {
-                found.push(ProposalMistake::SameId(task.id.clone()));
-            }
-            if let Err(refusal) = task.spec(&BTreeMap::new()).checked() {
-                found.push(ProposalMistake::BadTask { task: task.id.clone(), reason: refusal.to_string() });
-            }
-            if let Some(kind) = task.kind.as_ref().filter(|kind| !types.is_empty() && !types.contains(*kind)) {
-                let known = types.iter().map(|kind| format!("`{kind}`")).collect::<Vec<_>>().join(", ");
-                found.push(ProposalMistake::UnknownType { task: task.id.clone(), kind: kind.clone(), known });
-            }
-        }
-        for task in &self.tasks {
-            for on in task.depends_on.iter().filter(|on| !ids.contains(on.as_str())) {
-                found.push(ProposalMistake::UnknownDependency { task: task.id.clone(), on: on.clone() });
-            }
-        }
-        let ordered: BTreeSet<&str> = self.in_order().into_iter().map(|task| task.id.as_str()).collect();
-        let circle: Vec<&str> =
-            self.tasks.iter().map(|task| task.id.as_str()).filter(|id| !ordered.contains(id)).collect();
-        let is_known = |task: &ProposedTask| task.depends_on.iter().all(|on| ids.contains(on.as_str()));
-        if !circle.is_empty() && self.tasks.iter().all(is_known) {
-            found.push(ProposalMistake::Cycle(circle.join(", ")));
-        }
-        found
-    }
-
     /// Each task after those that it depends on. Leaves out tasks that wait for each other.
     pub fn in_order(&self) -> Vec<&ProposedTask> {
         let (mut order, mut done) = (Vec::new(), BTreeSet::new());
@@ -143,49 +103,27 @@ impl TaskProposal {
             order.push(next);
         }
     }
-
-    /// The tasks as a tree: each below the first task that it depends on.
-    pub fn tree(&self) -> Vec<ProposalLine<'_>> {
-        let mut lines = Vec::new();
-        self.add_below(None, 0, &mut lines);
-        lines
-    }
-
-    fn add_below<'a>(&'a self, above: Option<&str>, depth: usize, lines: &mut Vec<ProposalLine<'a>>) {
-        // A cycle has no task without dependencies, so it is never reached.
-        for task in self.tasks.iter().filter(|task| task.depends_on.first().map(String::as_str) == above) {
-            let also_after = task.depends_on.iter().skip(1).map(String::as_str).collect();
-            lines.push(ProposalLine { depth, task, also_after });
-            self.add_below(Some(&task.id), depth + 1, lines);
-        }
-    }
 }
 
-impl ProposedTask {
-    /// The task for the queue. `names` has the names there of those before it.
-    pub fn spec(&self, names: &BTreeMap<String, String>) -> TaskSpec {
-        let known = |on: &String| names.get(on).unwrap_or(on).clone();
-        TaskSpec {
-            id: self.id.clone(),
-            goal: self.goal.clone(),
-            priority: self.priority,
-            kind: self.kind.clone(),
-            dependencies: self.depends_on.iter().map(known).collect(),
-            ..TaskSpec::default()
-        }
+/// Tasks as a tree: each below the first task that it depends on.
+pub fn task_tree(tasks: &[ProposedTask]) -> Vec<ProposalLine<'_>> {
+    let mut lines = Vec::new();
+    add_below(tasks, None, 0, &mut lines);
+    lines
+}
+
+fn add_below<'a>(tasks: &'a [ProposedTask], above: Option<&str>, depth: usize, lines: &mut Vec<ProposalLine<'a>>) {
+    // A cycle has no task without dependencies, so it is never reached.
+    for task in tasks.iter().filter(|task| task.depends_on.first().map(String::as_str) == above) {
+        let also_after = task.depends_on.iter().skip(1).map(String::as_str).collect();
+        lines.push(ProposalLine { depth, task, also_after });
+        add_below(tasks, Some(&task.id), depth + 1, lines);
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn mistakes(answer: &str) -> Vec<String> {
-        match TaskProposal::in_answer(answer) {
-            Ok(proposal) => proposal.mistakes(&["docs".to_owned()].into()).iter().map(ToString::to_string).collect(),
-            Err(mistake) => vec![mistake.to_string()],
-        }
-    }
 
     #[test]
     fn the_last_object_with_tasks_counts_whatever_is_around_it() {
@@ -197,23 +135,6 @@ mod tests {
     }
 
     #[test]
-    fn every_mistake_is_named() {
-        assert_eq!(mistakes(r#"{"tasks": []}"#), ["there are no tasks"]);
-        assert!(mistakes(r#"{"tasks": [{"id": "a"}]}"#)[0].contains("missing field `goal`"));
-        assert!(mistakes(r#"{"tasks": [{"id": "a", "goal": "g", "after": []}]}"#)[0].contains("unknown field `after`"));
-        let all = mistakes(
-            r#"{"tasks": [
-                {"id": "a", "goal": "g", "type": "code"}, {"id": "a", "goal": "g"},
-                {"id": "b c", "goal": "g"}, {"id": "d", "goal": " ", "depends_on": ["e"]}]}"#,
-        );
-        for expected in ["two tasks have the id `a`", "the type `code`", "task `b c`", "task `d`", "depends on `e`"] {
-            assert!(all.iter().any(|mistake| mistake.contains(expected)), "{expected}: {all:?}");
-        }
-        let circle = r#"{"tasks": [{"id": "a", "goal": "g", "depends_on": ["b"]}, {"id": "b", "goal": "g", "depends_on": ["a"]}]}"#;
-        assert_eq!(mistakes(circle), ["these tasks wait for each other: a, b"]);
-    }
-
-    #[test]
     fn tasks_come_after_what_they_depend_on_and_below_it() {
         let answer = r#"{"tasks": [
             {"id": "test", "goal": "g", "depends_on": ["parser", "printer"]},
@@ -221,9 +142,10 @@ mod tests {
         let proposal = TaskProposal::in_answer(answer).expect("a proposal");
         let order: Vec<&str> = proposal.in_order().into_iter().map(|task| task.id.as_str()).collect();
         assert_eq!(order, ["parser", "printer", "test"]);
-        let tree: Vec<(usize, &str, usize)> =
-            proposal.tree().iter().map(|line| (line.depth, line.task.id.as_str(), line.also_after.len())).collect();
+        let tree: Vec<(usize, &str, usize)> = task_tree(&proposal.tasks)
+            .iter()
+            .map(|line| (line.depth, line.task.id.as_str(), line.also_after.len()))
+            .collect();
         assert_eq!(tree, [(0, "parser", 0), (1, "test", 1), (0, "printer", 0)]);
-        assert_eq!(proposal.mistakes(&BTreeSet::new()), []);
     }
 }

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::engine::{
     comparable_text::{comparable_text, same_text},
     event::{Event, IterationOutcome, RetryEvent, SessionStarted, UserPresence},
-    gate::{SessionGates, subject::GateSubject},
+    gate::{SessionGates, proposal_rules::ProposalRules, subject::GateSubject},
     hooks::{
         dispatch::{DispatchQuestion, HookDispatch, HookFeedback, TemplateFeedback},
         point::HookPoint,
@@ -73,6 +73,7 @@ pub struct RetryRules<'a> {
     pub(crate) gates: &'a SessionGates,
     pub(crate) hooks: &'a HookState,
     pub(crate) protect: ProtectRules<'a>,
+    pub(crate) proposal: ProposalRules<'a>,
 }
 
 impl RetryRules<'_> {
@@ -154,7 +155,7 @@ impl RetryRules<'_> {
 
     pub(crate) fn judge_stop(self, dispatch: &HookDispatch) -> EngineOutput {
         let Some(feedback) = self.feedback(dispatch) else {
-            return self.iterations.complete_iteration(IterationOutcome::Done);
+            return self.proposal.ask().unwrap_or_else(|| self.iterations.complete_iteration(IterationOutcome::Done));
         };
         let RetryLimit { limit, hook: limited } = self.limit_for(&feedback);
         let used = self.retry.used;

@@ -4,7 +4,7 @@
 
 use crate::engine::{
     budget::BudgetCheck,
-    gate::answer::GateRules,
+    gate::{answer::GateRules, proposal_rules::ProposalRules},
     hooks::{beside::BesideWork, side_rules::SideRules, start::HookRules},
     permission::PermissionRules,
     protect::ProtectRules,
@@ -71,6 +71,7 @@ impl SessionState {
             gates: &self.gates,
             hooks: &self.hooks,
             protect: self.protect(),
+            proposal: proposals(self),
         }
     }
 
@@ -255,6 +256,7 @@ impl SessionState {
             agent_choice: self.agent_choice(),
             permissions: self.permissions(),
             task_rules: self.task_rules(),
+            proposal: proposals(self),
         }
     }
 
@@ -278,5 +280,15 @@ impl SessionState {
             end_rules: self.end_rules(),
             gate_rules: self.gate_rules(),
         }
+    }
+}
+
+const fn proposals(session: &SessionState) -> ProposalRules<'_> {
+    ProposalRules {
+        began: &session.began,
+        presence: session.presence,
+        turns: &session.turns,
+        gates: &session.gates,
+        proposal: &session.proposal,
     }
 }

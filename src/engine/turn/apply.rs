@@ -4,6 +4,7 @@ use crate::engine::{
     budget::ConversationUsage,
     conversation::StopReason,
     event::{AfterTurn, FinalDeliveryMode, IterationOutcome, PromptReason, PromptSent, TurnEvent},
+    gate::proposal::ProposalState,
     hooks::{
         dispatch::{DispatchCause, HookDispatch},
         point::HookPoint,
@@ -72,6 +73,7 @@ pub(crate) fn apply_turn(session: &mut SessionState, at: UnixTime, event: &TurnE
 
 pub(crate) fn prompt_sent(session: &mut SessionState, prompt: &PromptSent) {
     session.turns.last = prompt.turn;
+    session.proposal = ProposalState::default();
     session.side.chained = 0;
     if prompt.agent.is_none() {
         session.limits.prompt_sent();

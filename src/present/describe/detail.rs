@@ -3,9 +3,9 @@
 use crate::{
     engine::{
         conversation::ToolCall,
-        event::{Event, HookEvent, HookFinished, SessionEvent, TurnEvent},
+        event::{Event, GateEvent, HookEvent, HookFinished, SessionEvent, TurnEvent},
     },
-    present::{describe::SENTENCE, tool_calls},
+    present::{describe::SENTENCE, proposals::tree, tool_calls},
 };
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -37,6 +37,8 @@ pub fn details(event: &Event) -> Vec<DetailText> {
         turn(event)
     } else if let Event::Hook(HookEvent::Finished(finished)) = event {
         vec![DetailText { kind: DetailKind::Output, text: output(finished) }]
+    } else if let Event::Gate(GateEvent::Opened { tasks, .. } | GateEvent::ProposalEdited { tasks, .. }) = event {
+        vec![DetailText::words(tree(tasks))]
     } else if let Event::Session(SessionEvent::Warning { text }) = event {
         rest(text)
     } else {

@@ -29,6 +29,8 @@ pub enum EditorPurpose {
     Answer(GateId),
     /// The text of a pending item.
     Item(ItemId),
+    /// The proposed tasks at a gate.
+    Tasks(GateId),
     NewTask,
     ChangeTask {
         id: String,
@@ -46,14 +48,19 @@ impl EditorPurpose {
     pub const fn keeps_a_draft(&self) -> bool {
         match self {
             Self::Message | Self::MessageNow | Self::Answer(_) => true,
-            Self::Item(_) | Self::NewTask | Self::ChangeTask { .. } | Self::Done(_) | Self::Block(_) => false,
+            Self::Item(_)
+            | Self::Tasks(_)
+            | Self::NewTask
+            | Self::ChangeTask { .. }
+            | Self::Done(_)
+            | Self::Block(_) => false,
         }
     }
 
     /// Whether the text belongs to a gate.
     pub const fn is_of_a_gate(&self) -> bool {
         match self {
-            Self::Answer(_) | Self::Item(_) => true,
+            Self::Answer(_) | Self::Item(_) | Self::Tasks(_) => true,
             Self::Message
             | Self::MessageNow
             | Self::NewTask
@@ -67,7 +74,7 @@ impl EditorPurpose {
     const fn verb(&self) -> &'static str {
         match self {
             Self::Message | Self::MessageNow | Self::Answer(_) => "send",
-            Self::Item(_) | Self::ChangeTask { .. } => "save",
+            Self::Item(_) | Self::Tasks(_) | Self::ChangeTask { .. } => "save",
             Self::NewTask => "add the task",
             Self::Done(_) => "complete the task",
             Self::Block(_) => "block the task",
@@ -81,6 +88,7 @@ impl EditorPurpose {
             Self::MessageNow => &["Message to the agent; cancels the turn", "Message; cancels the turn"],
             Self::Answer(_) => &["Your own message to the agent", "Your message"],
             Self::Item(id) => return vec![format!("Item {id}")],
+            Self::Tasks(_) => &["The proposed tasks: change, add and delete them, then save", "The proposed tasks"],
             Self::NewTask => &[
                 "New task: its goal, then lines such as `priority: 1`, `labels: a, b`, `depends: task_1`",
                 "New task: its goal, then lines like `priority: 1`, `labels: a`",
@@ -120,6 +128,21 @@ impl EditorModal {
         area.move_cursor(tui_textarea::CursorMove::Bottom);
         area.move_cursor(tui_textarea::CursorMove::End);
         Self { purpose, before: clean, area, show_change: false, asked_to_leave: false, in_doubt: false }
+    }
+
+    /// Shows the text from its first line.
+    #[must_use]
+    pub fn at_the_top(mut self) -> Self {
+        self.area.move_cursor(tui_textarea::CursorMove::Top);
+        self.area.move_cursor(tui_textarea::CursorMove::Head);
+        self
+    }
+
+    /// The same editor with another text, from its first line.
+    #[must_use]
+    pub fn with_text(self, text: &str) -> Self {
+        let before = self.before;
+        Self { before, ..Self::new(self.purpose, text).at_the_top() }
     }
 
     /// Marks the text as possibly delivered.

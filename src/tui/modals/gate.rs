@@ -22,10 +22,13 @@ use crate::{
     engine::{
         SessionState,
         conversation::AgentPermissionRequest,
-        gate::{Gate, kind::GateChoice},
+        gate::{
+            Gate,
+            kind::{GateChoice, GateKind},
+        },
         ids::ItemId,
         input::GateAnswer,
-        pending::{ItemState, PendingItems},
+        pending::ItemState,
         time::{TimeSpan as Time, UnixTime},
     },
     present::gate_words::GateFigures,
@@ -96,6 +99,10 @@ pub enum GateKeyResult {
     Edit(ItemId),
     /// Edit an item in the user's editor.
     EditOutside(ItemId),
+    /// Edit the proposed tasks.
+    EditTasks,
+    /// Edit them in the user's editor.
+    EditTasksOutside,
     /// Deliver an item that was skipped.
     Restore(ItemId),
     /// Show the prompt that the ticked items would make.
@@ -147,8 +154,12 @@ impl GateModal {
         }
     }
 
-    /// Updates the marks: items can be skipped and restored elsewhere.
-    pub fn look_at(&mut self, pending: &PendingItems) {
+    /// Updates the marks and the tasks: items can be skipped and restored elsewhere, and proposed tasks changed.
+    pub fn look_at(&mut self, state: &SessionState) {
+        let pending = &state.pending;
+        if let Some(gate) = state.gates.open_gate_named(self.gate.id) {
+            self.gate = gate.clone();
+        }
         for (id, mark) in &mut self.items {
             let skipped = pending.get(*id).is_some_and(|item| item.state == ItemState::Skipped);
             *mark = match (skipped, *mark) {
@@ -278,7 +289,14 @@ impl GateModal {
     }
 
     fn on_item(&mut self, action: KeyAction) -> GateKeyResult {
-        let Some((id, mark)) = self.items.get_mut(self.item) else { return GateKeyResult::Nothing };
+        let proposes = self.gate.kind() == GateKind::Proposal;
+        let Some((id, mark)) = self.items.get_mut(self.item) else {
+            return match (self.standing, action) {
+                (GateAvailability::Waits, KeyAction::EditItem) if proposes => GateKeyResult::EditTasks,
+                (GateAvailability::Waits, KeyAction::EditOutside) if proposes => GateKeyResult::EditTasksOutside,
+                (_, _) => GateKeyResult::Nothing,
+            };
+        };
         match (self.standing, action) {
             (GateAvailability::Past, _) => GateKeyResult::TooLate,
             (GateAvailability::Waits, KeyAction::EditItem) => GateKeyResult::Edit(*id),
@@ -303,6 +321,9 @@ impl GateModal {
         };
         if matches!(choice, GateChoice::Send | GateChoice::Message) {
             return GateKeyResult::Write;
+        }
+        if choice == GateChoice::Edit {
+            return GateKeyResult::EditTasks;
         }
         if choice == GateChoice::Abort && !self.sure {
             self.sure = true;

@@ -5,7 +5,7 @@ use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use super::{
     ScreenRequest, lay_over,
     pane::{is_live, preview, search},
-    perform, task,
+    perform, proposal, task,
 };
 use crate::{
     engine::{
@@ -14,7 +14,7 @@ use crate::{
         ids::ItemId,
         input::{GateAnswer, SessionCommand},
     },
-    present::text::readable_size,
+    present::{proposals::ProposalFormError, text::readable_size},
     tui::{
         keymap::{KeyAction, KeyContext},
         modals::{
@@ -77,6 +77,13 @@ pub(super) fn on_gate(model: &mut ScreenModel, asked: GateKeyResult) -> Vec<Scre
         GateKeyResult::Edit(item) => {
             let editor = EditorModal::new(EditorPurpose::Item(item), &item_text(model, item));
             lay_over(model, Modal::Editor(Box::new(editor)))
+        }
+        GateKeyResult::EditTasks => {
+            let editor = EditorModal::new(EditorPurpose::Tasks(id), &proposal::form(&gate.gate)).at_the_top();
+            lay_over(model, Modal::Editor(Box::new(editor)))
+        }
+        GateKeyResult::EditTasksOutside => {
+            vec![ScreenRequest::EditOutside(EditorPurpose::Tasks(id), proposal::form(&gate.gate))]
         }
         GateKeyResult::Preview => preview(model),
         GateKeyResult::TooLate => {
@@ -156,6 +163,11 @@ pub(super) fn edited_outside(
 
 /// Sends what the user wrote. A text with mistakes goes back to the editor.
 fn finish_editing(model: &mut ScreenModel, editor: EditorModal) -> Vec<ScreenRequest> {
+    let is_proposal = matches!(editor.purpose, EditorPurpose::Tasks(_));
+    if let Some(text) = is_proposal.then(|| proposal::corrected(model, &editor.text())).flatten() {
+        model.say(ThemeRole::Warning, "these tasks cannot be queued yet: the first lines say why");
+        return lay_over(model, Modal::Editor(Box::new(editor.with_text(&text))));
+    }
     match meant(&editor.purpose, editor.text()) {
         Ok(asks) => {
             model.sent.keep(&asks, editor);
@@ -168,8 +180,17 @@ fn finish_editing(model: &mut ScreenModel, editor: EditorModal) -> Vec<ScreenReq
     }
 }
 
+/// What is wrong with a text.
+#[derive(Debug, thiserror::Error)]
+enum EditorTextError {
+    #[error(transparent)]
+    Task(#[from] TaskFormError),
+    #[error(transparent)]
+    Proposal(#[from] ProposalFormError),
+}
+
 /// The requests for a text, by its purpose.
-fn meant(purpose: &EditorPurpose, text: String) -> Result<Vec<ScreenRequest>, TaskFormError> {
+fn meant(purpose: &EditorPurpose, text: String) -> Result<Vec<ScreenRequest>, EditorTextError> {
     let command = match purpose {
         EditorPurpose::Message => SessionCommand::Message { text },
         // The message first, so that it is there when the turn ends.
@@ -186,6 +207,7 @@ fn meant(purpose: &EditorPurpose, text: String) -> Result<Vec<ScreenRequest>, Ta
             items: None,
         }),
         EditorPurpose::Item(id) => SessionCommand::EditItem { item: *id, text },
+        EditorPurpose::Tasks(gate) => proposal::edited(*gate, &text)?,
         EditorPurpose::NewTask => task::add(&text)?,
         EditorPurpose::ChangeTask { id, before } => task::changed(id, before, &text)?,
         EditorPurpose::Done(id) => task::done(id, &text),

@@ -9,7 +9,7 @@ use creel::engine::{
     gate::kind::{GateChoice, GateKind},
     hooks::point::HookPoint,
     input::{GateAnswer, Input, SessionCommand},
-    policy::{BackoffPolicy, Budget, DeliveryPolicy, HookFailurePolicy, UsageLimitPolicy},
+    policy::{BackoffPolicy, Budget, DeliveryPolicy, HookFailurePolicy, ProposalPlan, UsageLimitPolicy},
     submit::kind::PipelineKind,
     time::TimeSpan,
 };
@@ -358,6 +358,28 @@ pub fn merge_held() -> World {
         .built_in(HookPoint::BeforeMerge, "merge", [does("merged")])
         .attended(&[(GateKind::Merge, GateChoice::Leave)]);
     at_gate(script)
+}
+
+/// The agent proposes these tasks.
+pub fn proposes(tasks: &'static str) -> World {
+    at_gate(
+        Script::new()
+            .agent([Answer::Says(tasks)])
+            .plan(|plan| plan.proposal = Some(ProposalPlan::default()))
+            .attended(&[(GateKind::Proposal, GateChoice::Approve)]),
+    )
+}
+
+/// The agent has proposed tasks that depend on each other.
+pub fn proposal() -> World {
+    proposes(
+        r#"{"tasks": [
+            {"id": "parser", "goal": "Write a parser for CSV files in src/csv.rs, with tests."},
+            {"id": "table", "goal": "Write src/table.rs, which aligns columns, with tests.", "type": "code"},
+            {"id": "command", "goal": "Add `print FILE` to the command line.", "depends_on": ["parser", "table"]},
+            {"id": "manual", "goal": "Describe the command in docs/print.md, with an example that a test runs.",
+             "depends_on": ["command"], "type": "docs", "priority": 4}]}"#,
+    )
 }
 
 /// The agent has reached a usage limit that resets in an hour.

@@ -195,6 +195,7 @@ pub fn plan() -> SessionPlan {
         task_types: BTreeMap::new(),
         submit: SubmitPlan::default(),
         worktree: None,
+        proposal: None,
         gatekeepers: BTreeMap::new(),
     }
 }

@@ -11,7 +11,10 @@ use unicode_width::UnicodeWidthStr as _;
 
 use super::{GateAvailability, GateModal, ItemMark, layout::GAP};
 use crate::{
-    engine::{gate::Gate, ids::ItemId},
+    engine::{
+        gate::{Gate, kind::GateKind},
+        ids::ItemId,
+    },
     present::{
         clock::{time_of_day, time_with_seconds},
         text::{plain_line, readable_size},
@@ -194,6 +197,9 @@ impl GateModal {
             hints.push(format!("{} edit", key(KeyAction::EditItem)));
             hints.push(format!("{} preview", key(KeyAction::PreviewItems)));
             hints.push(format!("{up_down} item"));
+        }
+        if self.gate.kind() == GateKind::Proposal {
+            hints.push(format!("{} edit", key(KeyAction::EditItem)));
         }
         if self.has_runs() {
             hints.push(format!("{}{} other runs", key(KeyAction::OlderRun), key(KeyAction::NewerRun)));

@@ -1,6 +1,7 @@
-//! The content of a gate as text: a permission request, a budget, or what a hook printed.
+//! The content of a gate as text: a permission request, a budget, proposed tasks, or what a hook printed.
 
 use ratatui::text::Line;
+use unicode_width::UnicodeWidthStr as _;
 
 use crate::{
     engine::{
@@ -11,6 +12,7 @@ use crate::{
     },
     present::{
         clock::brief_span,
+        proposals::{TreeRow, tree_rows},
         text::{grouped, plain, sentence_case},
         tool_calls, usage_totals,
     },
@@ -39,6 +41,7 @@ pub(super) fn lines(
             held(gate, state, model, width)
         }
         (_, Some(state)) if gate.kind() == GateKind::Tampered => tampered(state, theme, width),
+        (_, Some(_)) if gate.kind() == GateKind::Proposal => proposal(gate, theme, width),
         (_, state) => {
             let said = state.as_ref().map_or("", |state| state.turns.said.as_str());
             let said = || plain_lines(said, theme.style(ThemeRole::Text), width);
@@ -103,6 +106,22 @@ fn held(gate: &Gate, state: &SessionState, model: &ScreenModel, width: usize) ->
         lines.extend(hook_run(run, theme, width));
     }
     lines
+}
+
+/// The proposed tasks as a tree, each with its whole goal.
+fn proposal(gate: &Gate, theme: &ScreenTheme, width: usize) -> Vec<Line<'static>> {
+    let tasks = gate.subject.proposal().map(|proposal| proposal.tasks.as_slice()).unwrap_or_default();
+    let in_full = |goal: &str| plain(goal).split_whitespace().collect::<Vec<_>>().join(" ");
+    let rows = tree_rows(tasks, in_full).into_iter().flat_map(|TreeRow { indent, id, text }| {
+        let below = indent.width() + 2;
+        let pieces = [
+            (indent, theme.style(ThemeRole::Faint)),
+            (id, theme.style(ThemeRole::Accent)),
+            (text, theme.style(ThemeRole::Text)),
+        ];
+        wrap(&pieces, width, below.min(width / 2))
+    });
+    rows.collect()
 }
 
 /// The files that changed during the agent's turn, and why that matters.
