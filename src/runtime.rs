@@ -256,7 +256,7 @@ impl SessionRuntime {
             }
             RuntimeMessage::Command { by, command, reply } => {
                 let taken = self.take(Input::Command { by, command })?;
-                // Whoever asks next must see what the command did.
+                // The next query of the client must show what the command did.
                 self.announce();
                 // The caller can be gone already, so a failed send is ignored.
                 let _ = reply.send(taken);
