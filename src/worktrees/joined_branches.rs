@@ -184,6 +184,9 @@ impl ProjectRepository {
     fn commit_rest(&self, path: &Path, work: &TaskWork<'_>) -> Result<(), UnfinishedWork> {
         let SessionWorktree { branch, .. } = work.worktree;
         let status = git_there(path, &["status", "--porcelain=v1", "-z", "--untracked-files=normal"])?;
+        if !status.is_ok {
+            return Err(UnfinishedWork::CannotCommit { complaint: status.complaint() });
+        }
         let changes = status.stdout;
         let merge_head = entry_of(path).and_then(|entry| std::fs::read_to_string(entry.join("MERGE_HEAD")).ok());
         let has_conflicts = changes.split('\0').any(|entry| entry.get(..2).is_some_and(is_unmerged));
@@ -201,7 +204,7 @@ impl ProjectRepository {
             (None, false) => commit(path, &["commit", "--quiet", "-m", work.message])?,
             (None, true) => {}
         }
-        if checked_out(path).flatten().as_ref() == Some(branch) {
+        if self.has_checked_out(path, branch) {
             return Ok(());
         }
         // The agent has left its branch.
@@ -222,6 +225,15 @@ impl ProjectRepository {
         } else {
             Err(UnfinishedWork::LeftBranch { branch: branch.clone(), path: path.to_owned() })
         }
+    }
+}
+
+impl ProjectRepository {
+    /// Whether a branch of this repository is certainly checked out there, found out without git.
+    fn has_checked_out(&self, path: &Path, branch: &str) -> bool {
+        let is_ours = entry_of(path).is_some_and(|entry| entry.starts_with(&self.common_dir));
+        let exists = self.common_dir.join("refs/heads").join(branch).is_file();
+        is_ours && exists && checked_out(path).flatten().as_deref() == Some(branch)
     }
 }
 

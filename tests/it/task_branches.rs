@@ -17,7 +17,7 @@ use crate::support::{
 };
 
 /// An agent that does what the goal says: `write FILE` adds the name of its session to a file. It resolves conflicts by
-/// keeping the lines of both sides. With `leave`, it commits nothing.
+/// keeping the lines of both sides. With `leave`, it commits nothing; with `break git`, nothing can be committed.
 const AGENT: &str = r#"#!/bin/sh
 goal=$(cat)
 resolve() {
@@ -34,6 +34,7 @@ for file in $(printf '%s' "$goal" | grep -o 'write [a-z0-9/]*[.]txt' | cut -d' '
     { cat "$file" 2>/dev/null; echo "$CREEL_SESSION"; } | sort -u > "$file.new" && mv "$file.new" "$file"
 done
 case $goal in *leave*|*stubborn*) ;; *) git add -A && git commit -q -m "by the agent of $CREEL_SESSION" ;; esac
+case $goal in *"break git"*) echo broken > "$(git rev-parse --git-path index)" ;; esac
 ls
 echo '<promise>COMPLETE</promise>'
 "#;
@@ -104,6 +105,17 @@ fn creel_commits_what_the_agent_left() {
     drain(&project, "2");
     assert_eq!(git(&project, &["log", "-1", "--format=%s", "creel/task-1"]), "Leave it: write left.txt");
     assert!(files(&project, "creel/task-1").contains("left.txt"));
+}
+
+#[test]
+fn work_that_cannot_be_committed_blocks_the_task_and_stays() {
+    let project = with_agent("", repository);
+    let one = add(&project, "write left.txt, leave it, and break git", &[]);
+    drain(&project, "2");
+    let seen = task(&project, &one);
+    assert_eq!(seen["state"], "blocked", "{seen}");
+    assert!(seen["reason"].as_str().expect("a reason").contains("could not commit its work"), "{seen}");
+    assert!(project.root().join(".creel/worktrees/task-1/left.txt").exists(), "the work stays");
 }
 
 #[test]
