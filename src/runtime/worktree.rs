@@ -167,18 +167,22 @@ impl WorktreeSurveyor {
     ) -> (SnapshotContent, Option<StatCache>) {
         let git::WorktreeStatus { head, changed, nested, untracked, ignored } = status;
         let nested = NestedFiles::look(&repository, &self.folder, nested).await;
-        let (Some(nested), Some(dirty)) = (nested, stamps(&self.folder, changed).await) else {
-            return (SnapshotContent::Unknown, None);
-        };
-        let mut cache = None;
-        if self.ignored == git::IgnoredFolders::Listed && nested.is_empty() {
-            let (dirty, untracked, ignored) = (&dirty, &untracked, &ignored);
-            let clean_sizes = BTreeMap::new();
-            let mut answer = GitAnswer { dirty, untracked, ignored, since, repository: files, clean_sizes };
-            let unknown = StatCache::without_size(&answer, before);
+        let Some(nested) = nested else { return (SnapshotContent::Unknown, None) };
+        let remembers = self.ignored == git::IgnoredFolders::Listed && nested.is_empty();
+        let mut clean_sizes = BTreeMap::new();
+        if let Some(files) = files.as_ref().filter(|_| remembers) {
+            let tracked = changed.iter().filter(|name| !untracked.contains(*name));
+            let unknown = StatCache::without_size(tracked, files, before);
             if !unknown.is_empty() && unknown.len() <= FEW {
-                answer.clean_sizes = repository.clean_sizes(&unknown).await;
+                clean_sizes = repository.clean_sizes(&unknown).await;
             }
+        }
+        // Last, so that little can change between these stamps and those in the memory.
+        let Some(dirty) = stamps(&self.folder, changed).await else { return (SnapshotContent::Unknown, None) };
+        let mut cache = None;
+        if remembers {
+            let (dirty, untracked, ignored) = (&dirty, &untracked, &ignored);
+            let answer = GitAnswer { dirty, untracked, ignored, since, repository: files, clean_sizes };
             cache = StatCache::learn(&self.folder, &answer, before);
             if cache.is_none() {
                 self.ignored = git::IgnoredFolders::Omitted;

@@ -501,6 +501,24 @@ fn a_commit_while_git_looks_is_seen_after_the_next_turn() {
     assert_eq!(work[4], json!({ "commit": commit, "dirty": ["new"] }), "{work:#?}");
 }
 
+#[test]
+fn a_file_that_is_restored_while_git_looks_does_not_stay_uncommitted() {
+    let turns = json!({ "turns": [{ "say": "x", "run": "sleep 0.1" }, { "say": "x", "run": "sleep 0.1" }] });
+    let project = Project::with(QUIET).file("f", "start\n").file("scenario.yaml", &turns.to_string());
+    let (root, bin) = (project.root(), folder());
+    git(&root, &["init", "-q"]);
+    git(&root, &["add", "."]);
+    git(&root, &["commit", "-qm", "first"]);
+    write(&root, "f", "changed by the user\n");
+    let restores = "case \" $* \" in *' ls-files --debug '*) \"$real\" \"$@\"; echo start > f; exit 0 ;; esac";
+    let path = git_that(bin.path(), restores);
+    let mut command = project.command(&["run", "--headless", "--trust", "-s", "s", "-n", "2"]);
+    assert_eq!(command.env("PATH", path).output().expect("creel starts").status.code(), Some(3));
+    assert_eq!(project.read("f"), "start\n", "git was asked for the size");
+    let dirty = |record: serde_json::Value| record["work"]["dirty"].clone();
+    assert_eq!(project.kind("turn_ended").into_iter().map(dirty).collect::<Vec<_>>(), [json!(null), json!(null)]);
+}
+
 /// A `git` that counts how often it is started.
 fn counting_git(dir: &Path) -> String {
     git_that(dir, &format!("echo x >> '{}/calls'", dir.display()))

@@ -24,9 +24,9 @@ use crate::process::{
 /// Bytes of git's output at most.
 const LIST_MAX: u64 = 16 << 20;
 /// The tree without files, to which git compares a work tree before its first commit.
+pub(super) const NOTHING: &str = "4b825dc642cb6eb9a060e54bf8d69288fbee4904";
 /// How many lines git has about an entry of the index.
 const INDEX_LINES: usize = 5;
-pub(super) const NOTHING: &str = "4b825dc642cb6eb9a060e54bf8d69288fbee4904";
 /// Variables that would point git to another repository. They are removed, so that git uses the one around the
 /// project's folder.
 const ELSEWHERE: [&str; 8] = [

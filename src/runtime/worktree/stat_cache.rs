@@ -26,6 +26,8 @@ use crate::{journal::FileTimePrecision, process::path_guard::git::GitFolders};
 
 /// How many files and folders to remember. Looking at more takes as long as git does.
 const REMEMBERED: usize = 5_000;
+/// The largest size that the index can store.
+const INDEX_MAX: u64 = 0xffff_ffff;
 /// How exactly file systems know the time.
 const PRECISION: Duration = Duration::from_millis(20);
 /// Files that decide what git says about other files, in any folder.
@@ -54,6 +56,18 @@ enum LastingChange {
     UnlessSize(u64),
     /// Its clean size is unknown, so only git can tell.
     Unknown,
+}
+
+impl LastingChange {
+    /// Whether a file that now has this size is certainly uncommitted.
+    const fn holds_for(self, size: u64) -> bool {
+        match self {
+            Self::Always => true,
+            // The index has 32 bits for a size, and larger files have special rules.
+            Self::UnlessSize(clean) => size <= INDEX_MAX && size != clean & INDEX_MAX,
+            Self::Unknown => false,
+        }
+    }
 }
 
 /// What git said, and when.
@@ -121,6 +135,10 @@ impl StatCache {
                 return None;
             }
         }
+        // What changed since the answer's stamps were taken would never be noticed.
+        let is_new =
+            |(name, now): &(PathBuf, ExactStamp)| answer.dirty.get(name).is_some_and(|it| *it != Some(now.stamp));
+        seen.is_certain &= !seen.files.iter().any(is_new);
         seen.files.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
         Some(seen)
     }
@@ -142,9 +160,12 @@ impl StatCache {
                 continue;
             }
             let stamp = ExactStamp::of(&meta);
-            if stamp.is_after(young) && !self.dirty.contains_key(&name) {
+            let lasts = self.dirty.get(&name).map(|lasting| lasting.holds_for(stamp.stamp.size));
+            // A young file may have changed after git looked.
+            if stamp.is_after(young) && !lasts.unwrap_or(false) {
                 self.is_certain = false;
-            } else {
+            }
+            if !stamp.is_after(young) || lasts.is_some() {
                 self.files.push((name, stamp));
             }
         }
@@ -170,24 +191,25 @@ impl StatCache {
             let (Some(now), Some(listed), Some(lasting)) = (now, dirty.get_mut(name), self.dirty.get(name)) else {
                 return false;
             };
-            match lasting {
-                LastingChange::Always => {}
-                LastingChange::UnlessSize(clean) if in_index(*clean) != in_index(now.stamp.size) => {}
-                LastingChange::UnlessSize(_) | LastingChange::Unknown => return false,
+            if !lasting.holds_for(now.stamp.size) {
+                return false;
             }
             (*stamp, *listed) = (now, Some(now.stamp));
         }
         true
     }
 
-    /// The uncommitted files whose clean sizes only git can know, and which it has not been asked about.
-    pub(super) fn without_size<'a>(answer: &'a GitAnswer<'_>, before: Option<&Self>) -> Vec<&'a Path> {
-        let before = before.filter(|before| Some(&before.repository) == answer.repository.as_ref());
+    /// Those of the uncommitted files whose clean sizes only git can know, and which it has not been asked about.
+    pub(super) fn without_size<'a>(
+        tracked: impl Iterator<Item = &'a PathBuf>,
+        repository: &GitFiles,
+        before: Option<&Self>,
+    ) -> Vec<&'a Path> {
+        let before = before.filter(|before| before.repository == *repository);
         let is_unknown = |name: &&PathBuf| {
             let was_asked = before.is_some_and(|before| before.dirty.contains_key(*name));
             !was_asked && before.and_then(|before| before.clean_size(name)).is_none()
         };
-        let tracked = answer.dirty.keys().filter(|name| !answer.untracked.contains(*name));
         tracked.filter(is_unknown).map(PathBuf::as_path).collect()
     }
 
@@ -202,11 +224,6 @@ impl StatCache {
             }
         }
     }
-}
-
-/// A size as the index stores it.
-const fn in_index(size: u64) -> u64 {
-    size & 0xffff_ffff
 }
 
 fn lasting_changes(answer: &GitAnswer<'_>, before: Option<&StatCache>) -> BTreeMap<PathBuf, LastingChange> {
