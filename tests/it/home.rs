@@ -308,6 +308,16 @@ fn a_session_that_ran_while_the_home_screen_was_closed_is_read_again() {
     assert_eq!(unread, [key("docs")], "{}", frame(&mut again));
     // Until then it shows what was known, so that nobody clicks on a key of the footer that has just moved.
     assert!(again.rows().iter().all(|row| matches!(row.session.state, ListedState::Stopped { .. })));
+    // Even if the user leaves the home screen before it is read.
+    let mut memory = again.remember();
+    let mut later = home_in((80, 24), dark());
+    later.now = UnixTime(NOW + 60 * MINUTE);
+    later.restore(&mut memory);
+    let mut memory = later.remember();
+    let mut again = home_in((80, 24), dark());
+    again.restore(&mut memory);
+    update(&mut again, HomeEvent::AllSessions(vec![back("docs", 0), back("killed", 5_000)]));
+    assert_eq!(again.unread_in_sight(), [key("docs")]);
     update(&mut again, HomeEvent::Sessions(vec![session("docs", "/home/me/src/site", 0, stopped())]));
     assert_eq!(again.unread_in_sight(), []);
 }

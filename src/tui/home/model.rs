@@ -79,6 +79,8 @@ pub struct HomeMemory {
     filter: String,
     /// When the home screen closed. What changed since is read again.
     left: Option<UnixTime>,
+    /// What changed before, and was not read again.
+    outdated: BTreeSet<SessionKey>,
     /// A message for the user.
     pub toast: Option<Toast>,
     /// What happens to the sessions when the user leaves creel now.
@@ -158,9 +160,9 @@ impl HomeModel {
 
     /// Continues where the home screen was left.
     pub fn restore(&mut self, memory: &mut HomeMemory) {
-        let HomeMemory { sessions, cursor, filter, left, toast, farewell: _ } = std::mem::take(memory);
+        let HomeMemory { sessions, cursor, filter, left, outdated, toast, farewell: _ } = std::mem::take(memory);
         self.is_loaded = !sessions.is_empty();
-        self.left = left;
+        (self.left, self.outdated) = (left, outdated);
         (self.sessions, self.cursor, self.filter, self.toast) = (sessions, cursor, filter, toast);
         self.arrange();
     }
@@ -176,7 +178,8 @@ impl HomeModel {
 
     pub fn remember(self) -> HomeMemory {
         let (farewell, left) = (self.farewell(), Some(self.now));
-        HomeMemory { sessions: self.sessions, cursor: self.cursor, filter: self.filter, left, toast: None, farewell }
+        let Self { sessions, cursor, filter, outdated, .. } = self;
+        HomeMemory { sessions, cursor, filter, left, outdated, toast: None, farewell }
     }
 
     /// Takes the first report of a watcher: sessions that are not in it are gone.
