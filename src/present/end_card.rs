@@ -182,5 +182,5 @@ fn next(state: &SessionState, outcome: SessionOutcome, can_submit: bool) -> Vec<
     let asked = state.plan().proposal.as_ref().filter(|_| outcome == SessionOutcome::Complete);
     let without_asking = if state.proposal.is_approved { " --yes" } else { "" };
     let queue = asked.map(|_| format!("creel plan --session {name}{without_asking}"));
-    [Some(format!("creel show {name}")), again, submit, queue].into_iter().flatten().collect()
+    [queue, Some(format!("creel show {name}")), again, submit].into_iter().flatten().collect()
 }
