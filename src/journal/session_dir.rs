@@ -11,6 +11,8 @@ use std::{
     time::SystemTime,
 };
 
+use rustix::fs::OFlags;
+
 use super::{open, session_index::SessionIndex};
 
 pub const PRIVATE_DIR: u32 = 0o700;
@@ -290,13 +292,37 @@ impl SessionDir {
         open::line(&self.pid_file()).ok()?.trim().parse().ok()
     }
 }
+
 /// Creates a folder of creel's own that git ignores, because what is in it is private or can be made again.
 pub fn create_ignored(folder: &Path) -> io::Result<()> {
     fs::DirBuilder::new().recursive(true).mode(PRIVATE_DIR).create(folder)?;
-    let ignore = fs::OpenOptions::new().write(true).create_new(true).open(folder.join(".gitignore"));
-    match ignore {
-        Ok(mut ignore) => ignore.write_all(b"*\n"),
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
-        Err(error) => Err(error),
+    let ignore = folder.join(".gitignore");
+    // An empty one is from a creel that was killed before it wrote to it.
+    if fs::symlink_metadata(&ignore).is_ok_and(|meta| meta.len() > 0) {
+        return Ok(());
+    }
+    // Another creel may do the same now.
+    let draft = folder.join(format!(".gitignore.{}", std::process::id()));
+    open::open(&draft, OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC)?.write_all(b"*\n")?;
+    fs::rename(draft, ignore)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_kill_before_the_ignore_file_has_its_content_does_no_harm() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let (folder, ignore) = (dir.path().join("queue"), dir.path().join("queue/.gitignore"));
+        let ignored = || {
+            create_ignored(&folder).expect("a folder");
+            fs::read_to_string(&ignore).expect("a file")
+        };
+        assert_eq!(ignored(), "*\n");
+        fs::write(&ignore, "").expect("a file");
+        assert_eq!(ignored(), "*\n");
+        fs::write(&ignore, "# mine\n").expect("a file");
+        assert_eq!(ignored(), "# mine\n");
     }
 }
