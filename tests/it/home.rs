@@ -306,7 +306,7 @@ fn a_session_that_ran_while_the_home_screen_was_closed_is_read_again() {
     update(&mut again, HomeEvent::AllSessions(vec![back("docs", 0), back("killed", 5_000)]));
     let unread: Vec<SessionKey> = again.unread_in_sight();
     assert_eq!(unread, [key("docs")], "{}", frame(&mut again));
-    // Until then it shows what was known, so that nobody clicks on a key of the footer that has just moved.
+    // Until then it shows what was known, so that no key of the footer moves while the user clicks on it.
     assert!(again.rows().iter().all(|row| matches!(row.session.state, ListedState::Stopped { .. })));
     // Even if the user leaves the home screen before it is read.
     let mut memory = again.remember();
