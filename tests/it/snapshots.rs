@@ -87,16 +87,18 @@ fn a_killed_session_is_the_same_with_and_without_its_snapshot() {
     for kill in 0..4 {
         let before = fs::read(snapshot(&project)).ok();
         let records = project.records().len();
+        // A list reads only the ends of a journal above 1 MiB, so one kill waits for such a journal.
+        let length = if kill == 2 { 1 << 20 } else { 0 };
         until("the session has written a snapshot", || {
             fs::read(snapshot(&project)).ok() != before
                 && snapshot(&project).exists()
                 && project.records().len() > records
+                && fs::metadata(project.journal()).is_ok_and(|journal| journal.len() > length)
         });
         session.kill().and_then(|()| session.wait()).expect("it was running");
         is_told_the_same(&project);
         if kill == 2 {
-            // Without its snapshot, the session is read from its journal. A list reads only the journal's ends.
-            assert!(fs::metadata(project.journal()).expect("a journal").len() > 1 << 20);
+            // Without its snapshot, the session is read from its journal.
             let with = stopped_in(&project);
             fs::remove_file(snapshot(&project)).expect("a snapshot");
             assert_eq!(stopped_in(&project), with);
