@@ -146,8 +146,12 @@ pub fn leave_at_a_signal(way_out: ExitCleanup) -> io::Result<()> {
     let mut signals = ShutdownSignals::listen()?;
     let silence = Instant::now() + ECHO;
     tokio::spawn(async move {
-        while Instant::now() < silence {
+        // Looks at the clock only after a signal: this can start after the silence.
+        loop {
             signals.next().await;
+            if Instant::now() >= silence {
+                break;
+            }
         }
         way_out.take();
     });
