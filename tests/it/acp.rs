@@ -339,8 +339,8 @@ async fn an_agents_last_output_is_read_before_its_end_is_reported() {
 async fn a_timeout_names_the_failing_server_that_the_agent_waits_for() {
     let retries = json!({"stderr": "API error 529: overloaded, retrying\n"});
     let (silent, talking) = tokio::join!(
-        fails_within(TimeSpan(4_000), first(&json!([retries.clone(), {"hang": true}]))),
-        fails_within(TimeSpan(4_000), first(&json!([{"say": "I"}, retries, {"hang": true}]))),
+        fails_within(TimeSpan::secs(8), first(&json!([retries.clone(), {"hang": true}]))),
+        fails_within(TimeSpan::secs(8), first(&json!([{"say": "I"}, retries, {"hang": true}]))),
     );
     for said in [silent, talking] {
         assert!(said.contains("server reported errors") && said.contains("529: overloaded"), "{said}");

@@ -117,10 +117,10 @@ async fn a_failed_command_is_a_failed_turn_with_the_end_of_its_errors() {
 async fn a_turn_that_takes_too_long_fails_and_leaves_no_process() {
     let dir = folder();
     let mut agent = command("echo $$ > pid; echo begun; sleep 1000", dir.path());
-    let slow = TurnRequest { timeout: TimeSpan::secs(1), ..request("") };
+    let slow = TurnRequest { timeout: TimeSpan::secs(4), ..request("") };
     let (end, heard) = turn(&mut *agent, slow).await;
     let said = end.expect_err("a failure").message;
-    assert!(said.contains("within 1 s (turn_timeout)"), "{said}");
+    assert!(said.contains("within 4 s (turn_timeout)"), "{said}");
     assert_eq!(heard.said(), "begun\n");
     assert!(!lives(pid_in(&in_folder(&dir, "pid")).await));
 }

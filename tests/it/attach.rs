@@ -455,6 +455,8 @@ fn a_disconnected_screen_reconnects_while_the_session_runs() {
     let hang_up = std::thread::spawn(hang_up);
     let (_, mut following) = RemoteSession::follow(&folder).expect("it runs");
     hang_up.join().expect("both were asked");
+    // The proxy has passed on no record.
+    until("it has reconnected", || *following.news.borrow() > 0);
     project.write("go", "");
     let tokio = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
     tokio.block_on(async { while following.news.changed().await.is_ok() {} });

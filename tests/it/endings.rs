@@ -182,7 +182,7 @@ fn the_parent_ends_everything_when_the_process_that_runs_the_session_is_killed()
 #[test]
 fn a_process_that_escaped_from_a_hook_that_timed_out_ends_with_the_hook() {
     let command = format!("{ESCAPE} & sleep 1000");
-    let project = project(TURN, &hook("session_start", &command, ", timeout: 1s"));
+    let project = project(TURN, &hook("session_start", &command, ", timeout: 4s"));
     let (session, _) = headless_turn(&project);
     let escaped = number_in(&project.root().join("escaped"));
     assert!(!lives(escaped));

@@ -76,7 +76,7 @@ fn a_task_that_the_agent_completes_when_it_is_ended_gets_its_hooks_after_resume(
     let hooks = json!({ "hooks": { "on_task_complete": [{ "command": "echo {{task_id}} >> completed" }] } });
     let agent = format!(
         "if [ -e second ]; then echo '<promise>COMPLETE</promise>'; exit; fi; touch second; \
-         trap '{CREEL} task done late --content x; exit 0' TERM; echo now > ready; while :; do sleep 0.1; done"
+         trap '{CREEL} task done late --content x; exit 0' TERM; echo now > ready; sleep 1000 & wait"
     );
     let project = with_agent(&agent, &hooks);
     let mut creel = project.start();

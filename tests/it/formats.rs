@@ -390,7 +390,7 @@ async fn processes_on_a_terminal_are_ended_too() {
     assert!(pids.iter().all(|pid| !lives(*pid)));
 
     let mut agent = Spec::on_terminal("echo $$ > slow; echo begun; sleep 1000").agent(dir.path());
-    let slow = TurnRequest { timeout: TimeSpan::secs(1), ..request("") };
+    let slow = TurnRequest { timeout: TimeSpan::secs(4), ..request("") };
     let (end, heard) = turn(&mut *agent, slow).await;
     assert!(end.expect_err("a failure").message.contains("turn_timeout"));
     assert_eq!(heard.said(), "begun\n");

@@ -199,7 +199,7 @@ impl Soak {
                 self.seed,
                 self.round
             );
-            std::thread::yield_now();
+            std::thread::sleep(Duration::from_millis(1));
         }
     }
 

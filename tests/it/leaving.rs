@@ -90,7 +90,6 @@ fn a_shell_has_its_prompt_back_and_no_job_left() {
     let session = Background::of(project);
     // The shell ends with its terminal, as at the end of a day.
     terminal.signal(Signal::HUP);
-    terminal.press("enter");
     terminal.end();
     assert!(lives(session.pid));
     session.project.write("go", "");

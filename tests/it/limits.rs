@@ -224,10 +224,14 @@ fn kill_and_resume_keep_the_time() {
 
 #[test]
 fn a_session_that_was_paused_and_killed_is_still_paused() {
-    let project = project("", &[("a", json!([{ "fail": SOON }, { "say": DONE }]))]);
+    // It is paused during the turn: the limit resets too soon for a command.
+    let turns = json!([{ "run": "until [ -e go ] || [ ! -e creel.yaml ]; do sleep 0.02; done", "fail": SOON }, { "say": DONE }]);
+    let project = project("", &[("a", turns)]);
     let mut session = project.start();
-    session.wait_for("limit_reached");
+    session.wait_for("prompt_sent");
     assert_eq!(project.creel(&["pause"]).code, 0);
+    project.write("go", "");
+    session.wait_for("limit_reached");
     session.kill();
     let mut resumed = Started::of(project.command(&["resume", "--json", "--attended", "s"]));
     assert_eq!(resumed.wait_for("session_resumed")["paused"], true);
@@ -274,7 +278,7 @@ case "$1 $calls" in
     "a 3") echo "You've hit your session limit. Resets in 2s." >&2; exit 1;;
     "b 1") echo "You've hit your usage limit. Try again in 3s." >&2; exit 1;;
     "a 7") echo "You've hit your weekly limit. Resets in 3 days." >&2; exit 1;;
-    "b 4") echo "429 Too Many Requests. Please try again in 2s." >&2; exit 1;;
+    "b 4") echo "429 Too Many Requests. Please try again in 5s." >&2; exit 1;;
 esac
 story=$(($(wc -l < stories.txt) + 1))
 echo "story $story" >> stories.txt

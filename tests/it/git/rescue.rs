@@ -36,7 +36,7 @@ async fn a_rebase_that_takes_too_long_is_undone() {
     let repo = that_hangs();
     let before = repo.before();
     let mut job = job("rebase_on_main", SubmissionFacts::default());
-    job.hook.timeout = TimeSpan::secs(2);
+    job.hook.timeout = TimeSpan::secs(6);
     let result = repo.run_job(&job, &mut Memory::default(), &CancellationToken::new()).await;
     assert_eq!(result.end, RunEnd::TimedOut);
     let message = result.outcome.expect("an outcome").message;

@@ -93,12 +93,12 @@ async fn a_failure_goes_to_the_agent_with_the_end_of_the_output() {
 async fn hanging_tests_are_ended_and_reported_to_the_agent() {
     let repo = Repo::without_remote();
     let mut job = job("run_tests", with("echo test seven; echo $$ > pid; sleep 1000"));
-    job.hook.timeout = TimeSpan::secs(1);
+    job.hook.timeout = TimeSpan::secs(4);
     let result = repo.run_job(&job, &mut Memory::default(), &CancellationToken::new()).await;
     assert_eq!(result.end, RunEnd::TimedOut);
     let outcome = result.outcome.expect("an outcome");
     assert_eq!(outcome.status, BuiltinStatus::Failure);
-    assert!(outcome.message.contains("did not end within 1 s"), "{}", outcome.message);
+    assert!(outcome.message.contains("did not end within 4 s"), "{}", outcome.message);
     assert!(outcome.remediation.is_some_and(|prompt| prompt.contains("\ntest seven\n")));
     let pid = crate::support::pid_in(&repo.work.join("pid")).await;
     assert!(!crate::support::lives(pid));

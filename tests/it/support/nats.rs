@@ -8,7 +8,7 @@ use std::{
     process::{Child, Command, Stdio},
     sync::{
         Arc,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicU32, Ordering},
     },
     time::{Duration, Instant},
 };
@@ -363,6 +363,12 @@ fn carry(mut from: TcpStream, mut to: TcpStream, is_stuck: &AtomicBool) {
     }
 }
 
+/// A port for a server that starts later. It is below the ports that the kernel gives to connections, or one of those
+/// could take it meanwhile.
 fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a port").port()
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let candidates = std::iter::repeat_with(|| std::process::id() * 64 + NEXT.fetch_add(1, Ordering::Relaxed));
+    let ports = candidates.map(|number| u16::try_from(16_000 + number % 16_000).expect("it is below 32,000"));
+    let is_free = |port: &u16| TcpListener::bind(("127.0.0.1", *port)).is_ok();
+    ports.take(16_000).find(is_free).expect("a free port")
 }

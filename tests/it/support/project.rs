@@ -5,13 +5,16 @@ use std::{
     io::{BufRead as _, BufReader, Read as _},
     path::{Path, PathBuf},
     process::{Child, ChildStdout, Command, Output, Stdio},
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 use super::PATIENCE;
+
+/// The interval between two looks at a condition. A busy loop would take the processor from what it waits for.
+const LOOK_AGAIN: Duration = Duration::from_millis(1);
 
 /// A project with its own home directory.
 pub(crate) struct Project {
@@ -226,7 +229,7 @@ pub(crate) fn eventually_in(path: &Path) -> String {
             return text.trim().to_owned();
         }
         assert!(Instant::now() < deadline, "nothing came into {}", path.display());
-        std::thread::yield_now();
+        std::thread::sleep(LOOK_AGAIN);
     }
 }
 
@@ -235,6 +238,6 @@ pub(crate) fn until(what: &str, mut holds: impl FnMut() -> bool) {
     let deadline = Instant::now() + PATIENCE;
     while !holds() {
         assert!(Instant::now() < deadline, "waited in vain: {what}");
-        std::thread::yield_now();
+        std::thread::sleep(LOOK_AGAIN);
     }
 }
