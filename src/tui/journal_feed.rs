@@ -13,7 +13,9 @@ use std::{
 use crate::journal::Record;
 
 /// How much is read at a time, so that a long journal does not block the screen.
-const CHUNK: usize = 1 << 20;
+const CHUNK: u64 = 1 << 20;
+/// How much memory stays reserved between two reads.
+const KEPT: usize = 1 << 14;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RecordSpan {
@@ -45,19 +47,11 @@ impl JournalFeed {
     }
 
     pub fn read(&mut self) -> io::Result<RecordBatch> {
-        let start = self.rest.len();
-        self.rest.resize(start + CHUNK, 0);
-        self.file.seek(SeekFrom::Start(self.offset + start as u64))?;
-        let mut filled = start;
-        while filled < self.rest.len() {
-            match self.file.read(&mut self.rest[filled..])? {
-                0 => break,
-                n => filled += n,
-            }
-        }
-        let more = filled == self.rest.len();
-        self.rest.truncate(filled);
-        Ok(RecordBatch { records: self.take_lines()?, more })
+        self.file.seek(SeekFrom::Start(self.offset + self.rest.len() as u64))?;
+        let read = (&mut self.file).take(CHUNK).read_to_end(&mut self.rest)?;
+        let records = self.take_lines()?;
+        self.rest.shrink_to(KEPT);
+        Ok(RecordBatch { records, more: read as u64 == CHUNK })
     }
 
     fn take_lines(&mut self) -> io::Result<Vec<(RecordSpan, Record)>> {
