@@ -222,6 +222,7 @@ impl SessionRuntime {
     }
 
     async fn until_left(&mut self) -> Result<ExitReason, RuntimeError> {
+        self.journal.sync_beginning()?;
         self.settle().await?;
         while self.left.is_none() {
             let wake = self.state.next_wake();

@@ -6,7 +6,7 @@ use std::{
     num::NonZero,
     os::fd::AsFd as _,
     path::Path,
-    process::Child,
+    process::{Child, Command},
     sync::mpsc::{self, Receiver, RecvTimeoutError},
     thread,
     time::{Duration, Instant},
@@ -94,7 +94,13 @@ impl TerminalProgram {
 }
 
 impl Drop for TerminalProgram {
+    /// Lets the program end properly: the next creel would first look for processes of a killed one.
     fn drop(&mut self) {
+        let _ = Command::new("kill").arg(self.child.id().to_string()).status();
+        let deadline = Instant::now() + Duration::from_secs(5);
+        while Instant::now() < deadline && matches!(self.child.try_wait(), Ok(None)) {
+            thread::sleep(Duration::from_millis(5));
+        }
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

@@ -103,6 +103,8 @@ pub struct Journal {
     folder: SessionDir,
     seq: u64,
     length: u64,
+    /// Whether the file's name can still be lost with the power: see [`Self::sync_beginning`].
+    is_new: bool,
     sync: mpsc::Sender<()>,
     /// The file's stamp after the last append.
     mark: Option<JournalFileStamp>,
@@ -156,10 +158,26 @@ impl Journal {
             return Err(JournalError::Exists(folder.name.clone()));
         }
         file.set_len(0).map_err(io("create", &path))?;
-        // Sync the folder too, or the file's name could be lost.
-        File::open(&folder.path).and_then(|dir| dir.sync_all()).map_err(io("sync", &folder.path))?;
         let position = JournalPosition::default();
-        Self::new(file, folder, position, AnsweredPrompts::default(), None)
+        let mut journal = Self::new(file, folder, position, AnsweredPrompts::default(), None)?;
+        journal.is_new = true;
+        Ok(journal)
+    }
+
+    /// Makes a new journal survive a power loss. Call it before the session's first effect. It is separate from
+    /// [`Self::create`] because it can take milliseconds, in which the screen can already be drawn.
+    pub fn sync_beginning(&mut self) -> Result<(), JournalError> {
+        if !self.is_new {
+            return Ok(());
+        }
+        self.is_new = false;
+        // Sync the folder too, or the file's name could be lost.
+        let folder = File::open(&self.folder.path).and_then(|folder| folder.sync_all());
+        folder.and_then(|()| self.file.sync_data()).map_err(|cause| JournalError::Io {
+            doing: "sync",
+            path: self.folder.path.clone(),
+            cause,
+        })
     }
 
     /// Opens the journal of a session that stopped or was killed. Changes nothing on disk.
@@ -200,7 +218,7 @@ impl Journal {
         let snapshots = SnapshotWriter::new(folder.journal(), file.try_clone().map_err(io)?, snapshot);
         snapshots.wrote(mark);
         let folder = folder.clone();
-        Ok(Self { file, folder, seq, length, sync, mark, times, damage: None, prompts, snapshots })
+        Ok(Self { file, folder, seq, length, is_new: false, sync, mark, times, damage: None, prompts, snapshots })
     }
 
     pub fn folder(&self) -> &SessionDir {
@@ -355,11 +373,11 @@ impl Drop for Journal {
     }
 }
 
-/// Events that others act on, or that creel could not find out again.
+/// Events that others act on, or that creel could not find out again. For the first one: [`Journal::sync_beginning`].
 fn must_survive_power_loss(event: &Event) -> bool {
     matches!(
         event,
-        Event::Session(SessionEvent::Started(_) | SessionEvent::Ended { .. })
+        Event::Session(SessionEvent::Ended { .. })
             | Event::Gate(GateEvent::Answered { .. } | GateEvent::ProposalEdited { .. })
             | Event::Pending(PendingEvent::Delivered { .. })
     )
