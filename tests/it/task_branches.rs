@@ -99,6 +99,31 @@ fn a_task_starts_from_the_work_of_those_that_it_waited_for() {
 }
 
 #[test]
+fn a_slow_remote_does_not_cost_a_worker_its_task() {
+    let server = NatsServer::start();
+    let project = with_agent("", with_remote);
+    let url = server.url();
+    let ran = |args: &[&str]| {
+        let ran = project.creel(&[args, &["--nats", &url]].concat());
+        assert_eq!(ran.code, 0, "{}", ran.err);
+        ran
+    };
+    let work = ["worker", "--drain", "--jobs", "2", "--lease", "1s"];
+    ran(&["task", "add", "write one.txt", "--id", "one", "--queue"]);
+    ran(&work);
+    // Looking for the branch of the first task takes longer than the lease of the second.
+    project.write("slow", "#!/bin/sh\nsleep 3\nexec git-upload-pack \"$@\"\n");
+    let slow = project.root().join("slow");
+    fs::set_permissions(&slow, fs::Permissions::from_mode(0o755)).expect("it is ours");
+    git(&project, &["config", "remote.origin.uploadpack", &slow.display().to_string()]);
+    ran(&["task", "add", "write two.txt", "--id", "two", "--depends-on", "one", "--queue"]);
+    let worked = ran(&work);
+    let listed: Vec<Value> = serde_json::from_str(&ran(&["task", "list", "--queue", "--json"]).out).expect("JSON");
+    let two = listed.iter().find(|task| task["id"] == "two").expect("the task");
+    assert_eq!((&two["state"], &two["attempt"]), (&"completed".into(), &1.into()), "{two}\n{}", worked.err);
+}
+
+#[test]
 fn creel_commits_what_the_agent_left() {
     let project = with_agent("", repository);
     add(&project, "Leave it: write left.txt\n\nwith a second paragraph, leave", &[]);
@@ -395,7 +420,7 @@ fn soak(clones: &[&Project], server: &[&str]) {
         }
         assert_eq!(creel(main, &args).code, 0);
     }
-    let worker_args = with_server(&["worker", "--drain", "--jobs", "3", "--lease", "1s"]);
+    let worker_args = with_server(&["worker", "--drain", "--jobs", "3", "--lease", "3s"]);
     let worker = |project: &Project| {
         let mut command = project.command(&worker_args.iter().map(String::as_str).collect::<Vec<_>>());
         command.stdout(Stdio::null()).stderr(log_file(project, "worker.log")).spawn().expect("creel starts")
