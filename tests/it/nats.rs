@@ -11,6 +11,7 @@ use rustix::process::Signal;
 use serde_json::{Value, json};
 
 use crate::support::{
+    PATIENCE,
     nats::{NatsServer, Stored},
     project::{Project, Started, until},
 };
@@ -42,23 +43,42 @@ pub(crate) fn link(project: &Project) -> Value {
     project.tells(&["status", "--json"])["nats"].clone()
 }
 
+/// Waits until the server has all records. The status does not count what is on its way, so the saved position counts too.
 #[track_caller]
 pub(crate) fn until_sent(project: &Project) {
-    until("everything is sent", || link(project) == json!({ "state": "connected", "behind": 0 }));
+    let outbox = project.journal().with_file_name("outbox");
+    until("everything is sent", || {
+        let text = fs::read_to_string(&outbox).unwrap_or_default();
+        let place: Value = serde_json::from_str(&text).unwrap_or_default();
+        link(project) == json!({ "state": "connected", "behind": 0 })
+            && place["seq"].as_u64() == project.records().last().and_then(|last| last["seq"].as_u64())
+    });
 }
 
-/// Reads until the second turn has its prompt. From there, the session records nothing until the file `go` exists.
-fn until_the_second_turn(session: &mut Started) {
+/// Waits until the last turn is at [`UNTIL_GO`]. From there, the session records nothing until the file `go` exists.
+pub(crate) fn until_it_waits(project: &Project) {
+    until("the turn waits", || {
+        let records = project.records();
+        let start = records.iter().rposition(|record| record["kind"] == "prompt_sent").unwrap_or(records.len());
+        let turn = &records[start..];
+        let has = |kind: &str| turn.iter().any(|record| record["kind"] == kind);
+        ["agent_said", "tool_called", "process_started"].into_iter().all(has)
+    });
+}
+
+/// The same for a session whose second turn waits.
+fn until_the_second_turn(project: &Project, session: &mut Started) {
     session.wait_for("prompt_sent");
     session.wait_for("prompt_sent");
+    until_it_waits(project);
 }
 
 // In order, and once
 
 /// Starts a session, and kills it when the server has all its records.
 pub(crate) fn killed_in_a_turn(project: &Project) {
-    let mut session = project.start();
-    session.wait_for("prompt_sent");
+    let session = project.start();
+    until_it_waits(project);
     until_sent(project);
     session.kill();
 }
@@ -87,7 +107,7 @@ fn a_late_server_gets_everything_and_the_session_does_not_wait() {
     let mut server = NatsServer::idle("");
     let project = project(&server.url(), "", &format!("  - say: one\n{UNTIL_GO}"));
     let mut session = project.start();
-    until_the_second_turn(&mut session);
+    until_the_second_turn(&project, &mut session);
     until("it says why not", || link(&project)["state"] == "away");
     let said = project.creel(&["status"]).out;
     assert!(said.contains("nats       creel cannot reach the server: ") && said.contains(" behind\n"), "{said}");
@@ -202,7 +222,7 @@ fn a_restarted_server_misses_nothing_even_after_its_duplicate_window() {
     });
     let project = project(&server.url(), "", &format!("  - say: one\n{UNTIL_GO}"));
     let mut session = project.start();
-    until_the_second_turn(&mut session);
+    until_the_second_turn(&project, &mut session);
     until_sent(&project);
     server.kill();
     until("it is seen", || link(&project)["state"] == "away");
@@ -220,7 +240,7 @@ fn a_server_that_lost_its_storage_gets_the_whole_journal_again() {
     let mut server = NatsServer::start();
     let project = project(&server.url(), "", &format!("  - say: one\n{UNTIL_GO}"));
     let mut session = project.start();
-    until_the_second_turn(&mut session);
+    until_the_second_turn(&project, &mut session);
     until_sent(&project);
     server.kill();
     server.forget();
@@ -272,7 +292,7 @@ fn two_running_sessions_with_one_name_do_not_affect_each_other() {
         both.each_ref().map(|project| project.kind("session_started")[0]["id"].as_str().expect("an id").to_owned());
     let mut meant = async_nats::HeaderMap::new();
     meant.insert("Creel-Session", ids[1].as_str());
-    let paused = server.ask_with("creel.commands.s", meant, r#"{"v":1,"do":"pause"}"#);
+    let paused = server.ask_with("creel.commands.s", meant, r#"{"v":1,"do":"pause"}"#, PATIENCE);
     assert_eq!(paused.map(|answer| answer["ok"].clone()), Some(true.into()));
     assert_eq!(both.each_ref().map(|project| project.kind("paused").len()), [0, 1]);
     both[1].does(&["unpause"]);
@@ -291,8 +311,8 @@ fn two_running_sessions_with_one_name_do_not_affect_each_other() {
 fn a_slow_server_does_not_block_the_session() {
     let server = NatsServer::start();
     let project = project(&server.url(), "", UNTIL_GO);
-    let mut session = project.start();
-    session.wait_for("prompt_sent");
+    let session = project.start();
+    until_it_waits(&project);
     until_sent(&project);
     server.signal(Signal::STOP);
     project.does(&["message", "said to a session whose server sleeps"]);
@@ -489,7 +509,8 @@ fn commands_by_request_mean_what_they_mean_on_the_socket() {
     assert!(ask(r#"{"v":1,"do":"watch"}"#)["error"].as_str().expect("a reason").contains("creel.events.s.>"));
     let mut other = async_nats::HeaderMap::new();
     other.insert("Creel-Session", "another-id");
-    assert_eq!(server.ask_with("creel.commands.s", other, r#"{"v":1,"do":"pause"}"#), None);
+    let patience = Duration::from_millis(500);
+    assert_eq!(server.ask_with("creel.commands.s", other, r#"{"v":1,"do":"pause"}"#, patience), None);
     assert_eq!(ask(r#"{"v":1,"do":"task","task":{"add":{"goal":"x"}}}"#)["added"], "task_1");
     project.write("go", "");
     assert_eq!(session.end().code, 0);
@@ -633,14 +654,16 @@ fn the_stream_has_exactly_the_journal_whatever_is_killed_and_when() {
         }
     }
     creel.wait().expect("it is gone");
-    // The next session sends what was left.
-    if server.count("CREEL") < journal(&project).len() as u64 {
-        project.creel(&["run", "--headless", "--trust", "-s", "t", "-n", "1"]);
-    }
-    until("it is sent", || server.count("CREEL") >= journal(&project).len() as u64);
     let of_this = |stored: &Stored| stored.subject.starts_with("creel.events.s.");
-    let stored: Vec<Stored> = server.stored("CREEL").into_iter().filter(of_this).collect();
-    let (stored, journal) = (texts(&stored), journal(&project));
+    let sent = || server.stored("CREEL").into_iter().filter(of_this).collect::<Vec<Stored>>();
+    // The next sessions send what was left, each for some seconds.
+    let mut next = (0..20).map(|n| format!("t{n}"));
+    while sent().len() < journal(&project).len()
+        && let Some(name) = next.next()
+    {
+        project.creel(&["run", "--headless", "--trust", "-s", &name, "-n", "1"]);
+    }
+    let (stored, journal) = (texts(&sent()), journal(&project));
     assert!(journal.len() > 10_000, "{} records", journal.len());
     assert!(stored == journal, "seed {seed}: {} messages for {} records", stored.len(), journal.len());
 }

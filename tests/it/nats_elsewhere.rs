@@ -7,7 +7,7 @@ use rustix::process::Signal;
 use serde_json::{Value, json};
 
 use crate::{
-    nats::{journal, project, texts, until_sent},
+    nats::{journal, project, texts, until_it_waits, until_sent},
     support::{
         nats::NatsServer,
         project::{Project, Ran, until},
@@ -142,8 +142,8 @@ fn a_remote_screen_shows_and_steers_a_session_and_reconnects_by_itself() {
 fn a_locally_attached_screen_shows_the_sessions_nats_status() {
     let mut server = NatsServer::start();
     let here = project(&server.url(), "", UNTIL_GO);
-    let mut session = here.start();
-    session.wait_for("prompt_sent");
+    let session = here.start();
+    until_it_waits(&here);
     until_sent(&here);
     let mut screen = Terminal::open(&here, &["attach"], (200, 40));
     screen.wait_for("that it is connected", |shown| shown.has("nats: connected"));
@@ -220,8 +220,8 @@ fn a_server_that_allows_only_what_the_documentation_lists_is_enough() {
     until("it is listed", || there.creel(&["sessions", "--nats", &url]).out.contains("the agent works"));
     let paused = there.creel(&["pause", "--nats", &url, "-s", "s"]);
     assert_eq!(paused.code, 0, "{}", paused.err);
-    let shown = there.creel(&["show", "s", "--json", "--nats", &url]);
-    assert!(shown.out.contains("\"paused\""), "{}{}", shown.out, shown.err);
+    // The answer comes before the record is in the stream.
+    until("the stream has it", || there.creel(&["show", "s", "--json", "--nats", &url]).out.contains("\"paused\""));
     assert_eq!(there.creel(&["unpause", "--nats", &url]).code, 0);
     here.write("go", "");
     let ran = session.end();

@@ -12,7 +12,7 @@ use rustix::process::Signal;
 use serde_json::{Value, json};
 
 use crate::{
-    nats::{UNTIL_GO, journal, killed_in_a_turn, link, project, texts, until_sent},
+    nats::{UNTIL_GO, journal, killed_in_a_turn, link, project, texts, until_it_waits, until_sent},
     nats_elsewhere::{WIDE, two_machines},
     nats_live::Listener,
     support::{
@@ -218,8 +218,12 @@ fn a_record_with_more_parts_than_fit_in_flight_arrives() {
     let server = NatsServer::with("max_payload: 2048");
     let hook = "output_limit: 3000000\nhooks: { session_start: [{ name: h, pipe_output: true, \
                 command: 'head -c 2000000 /dev/zero | tr \"\\\\0\" x' }] }";
-    let project = project(&server.url(), hook, COMPLETE);
-    assert_eq!(project.run().code, 0);
+    let project = project(&server.url(), hook, UNTIL_GO);
+    let session = project.start();
+    until_it_waits(&project);
+    until_sent(&project);
+    project.write("go", "");
+    assert_eq!(session.end().code, 0);
     assert_eq!(texts(&server.stored("CREEL")).concat(), journal(&project).concat());
 }
 

@@ -149,7 +149,7 @@ async fn a_cancelled_hook_is_cut_and_a_late_one_timed_out() {
     });
     assert_eq!((got.end, got.stdout.as_str()), (RunEnd::Cut, "begun\n"));
     let mut late = slow.clone();
-    late.hook.timeout = TimeSpan(500);
+    late.hook.timeout = TimeSpan::secs(3);
     let got = result(&late, dir.path()).await;
     assert_eq!((got.end, got.stdout.as_str()), (RunEnd::TimedOut, "begun\n"));
 }

@@ -94,11 +94,11 @@ async fn a_command_that_cannot_be_judged_has_not_passed_and_says_what_to_do() {
         "no-such-program-anywhere: exit 127, expected 0: the command was not found; install it or correct the rule\n";
     assert!(message.starts_with(told), "{message}");
     let mut slow = job(command("echo begun; sleep 1000"));
-    slow.rule.timeout = TimeSpan(200);
+    slow.rule.timeout = TimeSpan::secs(3);
     let slow = checked(slow, dir.path()).await;
     assert_eq!((slow.passed, slow.end), (false, Some(RunEnd::TimedOut)));
     let told =
-        "echo begun; sleep 1000: timed out after 200 ms: make it faster, or give the rule a longer `timeout`\nbegun";
+        "echo begun; sleep 1000: timed out after 3 s: make it faster, or give the rule a longer `timeout`\nbegun";
     assert_eq!(slow.message, told);
     let killed = checked(job(command("kill -9 $$")), dir.path()).await;
     assert_eq!(killed.message, "kill -9 $$: ended by signal 9, expected exit 0");

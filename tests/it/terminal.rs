@@ -513,6 +513,7 @@ fn a_turn_can_be_cancelled() {
     let project = scripted("", UNTIL_GO);
     let mut terminal = Terminal::run(&project, WIDE);
     let pid: i32 = eventually_in(&project.root().join("turn")).parse().expect("a number");
+    terminal.wait_for_status("WORKING");
     terminal.press("X");
     terminal.wait_for_text("Cancel the turn?");
     terminal.press("y");
@@ -776,14 +777,16 @@ fn the_screen_is_the_same_after_a_suspension() {
     }
     let mut terminal = Terminal::start(shell, WIDE);
     terminal.wait_for_status("COMPLETE");
-    let before = terminal.text();
+    // A blank that was drawn looks like a cell that was not.
+    let visible = |shown: &Shown| shown.text().lines().map(|line| line.trim_end().to_owned()).collect::<Vec<_>>();
+    let before = terminal.look(visible);
     terminal.press("ctrl-z");
     terminal.wait_for_text("back in the shell");
     terminal.is_as_it_was();
     let children = fs::read_to_string(format!("/proc/{0}/task/{0}/children", terminal.pid())).expect("a shell");
     assert_eq!(process_state(children.trim()).as_deref(), Some("T"), "{children}");
     terminal.press("enter");
-    terminal.wait_for("the same screen", |shown| shown.text() == before);
+    terminal.wait_for("the same screen", |shown| visible(shown) == before);
     assert_ne!(terminal.settings(), terminal.before);
     terminal.press("ctrl-z");
     terminal.wait_for("the shell", |shown| !shown.screen().alternate_screen());

@@ -82,7 +82,7 @@ fn invalid_utf8_from_an_agent_is_accepted() {
 
 #[test]
 fn an_agent_that_never_ends_is_ended_by_the_turn_timeout() {
-    let project = with_agent("echo thinking; sleep 600", "turn_timeout: 300ms");
+    let project = with_agent("echo thinking; sleep 600", "turn_timeout: 3s");
     assert_eq!(project.run().code, 1);
     let error = project.kind("turn_failed")[0]["error"].to_string();
     assert!(error.contains("turn_timeout"), "{error}");

@@ -117,7 +117,8 @@ impl NatsServer {
         self.block_on(async {
             let stream = jetstream::new(self.client().await).get_stream(stream).await.ok()?;
             let info = stream.cached_info();
-            Some((info.cluster.as_ref()?.leader.clone()?, info.config.num_replicas))
+            let cluster = info.cluster.as_ref()?;
+            Some((cluster.leader.clone()?, 1 + cluster.replicas.iter().filter(|peer| peer.current).count()))
         })
     }
 
@@ -285,10 +286,10 @@ impl NatsServer {
     }
 
     /// Sends a request with headers. None without an answer in time.
-    pub(crate) fn ask_with(&self, subject: &str, headers: HeaderMap, line: &str) -> Option<Value> {
+    pub(crate) fn ask_with(&self, subject: &str, headers: HeaderMap, line: &str, patience: Duration) -> Option<Value> {
         self.block_on(async {
             let request = async_nats::Request::new().headers(headers).payload(line.to_owned().into());
-            let request = request.timeout(Some(Duration::from_millis(500)));
+            let request = request.timeout(Some(patience));
             let answer = self.client().await.send_request(subject.to_owned(), request).await.ok()?;
             serde_json::from_slice(&answer.payload).ok()
         })
