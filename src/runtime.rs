@@ -101,6 +101,17 @@ pub struct RuntimeExit {
 impl SessionRuntime {
     /// Prepares a new session; [`Self::run`] runs it. On an error, nothing is left on disk.
     pub fn begin(began: SessionStarted, folder: &SessionDir, scene: RuntimeDirs) -> Result<Self, RuntimeError> {
+        let mut runtime = Self::begin_for_screen(began, folder, scene)?;
+        runtime.journal.sync_beginning()?;
+        Ok(runtime)
+    }
+
+    /// Like [`Self::begin`], but [`Self::run`] syncs the new journal, so that a screen can open meanwhile.
+    pub fn begin_for_screen(
+        began: SessionStarted,
+        folder: &SessionDir,
+        scene: RuntimeDirs,
+    ) -> Result<Self, RuntimeError> {
         let at = session_time();
         let state = SessionState::new(&folder.name, began.clone(), at);
         let agent = start_agent(&state, folder, &scene, &[])?;

@@ -10,7 +10,7 @@ use crate::{
     },
     cli::{
         error::CliResult,
-        launch::session_end::ExitCodeSource,
+        launch::{session_end::ExitCodeSource, surface::SessionSurface},
         verb_outcome::{FolderRetention, NewSession, ResumedSession, SweepScope},
     },
     engine::{
@@ -66,9 +66,13 @@ pub(super) fn begin(start: NewSession, leash: Option<&ParentProcess>) -> CliResu
         (None, None) => ExitCodeSource::Session,
     };
     let leash = leash.cloned();
+    let make = match surface {
+        SessionSurface::Screen(_) | SessionSurface::Demo(..) => SessionRuntime::begin_for_screen,
+        SessionSurface::Printed(..) | SessionSurface::Nowhere => SessionRuntime::begin,
+    };
     let stage = SessionHost { folder: &folder, root: cwd, surface, afterwards, leftovers, of, nats, leash };
     supervise(stage, |scene| {
-        let mut runtime = SessionRuntime::begin(began, &folder, scene)?;
+        let mut runtime = make(began, &folder, scene)?;
         drop(turn);
         runtime.take_over(&tasks)?;
         Ok(runtime)

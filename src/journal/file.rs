@@ -103,8 +103,8 @@ pub struct Journal {
     folder: SessionDir,
     seq: u64,
     length: u64,
-    /// Whether the file's name can still be lost with the power: see [`Self::sync_beginning`].
-    is_new: bool,
+    /// Whether [`Self::sync_beginning`] has something to do.
+    beginning: JournalBeginning,
     sync: mpsc::Sender<()>,
     /// The file's stamp after the last append.
     mark: Option<JournalFileStamp>,
@@ -113,6 +113,16 @@ pub struct Journal {
     damage: Option<JournalDamage>,
     prompts: AnsweredPrompts,
     snapshots: SnapshotWriter,
+}
+
+/// What of the beginning a power loss could still take away.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum JournalBeginning {
+    /// The file, with its name.
+    OfNewFile,
+    /// What an earlier process wrote, if it was killed.
+    OfOldFile,
+    Nothing,
 }
 
 /// A locked journal that has not been changed yet.
@@ -160,23 +170,27 @@ impl Journal {
         file.set_len(0).map_err(io("create", &path))?;
         let position = JournalPosition::default();
         let mut journal = Self::new(file, folder, position, AnsweredPrompts::default(), None)?;
-        journal.is_new = true;
+        journal.beginning = JournalBeginning::OfNewFile;
         Ok(journal)
     }
 
-    /// Makes a new journal survive a power loss. Call it before the session's first effect. It is separate from
-    /// [`Self::create`] because it can take milliseconds, in which the screen can already be drawn.
+    /// Makes the journal survive a power loss. Call it before the session's first process. It is separate from
+    /// [`Self::create`] because it can take milliseconds, in which a screen can open. If it fails, a new journal has no
+    /// records.
     pub fn sync_beginning(&mut self) -> Result<(), JournalError> {
-        if !self.is_new {
+        let beginning = std::mem::replace(&mut self.beginning, JournalBeginning::Nothing);
+        if beginning == JournalBeginning::Nothing {
             return Ok(());
         }
-        self.is_new = false;
-        // Sync the folder too, or the file's name could be lost.
-        let folder = File::open(&self.folder.path).and_then(|folder| folder.sync_all());
-        folder.and_then(|()| self.file.sync_data()).map_err(|cause| JournalError::Io {
-            doing: "sync",
-            path: self.folder.path.clone(),
-            cause,
+        // Sync the folders too, or the file's name could be lost.
+        let folders = [Some(self.folder.path.as_path()), self.folder.path.parent()];
+        let sync = |folder: &Path| File::open(folder).and_then(|folder| folder.sync_all());
+        let synced = folders.into_iter().flatten().try_for_each(sync).and_then(|()| self.file.sync_data());
+        synced.map_err(|cause| {
+            if beginning == JournalBeginning::OfNewFile {
+                let _ = self.file.set_len(0);
+            }
+            JournalError::Io { doing: "sync", path: self.folder.path.clone(), cause }
         })
     }
 
@@ -218,7 +232,8 @@ impl Journal {
         let snapshots = SnapshotWriter::new(folder.journal(), file.try_clone().map_err(io)?, snapshot);
         snapshots.wrote(mark);
         let folder = folder.clone();
-        Ok(Self { file, folder, seq, length, is_new: false, sync, mark, times, damage: None, prompts, snapshots })
+        let beginning = JournalBeginning::OfOldFile;
+        Ok(Self { file, folder, seq, length, beginning, sync, mark, times, damage: None, prompts, snapshots })
     }
 
     pub fn folder(&self) -> &SessionDir {
@@ -373,7 +388,7 @@ impl Drop for Journal {
     }
 }
 
-/// Events that others act on, or that creel could not find out again. For the first one: [`Journal::sync_beginning`].
+/// Events that others act on, or that creel could not find out again. [`Journal::sync_beginning`] syncs the first ones.
 fn must_survive_power_loss(event: &Event) -> bool {
     matches!(
         event,
@@ -473,3 +488,6 @@ fn whole_lines(file: &mut File) -> io::Result<(u64, u64)> {
     }
     Ok((0, length))
 }
+
+#[cfg(test)]
+mod tests;
