@@ -108,11 +108,11 @@ fn a_slow_remote_does_not_cost_a_worker_its_task() {
         assert_eq!(ran.code, 0, "{}", ran.err);
         ran
     };
-    let work = ["worker", "--drain", "--jobs", "2", "--lease", "1s"];
+    let work = ["worker", "--drain", "--jobs", "2", "--lease", "3s"];
     ran(&["task", "add", "write one.txt", "--id", "one", "--queue"]);
     ran(&work);
     // Looking for the branch of the first task takes longer than the lease of the second.
-    project.write("slow", "#!/bin/sh\nsleep 3\nexec git-upload-pack \"$@\"\n");
+    project.write("slow", "#!/bin/sh\n[ -e was-slow ] || { touch was-slow; sleep 7; }\nexec git-upload-pack \"$@\"\n");
     let slow = project.root().join("slow");
     fs::set_permissions(&slow, fs::Permissions::from_mode(0o755)).expect("it is ours");
     git(&project, &["config", "remote.origin.uploadpack", &slow.display().to_string()]);

@@ -305,10 +305,13 @@ impl<'a> WorkerLoop<'a> {
         self.tell(TaskRevision { task: task.clone(), revision })?;
         self.trouble = None;
         let kind = task.order.kind.as_deref().and_then(|kind| self.callings.described(kind));
-        // A slow remote can take longer than the lease.
         let start = tokio::select! {
+            biased;
             start = self.start_of(&task, &dependencies) => start,
-            () = kept(&*lot, &*board, &self.me.worker) => TaskStart::TakenAway,
+            // A slow remote can take longer than the lease.
+            () = kept(&*lot, &*board, &self.me.worker) => {
+                return self.part(&task, &*lot, WorkerTaskEnd::TakenAway, None).await;
+            }
         };
         let joined = match start {
             TaskStart::Branches(joined) => joined,
@@ -316,7 +319,6 @@ impl<'a> WorkerLoop<'a> {
                 let stuck = WorkerTaskEnd::Ended(ChildSessionEnd::Upshot(TaskOutcome::Stuck(why), None));
                 return self.part(&task, &*lot, stuck, None).await;
             }
-            TaskStart::TakenAway => return self.part(&task, &*lot, WorkerTaskEnd::TakenAway, None).await,
         };
         let joins = self.site.repository.as_ref().map(|_| joined.as_slice());
         let job = ChildSessionSpec { args: self.args, prompt: &prompt, mark: task.mark(), kind, agent: &agent, joins };

@@ -29,8 +29,6 @@ pub(super) enum TaskStart {
     Branches(Vec<String>),
     /// Something is missing.
     Missing(String),
-    /// Another worker has the task by now.
-    TakenAway,
 }
 
 impl WorkerLoop<'_> {
