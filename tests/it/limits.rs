@@ -223,7 +223,20 @@ fn kill_and_resume_keep_the_time() {
 }
 
 #[test]
-fn a_session_that_was_paused_and_killed_is_still_paused() {
+fn a_session_that_was_paused_while_it_waited_is_still_paused_after_a_kill() {
+    let project = project("", &[("a", json!([{ "fail": "Usage limit reached. Try again in 60s." }]))]);
+    let mut session = project.start();
+    session.wait_for("limit_reached");
+    assert_eq!(project.creel(&["pause"]).code, 0);
+    session.kill();
+    let mut resumed = Started::of(project.command(&["resume", "--json", "--attended", "s"]));
+    assert_eq!(resumed.wait_for("session_resumed")["paused"], true);
+    assert_eq!(project.creel(&["stop", "--now"]).code, 0);
+    assert_eq!(resumed.end().code, 130);
+}
+
+#[test]
+fn a_session_that_was_paused_in_a_turn_and_killed_is_still_paused() {
     // It is paused during the turn: the limit resets too soon for a command.
     let turns = json!([{ "run": "until [ -e go ] || [ ! -e creel.yaml ]; do sleep 0.02; done", "fail": SOON }, { "say": DONE }]);
     let project = project("", &[("a", turns)]);

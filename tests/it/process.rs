@@ -54,7 +54,7 @@ async fn a_timeout_keeps_what_was_printed_on_both_streams() {
     let started = Instant::now();
     let (end, memory) = ran(spec).await;
     assert_eq!((end, memory.stdout().as_str(), memory.stderr().as_str()), (ProcessEnd::TimedOut, "out\n", "err\n"));
-    assert!(started.elapsed() < Duration::from_secs(30), "those who obey TERM do not use up the grace");
+    assert!(started.elapsed() < Duration::from_secs(30), "what obeys TERM does not use up the grace");
     eventually("all are gone", || sweep::alive_with_mark(&mark("timeout")).is_empty()).await;
 }
 

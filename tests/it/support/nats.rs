@@ -112,7 +112,7 @@ impl NatsServer {
         });
     }
 
-    /// The leader of a stream in its cluster, and the number of replicas.
+    /// The leader of a stream in its cluster, and the number of servers that have all of it.
     pub(crate) fn leader_and_replicas(&self, stream: &str) -> Option<(String, usize)> {
         self.block_on(async {
             let stream = jetstream::new(self.client().await).get_stream(stream).await.ok()?;
@@ -143,10 +143,15 @@ impl NatsServer {
             .expect("`nats-server` is installed; ./test installs it where it can");
         self.child = Some(child);
         let deadline = Instant::now() + PATIENCE;
-        while !self.greets() {
-            let log = fs::read_to_string(self.path("log")).unwrap_or_default();
+        loop {
+            let greets = self.greets();
+            // Another server can greet at this port.
             let gone = self.child.as_mut().is_some_and(|child| child.try_wait().is_ok_and(|ended| ended.is_some()));
+            let log = fs::read_to_string(self.path("log")).unwrap_or_default();
             assert!(!gone && Instant::now() < deadline, "the server does not start: {log}");
+            if greets {
+                break;
+            }
             std::thread::sleep(Duration::from_millis(2));
         }
     }
