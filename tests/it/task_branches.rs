@@ -2,17 +2,18 @@
 
 use std::{
     fs,
-    os::unix::fs::PermissionsExt as _,
+    os::unix::{fs::PermissionsExt as _, process::CommandExt as _},
     process::Stdio,
     time::{Duration, Instant},
 };
 
+use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use serde_json::Value;
 
 use crate::support::{
     git_project::{config, git, repository, with_remote},
     nats::NatsServer,
-    project::{Project, Ran, until},
+    project::{Project, Ran, eventually_in, until},
     terminal::Terminal,
 };
 
@@ -121,6 +122,42 @@ fn a_slow_remote_does_not_cost_a_worker_its_task() {
     let listed: Vec<Value> = serde_json::from_str(&ran(&["task", "list", "--queue", "--json"]).out).expect("JSON");
     let two = listed.iter().find(|task| task["id"] == "two").expect("the task");
     assert_eq!((&two["state"], &two["attempt"]), (&"completed".into(), &1.into()), "{two}\n{}", worked.err);
+}
+
+#[test]
+fn a_worker_that_is_stopped_while_it_pushes_gives_the_task_back() {
+    let project = with_agent("", with_remote);
+    // The remote does not answer until the file is there.
+    let script = "#!/bin/sh\necho $$ > \"$HOME/pushing\"\nuntil [ -e \"$HOME/go\" ]; do sleep 0.02; done\n\
+                  exec git-receive-pack \"$@\"\n";
+    project.write("slow", script);
+    let slow = project.root().join("slow");
+    fs::set_permissions(&slow, fs::Permissions::from_mode(0o755)).expect("it is ours");
+    git(&project, &["config", "remote.origin.receivepack", &slow.display().to_string()]);
+    let one = add(&project, "write one.txt", &[]);
+    let pushing = project.root().with_file_name("pushing");
+    // As at Ctrl-C in a terminal, which git gets too; and as from a service manager.
+    for is_terminal in [true, false] {
+        let _ = fs::remove_file(&pushing);
+        let mut worker = project.command(&["worker", "--drain", "--jobs", "2"]);
+        let mut worker = worker.process_group(0).stderr(Stdio::null()).stdout(Stdio::null()).spawn().expect("creel");
+        let pid = Pid::from_child(&worker);
+        eventually_in(&pushing);
+        if is_terminal {
+            kill_process_group(pid, Signal::TERM).expect("it runs");
+        } else {
+            kill_process(pid, Signal::TERM).expect("it runs");
+        }
+        assert_eq!(worker.wait().expect("it ends").code(), Some(130));
+        let seen = task(&project, &one);
+        assert_eq!(seen["state"], "ready", "{seen}");
+    }
+    // The session has ended. Only its work is handed in.
+    fs::write(project.root().with_file_name("go"), "").expect("space");
+    drain(&project, "2");
+    assert_eq!(task(&project, &one)["state"], "completed");
+    assert!(git(&project, &["ls-remote", "origin"]).contains("refs/heads/creel/task-1"));
+    assert_eq!(git(&project, &["log", "--format=%s", "creel/task-1"]).matches("by the agent").count(), 1);
 }
 
 #[test]

@@ -18,7 +18,10 @@ use crate::{
             eligibility::Eligibility,
             gate_watch::GateWatch,
             job_slots::{JobSlot, JobSlots},
-            worker_loop::{task_branch::TaskStart, task_end::WorkerTaskEnd},
+            worker_loop::{
+                task_branch::{TaskGit, TaskStart},
+                task_end::WorkerTaskEnd,
+            },
         },
     },
     engine::queue::{ClaimOutcome, QueuedTask, QueuedTaskState, TaskAssignee, TaskOutcome},
@@ -47,6 +50,8 @@ const LINE: usize = 100;
 const REASON: usize = 500;
 /// The exit code of a worker that a signal ended.
 const INTERRUPTED: u8 = 130;
+/// How much later than git this process can notice a signal that both got.
+const SIGNAL_LAG: Duration = Duration::from_millis(100);
 
 pub(super) struct WorkerIdentity {
     /// Unique among all workers.
@@ -305,30 +310,46 @@ impl<'a> WorkerLoop<'a> {
         self.tell(TaskRevision { task: task.clone(), revision })?;
         self.trouble = None;
         let kind = task.order.kind.as_deref().and_then(|kind| self.callings.described(kind));
-        let start = tokio::select! {
-            biased;
-            start = self.start_of(&task, &dependencies) => start,
-            // A slow remote can take longer than the lease.
-            () = kept(&*lot, &*board, &self.me.worker) => {
-                return self.part(&task, &*lot, WorkerTaskEnd::TakenAway, None).await;
-            }
-        };
+        let git = TaskGit { site: self.site, args: self.args };
+        let start = self.meanwhile(git.start_of(&task, &dependencies), TaskStart::is_missing, &*lot).await;
         let joined = match start {
-            TaskStart::Branches(joined) => joined,
-            TaskStart::Missing(why) => {
+            Ok(TaskStart::Branches(joined)) => joined,
+            Ok(TaskStart::Missing(why)) => {
                 let stuck = WorkerTaskEnd::Ended(ChildSessionEnd::Upshot(TaskOutcome::Stuck(why), None));
                 return self.part(&task, &*lot, stuck, None).await;
             }
+            Err(parting) => return self.part(&task, &*lot, parting, None).await,
         };
         let joins = self.site.repository.as_ref().map(|_| joined.as_slice());
         let job = ChildSessionSpec { args: self.args, prompt: &prompt, mark: task.mark(), kind, agent: &agent, joins };
         let parting = self.have_done(before, &job, &*lot, slot).await;
-        let handing_in = self.hand_in(&task, &folder, &joined, parting);
-        let (parting, branch) = tokio::select! {
-            handed_in = handing_in => handed_in,
-            () = kept(&*lot, &*board, &self.me.worker) => (WorkerTaskEnd::TakenAway, None),
-        };
+        let handing_in = git.hand_in(&task, &folder, &joined, parting);
+        let handed_in = self.meanwhile(handing_in, |(parting, _)| parting.is_stuck(), &*lot).await;
+        let (parting, branch) = handed_in.unwrap_or_else(|parting| (parting, None));
         self.part(&task, &*lot, parting, branch).await
+    }
+
+    /// Waits for git, and keeps renewing the lease: a remote can be slow. An error if a signal ends the worker, or if
+    /// another worker has the task by then.
+    async fn meanwhile<T>(
+        &mut self,
+        work: impl Future<Output = T>,
+        has_failed: impl FnOnce(&T) -> bool,
+        lot: &dyn TaskLease,
+    ) -> std::result::Result<T, WorkerTaskEnd> {
+        let board = self.queue.queue.board.clone();
+        let Self { signals, me, .. } = self;
+        let done = tokio::select! {
+            biased;
+            _ = signals.next() => return Err(WorkerTaskEnd::Leaves(None)),
+            done = work => done,
+            () = kept(lot, &*board, &me.worker) => return Err(WorkerTaskEnd::TakenAway),
+        };
+        // Ctrl-C in a terminal also ends git, and its failure can arrive first.
+        if has_failed(&done) && tokio::time::timeout(SIGNAL_LAG, signals.next()).await.is_ok() {
+            return Err(WorkerTaskEnd::Leaves(None));
+        }
+        Ok(done)
     }
 
     /// The dependencies of the task, read again: the known state may be old, and lack their results.

@@ -4,8 +4,9 @@ use crate::{
     cli::{
         output::say,
         worker::{
+            WorkerArgs,
             child_session::{self, ChildSessionEnd},
-            worker_loop::{WorkerLoop, task_end::WorkerTaskEnd},
+            worker_loop::{WorkerSite, task_end::WorkerTaskEnd},
         },
     },
     engine::{
@@ -31,10 +32,23 @@ pub(super) enum TaskStart {
     Missing(String),
 }
 
-impl WorkerLoop<'_> {
+impl TaskStart {
+    pub(super) const fn is_missing(&self) -> bool {
+        matches!(self, Self::Missing(_))
+    }
+}
+
+/// Works with git for the tasks of a worker.
+#[derive(Clone, Copy)]
+pub(super) struct TaskGit<'a> {
+    pub(super) site: &'a WorkerSite,
+    pub(super) args: &'a WorkerArgs,
+}
+
+impl TaskGit<'_> {
     /// The branches that a task starts from: all of its dependencies must be here or at the remote. Its own earlier
     /// branch may be gone.
-    pub(super) async fn start_of(&self, task: &QueuedTask, before: &[QueuedTask]) -> TaskStart {
+    pub(super) async fn start_of(self, task: &QueuedTask, before: &[QueuedTask]) -> TaskStart {
         let mut before = before.to_vec();
         before.sort_by_key(completed_at);
         let (wanted, own) = (task.joined_branches(&before), task.branch.clone());
@@ -73,7 +87,7 @@ impl WorkerLoop<'_> {
     /// Hands in the work of a session that has ended: commits what is left, checks and pushes its branch. Returns the
     /// branch; if the work is not finished, the task is blocked.
     pub(super) async fn hand_in(
-        &self,
+        self,
         task: &QueuedTask,
         folder: &SessionDir,
         joined: &[String],
@@ -117,7 +131,7 @@ impl WorkerLoop<'_> {
     }
 
     async fn finish(
-        &self,
+        self,
         task: &QueuedTask,
         folder: &SessionDir,
         worktree: SessionWorktree,

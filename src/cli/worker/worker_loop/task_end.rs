@@ -31,6 +31,16 @@ pub(super) enum WorkerTaskEnd {
     Leaves(Option<TaskOutcome>),
 }
 
+impl WorkerTaskEnd {
+    /// Whether the result is that the task needs help.
+    pub(super) const fn is_stuck(&self) -> bool {
+        matches!(
+            self,
+            Self::Ended(ChildSessionEnd::Upshot(TaskOutcome::Stuck(_), _)) | Self::Leaves(Some(TaskOutcome::Stuck(_)))
+        )
+    }
+}
+
 impl WorkerLoop<'_> {
     pub(super) async fn part(
         &mut self,
