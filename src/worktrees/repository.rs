@@ -3,6 +3,7 @@
 use std::{
     fs::{File, OpenOptions},
     io,
+    os::unix::process::ExitStatusExt as _,
     path::{Path, PathBuf},
     process::{Command, Stdio},
 };
@@ -217,7 +218,11 @@ fn call(mut command: Command, folder: &Path, args: &[&str]) -> Result<GitReply, 
         }
     })?;
     let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
-    Ok(GitReply { is_ok: output.status.success(), stdout: text(output.stdout), stderr: text(output.stderr) })
+    let (is_ok, stdout, mut stderr) = (output.status.success(), text(output.stdout), text(output.stderr));
+    if let Some(signal) = output.status.signal() {
+        stderr.push_str(&format!("\nfatal: git was killed by signal {signal}"));
+    }
+    Ok(GitReply { is_ok, stdout, stderr })
 }
 
 /// Calls git in a folder. A failure of git is an error.

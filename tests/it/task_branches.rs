@@ -259,6 +259,17 @@ fn a_blocked_task_that_starts_again_continues_its_uncommitted_work() {
 }
 
 #[test]
+fn a_push_that_is_killed_says_so() {
+    let project = with_agent("", with_remote);
+    git(&project, &["config", "remote.origin.receivepack", "kill -9 $PPID; true"]);
+    let one = add(&project, "write one.txt", &[]);
+    drain(&project, "2");
+    let seen = task(&project, &one);
+    let reason = seen["reason"].as_str().unwrap_or_default();
+    assert!(reason.contains("could not push it to `origin`: git was killed by signal 9; when the remote"), "{seen}");
+}
+
+#[test]
 fn work_that_could_not_be_pushed_is_handed_in_without_the_agent() {
     let project = with_agent("", with_remote);
     let one = add(&project, "write one.txt", &[]);
