@@ -203,9 +203,14 @@ fn choose_folder(
         return Ok((first_free(sessions, &name), turn));
     };
     let folder = sessions.folder(name);
-    let over = || journal::fold(&folder.journal()).is_ok_and(|state| state.phase.outcome().is_some());
-    if folder.exists() && (journal::running(&folder).is_some() || !over()) {
-        return Err(taken(&folder));
+    if folder.exists() {
+        if let Some(holder) = journal::running(&folder) {
+            return Err(JournalError::Held { name: name.clone(), pid: holder.pid }.into());
+        }
+        // Read after that: a session that has just ended has its outcome on record.
+        if !journal::fold(&folder.journal()).is_ok_and(|state| state.phase.outcome().is_some()) {
+            return Err(taken(&folder));
+        }
     }
     Ok((first_free(sessions, name), turn))
 }
