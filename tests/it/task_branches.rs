@@ -12,6 +12,7 @@ use serde_json::Value;
 
 use crate::support::{
     git_project::{config, git, repository, with_remote},
+    lives,
     nats::NatsServer,
     project::{Project, Ran, eventually_in, until},
     terminal::Terminal,
@@ -142,13 +143,14 @@ fn a_worker_that_is_stopped_while_it_pushes_gives_the_task_back() {
         let mut worker = project.command(&["worker", "--drain", "--jobs", "2"]);
         let mut worker = worker.process_group(0).stderr(Stdio::null()).stdout(Stdio::null()).spawn().expect("creel");
         let pid = Pid::from_child(&worker);
-        eventually_in(&pushing);
+        let push = eventually_in(&pushing).parse().expect("a pid");
         if is_terminal {
             kill_process_group(pid, Signal::TERM).expect("it runs");
         } else {
             kill_process(pid, Signal::TERM).expect("it runs");
         }
         assert_eq!(worker.wait().expect("it ends").code(), Some(130));
+        assert!(!lives(push), "the push goes on");
         let seen = task(&project, &one);
         assert_eq!(seen["state"], "ready", "{seen}");
     }
