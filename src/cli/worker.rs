@@ -44,7 +44,7 @@ use crate::{
     },
     config::{BadDuration, NatsConfig, duration_of},
     engine::{queue::worker_rules::WorkerFilter, time::TimeSpan},
-    process::{children, run::GRACE, sweep},
+    process::children,
     runtime::now,
     socket::caller::host,
     worktrees::ProjectRepository,
@@ -149,10 +149,7 @@ pub(super) fn worker(args: &WorkerArgs) -> CliResult<VerbOutcome> {
         let crew = WorkerCrew { args, settings: &project.settings, site, nats, me, slots, agents };
         // The server is reachable, or this is where the worker says that it is not.
         say(&format!("creel: waiting for tasks ({types}) from {whose} for {named}{at_once}; stop with Ctrl-C"));
-        let code = Box::pin(crew.work_listed()).await;
-        // A stop does not wait for git: a push may hang.
-        sweep::end_all_below(GRACE).await;
-        code
+        Box::pin(crew.work_listed()).await
     });
     tokio.shutdown_background();
     code.map(VerbOutcome::Done)

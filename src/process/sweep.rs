@@ -108,14 +108,6 @@ pub async fn end_orphans(grace: Duration) -> usize {
     ProcessSweep::new("", &[], SweepReach::WithOrphans).end(grace).await
 }
 
-/// Ends all descendants of this process, which must be about to exit. Returns how many there were.
-pub async fn end_all_below(grace: Duration) -> usize {
-    if children::are_all_gone() {
-        return 0;
-    }
-    ProcessSweep::new("", &[], SweepReach::AllBelow).end(grace).await
-}
-
 /// Kills all descendants of this process, which must be about to exit. Returns how many there were.
 pub fn kill_all_below() -> usize {
     ProcessSweep::new("", &[], SweepReach::AllBelow).kill()

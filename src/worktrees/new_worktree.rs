@@ -21,7 +21,7 @@ use crate::{
 };
 
 /// The file that says that a restored worktree still has to be set up.
-const UNREADY: &str = "creel-needs-setup";
+pub(super) const UNREADY: &str = "creel-needs-setup";
 
 /// Which name a worktree gets.
 #[derive(Debug, Clone, PartialEq, Eq)]

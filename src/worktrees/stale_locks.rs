@@ -1,4 +1,5 @@
-//! Removes the lock files of git that a kill left in a worktree of creel's. Git refuses to work as long as they exist.
+//! Repairs what a kill left in a worktree of creel's: lock files of git, which refuses to work as long as they exist, and a
+//! removal that was interrupted.
 //!
 //! # Invariants
 //! - Only files in the worktree's own entry, and the lock of its own branch. No session works there.
@@ -10,8 +11,11 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::inventory::GOING;
-use super::repository::{ProjectRepository, WorktreeError, entry_of};
+use super::{
+    inventory::GOING,
+    new_worktree::UNREADY,
+    repository::{ProjectRepository, WorktreeError, entry_of, git_there, told_there},
+};
 
 /// How long to wait where creel cannot see which processes work there.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -22,13 +26,11 @@ const LOOK: Duration = Duration::from_millis(20);
 const LOCKED: [&str; 4] = ["index.lock", "HEAD.lock", "ORIG_HEAD.lock", "config.worktree.lock"];
 
 impl ProjectRepository {
-    /// Waits for locks to go, and removes those that stay.
+    /// Waits for locks to go, and removes those that stay. Undoes a removal that was interrupted.
     pub(super) fn unlock(&self, worktree: &Path, branch: &str) -> Result<(), WorktreeError> {
         let Some(entry) = entry_of(worktree).filter(|entry| entry.starts_with(&self.common_dir)) else {
             return Ok(());
         };
-        // A removal that was interrupted must not delete the work that comes now.
-        let _ = fs::remove_file(entry.join(GOING));
         let own = self.common_dir.join(format!("refs/heads/{branch}.lock"));
         let files: Vec<PathBuf> = LOCKED.iter().map(|name| entry.join(name)).chain([own]).collect();
         let (soon, late) = (Instant::now() + PATIENCE, Instant::now() + LONGEST);
@@ -43,8 +45,20 @@ impl ProjectRepository {
             let error = |cause| WorktreeError::File { action: format!("remove {}", file.display()), cause };
             fs::remove_file(file).map_err(error)?;
         }
-        Ok(())
+        if entry.join(GOING).exists() { restore_files(worktree, &entry) } else { Ok(()) }
     }
+}
+
+/// Undoes a removal that was interrupted: it has deleted files that are committed, which must not look like work, and
+/// perhaps what the setup made.
+fn restore_files(worktree: &Path, entry: &Path) -> Result<(), WorktreeError> {
+    // It writes only what is missing, and fails if a file that is there has changed.
+    let restored = git_there(worktree, &["checkout-index", "--all", "--quiet"])?;
+    if !told_there(worktree, &["ls-files", "--deleted"])?.is_empty() {
+        return Err(WorktreeError::Git { command: "checkout-index".to_owned(), complaint: restored.complaint() });
+    }
+    let error = |cause| WorktreeError::File { action: format!("write to {}", entry.display()), cause };
+    fs::write(entry.join(UNREADY), "").and_then(|()| fs::remove_file(entry.join(GOING))).map_err(error)
 }
 
 /// Whether git works in the worktree. None if the system does not say.

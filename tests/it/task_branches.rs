@@ -2,7 +2,10 @@
 
 use std::{
     fs,
-    os::unix::{fs::PermissionsExt as _, process::CommandExt as _},
+    os::unix::{
+        fs::PermissionsExt as _,
+        process::{CommandExt as _, ExitStatusExt as _},
+    },
     process::Stdio,
     time::{Duration, Instant},
 };
@@ -12,11 +15,11 @@ use serde_json::Value;
 
 use crate::support::{
     git_project::{config, git, repository, with_remote},
-    lives,
     nats::NatsServer,
     project::{Project, Ran, eventually_in, until},
     terminal::Terminal,
 };
+use crate::worktree::git_that;
 
 /// An agent that does what the goal says: `write FILE` adds the name of its session to a file. It resolves conflicts by
 /// keeping the lines of both sides. With `leave`, it commits nothing; with `break git`, nothing can be committed.
@@ -126,40 +129,61 @@ fn a_slow_remote_does_not_cost_a_worker_its_task() {
 }
 
 #[test]
-fn a_worker_that_is_stopped_while_it_pushes_gives_the_task_back() {
+fn a_worker_that_is_stopped_while_it_pushes_blocks_nothing() {
     let project = with_agent("", with_remote);
     // The remote does not answer until the file is there.
-    let script = "#!/bin/sh\necho $$ > \"$HOME/pushing\"\nuntil [ -e \"$HOME/go\" ]; do sleep 0.02; done\n\
-                  exec git-receive-pack \"$@\"\n";
+    let script = "#!/bin/sh\necho $$ > \"$HOME/pushing\"\n\
+                  until [ -e \"$HOME/go\" ] || [ ! -d \"$HOME\" ]; do sleep 0.02; done\nexec git-receive-pack \"$@\"\n";
     project.write("slow", script);
     let slow = project.root().join("slow");
     fs::set_permissions(&slow, fs::Permissions::from_mode(0o755)).expect("it is ours");
     git(&project, &["config", "remote.origin.receivepack", &slow.display().to_string()]);
     let one = add(&project, "write one.txt", &[]);
     let pushing = project.root().with_file_name("pushing");
-    // As at Ctrl-C in a terminal, which git gets too; and as from a service manager.
-    for is_terminal in [true, false] {
+    let started = || {
         let _ = fs::remove_file(&pushing);
         let mut worker = project.command(&["worker", "--drain", "--jobs", "2"]);
-        let mut worker = worker.process_group(0).stderr(Stdio::null()).stdout(Stdio::null()).spawn().expect("creel");
-        let pid = Pid::from_child(&worker);
-        let push = eventually_in(&pushing).parse().expect("a pid");
-        if is_terminal {
-            kill_process_group(pid, Signal::TERM).expect("it runs");
-        } else {
-            kill_process(pid, Signal::TERM).expect("it runs");
-        }
-        assert_eq!(worker.wait().expect("it ends").code(), Some(130));
-        assert!(!lives(push), "the push goes on");
-        let seen = task(&project, &one);
-        assert_eq!(seen["state"], "ready", "{seen}");
-    }
-    // The session has ended. Only its work is handed in.
+        let worker = worker.process_group(0).stderr(Stdio::null()).stdout(Stdio::null()).spawn().expect("creel");
+        eventually_in(&pushing);
+        worker
+    };
+    // As at Ctrl-C in a terminal, which git gets too.
+    let mut worker = started();
+    kill_process_group(Pid::from_child(&worker), Signal::TERM).expect("it runs");
+    assert_eq!(worker.wait().expect("it ends").code(), Some(130));
+    let seen = task(&project, &one);
+    assert_eq!(seen["state"], "ready", "{seen}");
+    // The session has ended, so the next worker only hands its work in. If only the worker gets the signal, it lets git
+    // finish.
+    let mut worker = started();
+    kill_process(Pid::from_child(&worker), Signal::TERM).expect("it runs");
     fs::write(project.root().with_file_name("go"), "").expect("space");
-    drain(&project, "2");
-    assert_eq!(task(&project, &one)["state"], "completed");
+    assert_eq!(worker.wait().expect("it ends").code(), Some(130));
+    let seen = task(&project, &one);
+    assert_eq!(seen["state"], "completed", "{seen}");
     assert!(git(&project, &["ls-remote", "origin"]).contains("refs/heads/creel/task-1"));
     assert_eq!(git(&project, &["log", "--format=%s", "creel/task-1"]).matches("by the agent").count(), 1);
+}
+
+#[test]
+fn a_removal_that_is_cut_off_does_not_count_as_work() {
+    let project = with_agent("", with_remote);
+    let one = add(&project, "write one.txt", &[]);
+    // The worker is killed while git removes the worktree, which has been pushed.
+    let bin = tempfile::tempdir().expect("a folder");
+    let dies = "case \" $* \" in *' worktree remove '*) rm -r .creel/worktrees/task-1/one.txt .creel/worktrees/task-1/agent; \
+                kill -9 $PPID; exit 1 ;; esac";
+    let path = git_that(bin.path(), dies);
+    let mut worker = project.command(&["worker", "--drain", "--jobs", "2"]);
+    let ended = worker.env("PATH", path).stderr(Stdio::null()).status().expect("creel starts");
+    assert_eq!(ended.signal(), Some(9));
+    drain(&project, "2");
+    let seen = task(&project, &one);
+    assert_eq!(seen["state"], "completed", "{seen}");
+    assert_eq!(git(&project, &["log", "--format=%s", "creel/task-1"]).lines().count(), 3, "no commit was added");
+    let files = files(&project, "origin/creel/task-1");
+    assert!(files.contains("one.txt") && files.contains("agent"), "{files}");
+    assert_eq!(project.creel(&["worktree", "list"]).out, "");
 }
 
 #[test]

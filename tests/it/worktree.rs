@@ -529,7 +529,7 @@ fn counting_git(dir: &Path) -> String {
 }
 
 /// A `PATH` with a `git` that does something first. `$real` is the real one.
-fn git_that(dir: &Path, first: &str) -> String {
+pub(crate) fn git_that(dir: &Path, first: &str) -> String {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let real = std::env::split_paths(&path).map(|folder| folder.join("git")).find(|git| git.is_file());
     let real = real.expect("git is installed");

@@ -311,7 +311,7 @@ impl<'a> WorkerLoop<'a> {
         self.trouble = None;
         let kind = task.order.kind.as_deref().and_then(|kind| self.callings.described(kind));
         let git = TaskGit { site: self.site, args: self.args };
-        let start = self.meanwhile(git.start_of(&task, &dependencies), TaskStart::is_missing, &*lot).await;
+        let start = self.prepared(git.start_of(&task, &dependencies), &*lot).await;
         let joined = match start {
             Ok(TaskStart::Branches(joined)) => joined,
             Ok(TaskStart::Missing(why)) => {
@@ -323,33 +323,43 @@ impl<'a> WorkerLoop<'a> {
         let joins = self.site.repository.as_ref().map(|_| joined.as_slice());
         let job = ChildSessionSpec { args: self.args, prompt: &prompt, mark: task.mark(), kind, agent: &agent, joins };
         let parting = self.have_done(before, &job, &*lot, slot).await;
-        let handing_in = git.hand_in(&task, &folder, &joined, parting);
-        let handed_in = self.meanwhile(handing_in, |(parting, _)| parting.is_stuck(), &*lot).await;
-        let (parting, branch) = handed_in.unwrap_or_else(|parting| (parting, None));
+        let was_stuck = parting.is_stuck();
+        let (parting, branch) = tokio::select! {
+            biased;
+            handed_in = git.hand_in(&task, &folder, &joined, parting) => handed_in,
+            () = kept(&*lot, &*board, &self.me.worker) => (WorkerTaskEnd::TakenAway, None),
+        };
+        // Ctrl-C in a terminal also ends git, which is no failure of the task: the next worker hands its work in.
+        if !was_stuck && parting.is_stuck() && self.is_stopped().await {
+            return self.part(&task, &*lot, WorkerTaskEnd::Leaves(None), None).await;
+        }
         self.part(&task, &*lot, parting, branch).await
     }
 
-    /// Waits for git, and keeps renewing the lease: a remote can be slow. An error if a signal ends the worker, or if
-    /// another worker has the task by then.
-    async fn meanwhile<T>(
+    /// Waits for the start of a task, and keeps renewing the lease: a remote can be slow. An error if a signal ends the
+    /// worker, or if another worker has the task by then.
+    async fn prepared(
         &mut self,
-        work: impl Future<Output = T>,
-        has_failed: impl FnOnce(&T) -> bool,
+        start: impl Future<Output = TaskStart>,
         lot: &dyn TaskLease,
-    ) -> std::result::Result<T, WorkerTaskEnd> {
+    ) -> std::result::Result<TaskStart, WorkerTaskEnd> {
         let board = self.queue.queue.board.clone();
         let Self { signals, me, .. } = self;
-        let done = tokio::select! {
+        let start = tokio::select! {
             biased;
             _ = signals.next() => return Err(WorkerTaskEnd::Leaves(None)),
-            done = work => done,
+            start = start => start,
             () = kept(lot, &*board, &me.worker) => return Err(WorkerTaskEnd::TakenAway),
         };
-        // Ctrl-C in a terminal also ends git, and its failure can arrive first.
-        if has_failed(&done) && tokio::time::timeout(SIGNAL_LAG, signals.next()).await.is_ok() {
+        if matches!(start, TaskStart::Missing(_)) && self.is_stopped().await {
             return Err(WorkerTaskEnd::Leaves(None));
         }
-        Ok(done)
+        Ok(start)
+    }
+
+    /// Whether a signal has come, perhaps a little later than to git.
+    async fn is_stopped(&mut self) -> bool {
+        tokio::time::timeout(SIGNAL_LAG, self.signals.next()).await.is_ok()
     }
 
     /// The dependencies of the task, read again: the known state may be old, and lack their results.

@@ -32,12 +32,6 @@ pub(super) enum TaskStart {
     Missing(String),
 }
 
-impl TaskStart {
-    pub(super) const fn is_missing(&self) -> bool {
-        matches!(self, Self::Missing(_))
-    }
-}
-
 /// Works with git for the tasks of a worker.
 #[derive(Clone, Copy)]
 pub(super) struct TaskGit<'a> {
