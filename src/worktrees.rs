@@ -14,13 +14,13 @@
 pub mod base_commit;
 pub mod inventory;
 pub mod joined_branches;
+mod kill_repair;
 pub mod merge_stage;
 pub mod new_worktree;
 pub mod occupancy;
 pub mod origin;
 pub mod removal;
 pub mod repository;
-mod stale_locks;
 
 pub use new_worktree::{PreparedWorktree, WorktreeRequest};
 pub use repository::{ProjectRepository, WorktreeError};

@@ -115,7 +115,7 @@ pub struct Journal {
     snapshots: SnapshotWriter,
 }
 
-/// What of the beginning a power loss could still take away.
+/// What a power loss could still take away.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum JournalBeginning {
     /// The file, with its name.

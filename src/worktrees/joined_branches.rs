@@ -126,7 +126,7 @@ impl ProjectRepository {
         let SessionWorktree { path, branch, .. } = work.worktree;
         let path = Path::new(path);
         if path.join(".git").exists() {
-            self.unlock(path, branch)?;
+            self.repair(path, branch)?;
             self.commit_rest(path, work)?;
         }
         let reference = format!("refs/heads/{branch}");

@@ -88,7 +88,7 @@ impl WorktreeRequest<'_> {
         if !occupancy::occupy(&path)? || session.as_ref().is_some_and(|session| (self.is_running)(session)) {
             return Err(WorktreeError::InUse { name, session: session.unwrap_or_default() });
         }
-        self.repository.unlock(&path, branch.as_deref().unwrap_or_default())?;
+        self.repository.repair(&path, branch.as_deref().unwrap_or_default())?;
         self.repository.hand_to(&path, self.session)?;
         let commit = told_there(&path, &["rev-parse", "HEAD"])?;
         let branch = branch.unwrap_or_default();
@@ -190,7 +190,7 @@ impl ProjectRepository {
                 let session = known.and_then(|known| known.session).unwrap_or_default();
                 return Err(WorktreeError::InUse { name: worktree.name.clone(), session });
             }
-            self.unlock(&path, &worktree.branch)?;
+            self.repair(&path, &worktree.branch)?;
             self.hand_to(&path, session)?;
             let is_new = entry_of(&path).is_some_and(|entry| entry.join(UNREADY).exists());
             return Ok(self.prepared(worktree.clone(), is_new));

@@ -50,8 +50,6 @@ const LINE: usize = 100;
 const REASON: usize = 500;
 /// The exit code of a worker that a signal ended.
 const INTERRUPTED: u8 = 130;
-/// How much later than git this process can notice a signal that both got.
-const SIGNAL_LAG: Duration = Duration::from_millis(100);
 
 pub(super) struct WorkerIdentity {
     /// Unique among all workers.
@@ -334,32 +332,6 @@ impl<'a> WorkerLoop<'a> {
             return self.part(&task, &*lot, WorkerTaskEnd::Leaves(None), None).await;
         }
         self.part(&task, &*lot, parting, branch).await
-    }
-
-    /// Waits for the start of a task, and keeps renewing the lease: a remote can be slow. An error if a signal ends the
-    /// worker, or if another worker has the task by then.
-    async fn prepared(
-        &mut self,
-        start: impl Future<Output = TaskStart>,
-        lot: &dyn TaskLease,
-    ) -> std::result::Result<TaskStart, WorkerTaskEnd> {
-        let board = self.queue.queue.board.clone();
-        let Self { signals, me, .. } = self;
-        let start = tokio::select! {
-            biased;
-            _ = signals.next() => return Err(WorkerTaskEnd::Leaves(None)),
-            start = start => start,
-            () = kept(lot, &*board, &me.worker) => return Err(WorkerTaskEnd::TakenAway),
-        };
-        if matches!(start, TaskStart::Missing(_)) && self.is_stopped().await {
-            return Err(WorkerTaskEnd::Leaves(None));
-        }
-        Ok(start)
-    }
-
-    /// Whether a signal has come, perhaps a little later than to git.
-    async fn is_stopped(&mut self) -> bool {
-        tokio::time::timeout(SIGNAL_LAG, self.signals.next()).await.is_ok()
     }
 
     /// The dependencies of the task, read again: the known state may be old, and lack their results.

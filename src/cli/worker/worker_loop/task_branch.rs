@@ -1,12 +1,14 @@
 //! The branch of a task: where its work starts, and how it is handed in.
 
+use std::time::Duration;
+
 use crate::{
     cli::{
         output::say,
         worker::{
             WorkerArgs,
             child_session::{self, ChildSessionEnd},
-            worker_loop::{WorkerSite, task_end::WorkerTaskEnd},
+            worker_loop::{TaskLease, WorkerLoop, WorkerSite, kept, task_end::WorkerTaskEnd},
         },
     },
     engine::{
@@ -23,6 +25,8 @@ use crate::{
 
 /// The longest first line of a commit, in characters.
 const SUBJECT: usize = 72;
+/// How much later than git this process can notice a signal that both got.
+const SIGNAL_LAG: Duration = Duration::from_millis(100);
 
 /// What a task starts from.
 pub(super) enum TaskStart {
@@ -30,6 +34,34 @@ pub(super) enum TaskStart {
     Branches(Vec<String>),
     /// Something is missing.
     Missing(String),
+}
+
+impl WorkerLoop<'_> {
+    /// Waits for the start of a task, and keeps renewing the lease: a remote can be slow. An error if a signal ends the
+    /// worker, or if another worker has the task by then.
+    pub(super) async fn prepared(
+        &mut self,
+        start: impl Future<Output = TaskStart>,
+        lot: &dyn TaskLease,
+    ) -> Result<TaskStart, WorkerTaskEnd> {
+        let board = self.queue.queue.board.clone();
+        let Self { signals, me, .. } = self;
+        let start = tokio::select! {
+            biased;
+            _ = signals.next() => return Err(WorkerTaskEnd::Leaves(None)),
+            start = start => start,
+            () = kept(lot, &*board, &me.worker) => return Err(WorkerTaskEnd::TakenAway),
+        };
+        if matches!(start, TaskStart::Missing(_)) && self.is_stopped().await {
+            return Err(WorkerTaskEnd::Leaves(None));
+        }
+        Ok(start)
+    }
+
+    /// Whether a signal ends this worker. Waits a moment for it: git can end first.
+    pub(super) async fn is_stopped(&mut self) -> bool {
+        tokio::time::timeout(SIGNAL_LAG, self.signals.next()).await.is_ok()
+    }
 }
 
 /// Works with git for the tasks of a worker.

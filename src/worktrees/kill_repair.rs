@@ -27,7 +27,7 @@ const LOCKED: [&str; 4] = ["index.lock", "HEAD.lock", "ORIG_HEAD.lock", "config.
 
 impl ProjectRepository {
     /// Waits for locks to go, and removes those that stay. Undoes a removal that was interrupted.
-    pub(super) fn unlock(&self, worktree: &Path, branch: &str) -> Result<(), WorktreeError> {
+    pub(super) fn repair(&self, worktree: &Path, branch: &str) -> Result<(), WorktreeError> {
         let Some(entry) = entry_of(worktree).filter(|entry| entry.starts_with(&self.common_dir)) else {
             return Ok(());
         };
