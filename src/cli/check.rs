@@ -373,7 +373,7 @@ fn describe(hook: &HookSpec) -> String {
             i64::MAX => Some("last".to_owned()),
             priority => Some(format!("priority {priority}")),
         },
-        hook.pipe_output.then(|| "piped".to_owned()),
+        hook.pipe_output.describe().map(str::to_owned),
         on_failure,
         hook.retry.retries.map(|retries| format!("retries {retries}")),
         hook.retry.feedback.as_ref().map(|_| "own feedback".to_owned()),

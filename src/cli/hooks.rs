@@ -120,7 +120,7 @@ fn list(hooks: &[HookView]) -> CliResult {
     }
     let line = |hook: &HookView| {
         let on = if hook.enabled { "on " } else { "off" };
-        let piped = if hook.pipe_output { ", piped" } else { "" };
+        let piped = hook.pipe_output.describe().map(|piped| format!(", {piped}")).unwrap_or_default();
         let name = plain_line(&hook.hook, LINE);
         let runs = plain_line(&hook.runs, LINE);
         let runs = if runs == name { String::new() } else { format!(": {runs}") };

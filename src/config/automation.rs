@@ -16,7 +16,7 @@ use super::{
 };
 use crate::engine::{
     hooks::point::HookPoint,
-    policy::{AutomationHook, HookAction, HookSpec, RetryOptions},
+    policy::{AutomationHook, HookAction, HookSpec, PipeOutput, RetryOptions},
     tasks::{
         builtin::{AutomationPreset, BuiltinAutomation},
         record::TaskEventKind,
@@ -34,7 +34,7 @@ pub(super) fn builtin() -> Vec<AutomationHook> {
             name: name.to_owned(),
             action: HookAction::Builtin(name.into()),
             timeout: ConfigFields::of(&AUTOMATION_HOOK, None).duration("timeout"),
-            pipe_output: false,
+            pipe_output: PipeOutput::Never,
             priority,
             enabled,
             on_failure: None,
@@ -129,7 +129,7 @@ fn hook(
         name,
         action,
         timeout: fields.duration("timeout"),
-        pipe_output: false,
+        pipe_output: PipeOutput::Never,
         priority: fields.maybe_int("priority").unwrap_or(known.map_or(OWN_PRIORITY, |known| known.priority)),
         enabled: fields.bool("enabled"),
         on_failure: None,

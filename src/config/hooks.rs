@@ -21,7 +21,7 @@ use crate::engine::{
         point::HookPoint,
         template::{self, Placeholder, offered, placeholders},
     },
-    policy::{BuiltinCall, BuiltinOptions, HookAction, HookFailurePolicy, HookSpec, MERGE, RetryOptions},
+    policy::{BuiltinCall, BuiltinOptions, HookAction, HookFailurePolicy, HookSpec, MERGE, PipeOutput, RetryOptions},
     protect::PROTECT,
     retry::feedback::FEEDBACK_VALUES,
     time::TimeSpan,
@@ -264,7 +264,7 @@ fn process_hook(
 ) -> LocatedHook {
     let name = fields.some_text("name").unwrap_or(default_name);
     let mut spec = spec(fields, name, action, fields.duration("timeout"));
-    spec.pipe_output = fields.bool("pipe_output");
+    spec.pipe_output = if fields.bool("pipe_output") { PipeOutput::Always } else { PipeOutput::Never };
     spec.retry = retry_options(report, point, fields);
     if point == HookPoint::OnGate {
         check_gate_hook(report, &spec, fields);
@@ -281,7 +281,7 @@ fn spec(fields: &ConfigFields<'_>, name: String, action: HookAction, timeout: Ti
         name,
         action,
         timeout,
-        pipe_output: false,
+        pipe_output: PipeOutput::Never,
         priority: fields.int("priority"),
         enabled: fields.bool("enabled"),
         on_failure: fields.maybe_one_of("on_failure"),
@@ -297,7 +297,7 @@ fn check_gate_hook(report: &mut DiagnosticReport, spec: &HookSpec, fields: &Conf
         let hint = "a hook at `on_gate` never opens a gate itself; remove `on_failure`".to_owned();
         report.error_hint(given.at, "a failure at `on_gate` can only be ignored", hint);
     }
-    if let Some(given) = fields.given("pipe_output").filter(|_| spec.pipe_output) {
+    if let Some(given) = fields.given("pipe_output").filter(|_| spec.pipe_output != PipeOutput::Never) {
         report.warning(
             given.at,
             "`pipe_output` has no effect at `on_gate`: the agent does not get its output".to_owned(),

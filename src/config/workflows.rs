@@ -20,7 +20,10 @@ use super::{
 };
 use crate::engine::{
     hooks::{point::HookPoint, template},
-    policy::{HookAction, HookSpec, RetryOptions, StepAction, StepCondition, StepTransition, Workflow, WorkflowStep},
+    policy::{
+        HookAction, HookSpec, PipeOutput, RetryOptions, StepAction, StepCondition, StepTransition, Workflow,
+        WorkflowStep,
+    },
     tasks::workflow_record::FIELDS,
 };
 
@@ -170,7 +173,7 @@ impl WorkflowReader<'_> {
             name: format!("{}/{name}", self.workflow),
             action: HookAction::Command(command),
             timeout: fields.duration("timeout"),
-            pipe_output: false,
+            pipe_output: PipeOutput::Never,
             priority: 100,
             enabled: true,
             on_failure: None,

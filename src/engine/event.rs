@@ -19,8 +19,8 @@ pub use crate::engine::{
     pending::event::PendingEvent,
     retry::event::RetryEvent,
     session::event::{
-        AfterResume, FinalDeliveryMode, IterationOutcome, ResumeDecision, SessionEvent, SessionOutcome, SessionStarted,
-        SessionWorktree, UserPresence,
+        AfterResume, CheckOutcome, CheckResult, FinalDeliveryMode, IterationOutcome, ResumeDecision, SessionEvent,
+        SessionOutcome, SessionStarted, SessionWorktree, UserPresence,
     },
     steering::event::{SteeringEvent, StopTiming},
     stop::event::{StopDecided, StopEvent},

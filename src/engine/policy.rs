@@ -15,12 +15,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 
 use super::{
-    actor::UserCommand, conversation::ToolKind, hooks::point::HookPoint, tasks::record::TaskEventKind, time::TimeSpan,
+    actor::UserCommand,
+    conversation::ToolKind,
+    hooks::{point::HookPoint, verdict::Verdict},
+    tasks::record::TaskEventKind,
+    time::TimeSpan,
     wording::command_line,
 };
 pub use limits::{FallbackAgent, LimitsPlan, UsageLimitPolicy};
 pub use rules::{CoverageFormat, FileRequirement, PatternTarget, RuleCheck, RuleSpec};
-pub use stop::{SettledPolicy, StopHook, StopHookCondition, StopHookKind, StopPlan, StopPreset};
+pub use stop::{OpenTasksPolicy, SettledPolicy, StopHook, StopHookCondition, StopHookKind, StopPlan, StopPreset};
 pub use submit::{BuiltinCall, BuiltinOptions, Gatekeeper, MERGE, SubmitPlan, TypeNotAllowed};
 pub use workflow::{StepAction, StepCondition, StepTransition, Workflow, WorkflowStep};
 pub use worktree::{WORKTREE_BRANCH, WorktreePlan, WorktreeRetention};
@@ -222,8 +226,7 @@ pub struct HookSpec {
     pub name: String,
     pub action: HookAction,
     pub timeout: TimeSpan,
-    /// Whether its output is sent to the agent.
-    pub pipe_output: bool,
+    pub pipe_output: PipeOutput,
     /// Lower runs first.
     pub priority: i64,
     pub enabled: bool,
@@ -232,6 +235,71 @@ pub struct HookSpec {
     /// Used by stop hooks only.
     #[serde(flatten)]
     pub retry: RetryOptions,
+}
+
+/// Whether a hook's output is sent to the agent.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "RecordedPipeOutput", into = "RecordedPipeOutput")]
+pub enum PipeOutput {
+    Always,
+    #[default]
+    Never,
+    /// Only what a run printed that did not pass.
+    OnFailure,
+}
+
+/// `true`, `false` or `"on_failure"`, as in the config.
+#[derive(Serialize, Deserialize)]
+#[serde(untagged)]
+enum RecordedPipeOutput {
+    Flag(bool),
+    Word(OnFailureWord),
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum OnFailureWord {
+    OnFailure,
+}
+
+impl From<RecordedPipeOutput> for PipeOutput {
+    fn from(written: RecordedPipeOutput) -> Self {
+        match written {
+            RecordedPipeOutput::Flag(true) => Self::Always,
+            RecordedPipeOutput::Flag(false) => Self::Never,
+            RecordedPipeOutput::Word(OnFailureWord::OnFailure) => Self::OnFailure,
+        }
+    }
+}
+
+impl From<PipeOutput> for RecordedPipeOutput {
+    fn from(piped: PipeOutput) -> Self {
+        match piped {
+            PipeOutput::Always => Self::Flag(true),
+            PipeOutput::Never => Self::Flag(false),
+            PipeOutput::OnFailure => Self::Word(OnFailureWord::OnFailure),
+        }
+    }
+}
+
+impl PipeOutput {
+    /// Whether a run with this verdict is piped.
+    pub fn covers(self, verdict: Verdict) -> bool {
+        match self {
+            Self::Always => true,
+            Self::Never => false,
+            Self::OnFailure => verdict != Verdict::Pass,
+        }
+    }
+
+    /// In a few words, for lists of hooks. None if nothing is piped.
+    pub const fn describe(self) -> Option<&'static str> {
+        match self {
+            Self::Always => Some("piped"),
+            Self::Never => None,
+            Self::OnFailure => Some("piped on failure"),
+        }
+    }
 }
 
 /// How a stop hook that blocks sends the agent back.

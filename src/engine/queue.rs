@@ -358,7 +358,7 @@ impl TaskOutcome {
         match outcome {
             SessionOutcome::Complete => Self::Done(end_of(&session.turns.said)),
             // Other tasks would build on work that has not passed its checks.
-            SessionOutcome::Forced => {
+            SessionOutcome::Forced | SessionOutcome::Unverified => {
                 let check = session.iterations.forced_past.as_deref().unwrap_or(reason);
                 Self::Stuck(format!("its checks did not pass: {check}{rules}"))
             }

@@ -260,6 +260,7 @@ impl<'a> PipelineRules<'a> {
             reason,
             lines: None,
             submittable: false,
+            checks: Vec::new(),
         }))
         .then(Effect::Leave(ExitReason::Ended))
     }

@@ -205,6 +205,7 @@ const fn session_end(outcome: SessionOutcome) -> &'static str {
     match outcome {
         SessionOutcome::Complete => "Session complete",
         SessionOutcome::Forced => "Session ended as forced",
+        SessionOutcome::Unverified => "Session ended, not verified",
         SessionOutcome::Limit => "Session limit reached",
         SessionOutcome::Escalated => "Session escalated",
         SessionOutcome::Aborted => "Session aborted",

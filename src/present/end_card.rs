@@ -161,6 +161,7 @@ const fn ended_as(outcome: SessionOutcome) -> &'static str {
     match outcome {
         SessionOutcome::Complete => "Complete",
         SessionOutcome::Forced => "Forced",
+        SessionOutcome::Unverified => "Not verified",
         SessionOutcome::Limit => "No iterations are left",
         SessionOutcome::Escalated => "Escalated",
         SessionOutcome::Aborted => "Aborted",

@@ -85,6 +85,7 @@ const fn outcome_name(outcome: SessionOutcome) -> &'static str {
     match outcome {
         SessionOutcome::Complete => "complete",
         SessionOutcome::Forced => "forced",
+        SessionOutcome::Unverified => "not verified",
         SessionOutcome::Limit => "limit",
         SessionOutcome::Escalated => "escalated",
         SessionOutcome::Aborted => "aborted",

@@ -319,6 +319,7 @@ pub fn ended_chip(outcome: SessionOutcome) -> StateChip {
     let (sign, word, role) = match outcome {
         SessionOutcome::Complete => ("✓", "COMPLETE", ChipRole::Complete),
         SessionOutcome::Forced => ("⚠", "FORCED", ChipRole::Forced),
+        SessionOutcome::Unverified => ("⚠", "NOT VERIFIED", ChipRole::Forced),
         SessionOutcome::Failed => ("✗", "FAILED", ChipRole::Failed),
         SessionOutcome::Escalated => ("✗", "ESCALATED", ChipRole::Failed),
         SessionOutcome::Aborted => ("■", "ABORTED", ChipRole::Stopped),

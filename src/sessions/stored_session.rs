@@ -123,8 +123,10 @@ fn follow(listed: &mut ListedSession, Record { at, event, .. }: Record) {
     listed.iteration = named.and_then(|named| u32::try_from(named).ok()).unwrap_or(listed.iteration);
     if let Event::Session(SessionEvent::Ended { outcome, iterations, reason, .. }) = event {
         listed.iteration = iterations;
-        listed.can_resume =
-            !matches!(outcome, SessionOutcome::Complete | SessionOutcome::Forced | SessionOutcome::Limit);
+        listed.can_resume = !matches!(
+            outcome,
+            SessionOutcome::Complete | SessionOutcome::Forced | SessionOutcome::Unverified | SessionOutcome::Limit
+        );
         listed.state = ListedState::Ended { outcome, reason: plain_line(&reason, REASON) };
     } else if let Event::Gate(gate) = event {
         let gate = match gate {

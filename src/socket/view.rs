@@ -18,7 +18,7 @@ use crate::{
         ids::{GateId, ItemId, RunId, TurnId},
         pending::{ItemState, PendingItem},
         permission::OfferedAnswer,
-        policy::{AutomationHook, HookAction, HookSpec, StopHook, StopHookKind, StopPlan},
+        policy::{AutomationHook, HookAction, HookSpec, PipeOutput, StopHook, StopHookKind, StopPlan},
         queue::task_proposal::ProposedTask,
         tasks::builtin::BuiltinAutomation,
         time::{TimeSpan, UnixTime, as_rfc3339, rfc3339_or_none},
@@ -160,7 +160,7 @@ pub struct HookView {
     pub priority: i64,
     pub timeout_ms: TimeSpan,
     /// Whether its output goes to the agent.
-    pub pipe_output: bool,
+    pub pipe_output: PipeOutput,
 }
 
 impl StatusView {
@@ -305,7 +305,7 @@ impl HookView {
             StopHookKind::Any(parts) => (format!("(any of {})", named(parts)), TimeSpan::default()),
         };
         let (point, hook) = (HookPoint::StopDecision, hook.name.clone());
-        Self { point, hook, runs, enabled, priority: 100, timeout_ms, pipe_output: false }
+        Self { point, hook, runs, enabled, priority: 100, timeout_ms, pipe_output: PipeOutput::Never }
     }
 
     pub fn of(point: HookPoint, spec: &HookSpec, enabled: bool) -> Self {

@@ -15,7 +15,7 @@ use creel::engine::{
     pending::ItemState,
     policy::{
         BackoffPolicy, ContextPolicy, DeliveryPolicy, FinalDeliveryPolicy, HookFailurePolicy, PermissionPolicy,
-        PermissionRule, ProposalPlan, RetryLimitPolicy,
+        PermissionRule, PipeOutput, ProposalPlan, RetryLimitPolicy,
     },
     tasks::{
         command::{NewTask, TaskCommand},
@@ -118,7 +118,7 @@ fn a_script() -> impl Strategy<Value = Script> {
         script = script.automation("automation", 15, &[TaskEventKind::TaskCompleted], answers);
         for (n, (point, piped, on_failure, runs)) in hooks.into_iter().enumerate() {
             script = script.hook_with(point, &format!("hook {n}"), runs, |spec| {
-                spec.pipe_output = piped;
+                spec.pipe_output = if piped { PipeOutput::Always } else { PipeOutput::Never };
                 spec.on_failure = on_failure;
             });
         }
@@ -548,7 +548,7 @@ fn a_session_without_a_person() -> impl Strategy<Value = Script> {
                 }
                 chains += 1;
             }
-            script = script.hook_with(point, &format!("hook {n}"), runs, |spec| spec.pipe_output = piped);
+            script = script.hook_with(point, &format!("hook {n}"), runs, |spec| spec.pipe_output = if piped { PipeOutput::Always } else { PipeOutput::Never });
         }
         script.plan(|plan| {
             (plan.max_iterations, plan.max_hook_retries, plan.budget.tokens) = (rest.0, rest.1, rest.2);

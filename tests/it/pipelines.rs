@@ -8,7 +8,7 @@ use creel::engine::{
     gate::kind::{GateChoice, GateKind},
     hooks::{point::HookPoint, verdict::Verdict},
     input::{Input, SessionCommand},
-    policy::{HookFailurePolicy, MERGE},
+    policy::{HookFailurePolicy, MERGE, PipeOutput},
     submit::{
         kind::{PipelineKind, PipelineOutcome},
         state::PipelineStepState,
@@ -603,10 +603,14 @@ fn a_script() -> impl Strategy<Value = Script> {
         |(one, two, merge, reviews, agent, errand, attempts, piped, attended)| {
             let script = Script { errand, ..Script::new() };
             let script = script
-                .hook_with(HookPoint::BeforeSubmit, "one", one.clone(), |spec| spec.pipe_output = piped)
+                .hook_with(HookPoint::BeforeSubmit, "one", one.clone(), |spec| {
+                    spec.pipe_output = if piped { PipeOutput::Always } else { PipeOutput::Never }
+                })
                 .built_in(HookPoint::BeforeSubmit, "create_pr", two)
                 .hook(HookPoint::AfterSubmit, "after", one.clone())
-                .hook_with(HookPoint::BeforeMerge, "check", one, |spec| spec.pipe_output = piped)
+                .hook_with(HookPoint::BeforeMerge, "check", one, |spec| {
+                    spec.pipe_output = if piped { PipeOutput::Always } else { PipeOutput::Never }
+                })
                 .review(HookPoint::BeforeMerge, &[("qa", &reviews), ("ops", &[APPROVES])])
                 .built_in(HookPoint::BeforeMerge, MERGE, merge)
                 .hook(HookPoint::AfterMerge, "after merge", [passes()])

@@ -16,7 +16,7 @@ use creel::engine::{
     input::{Input, SessionCommand},
     policy::{
         BackoffPolicy, ContextPolicy, DeliveryPolicy, FinalDeliveryPolicy, HookFailurePolicy, PermissionPolicy,
-        PermissionRule, RetryLimitPolicy,
+        PermissionRule, PipeOutput, RetryLimitPolicy,
     },
     refusal::Refusal,
     retry::RetryWait,
@@ -1043,7 +1043,7 @@ fn hooks_that_differ_in_more_than_their_names_all_run() {
         .hook_with(HookPoint::PostIteration, "again", [prints("same")], same)
         .hook_with(HookPoint::PostIteration, "loud", [prints("same")], |spec| {
             same(spec);
-            spec.pipe_output = true;
+            spec.pipe_output = PipeOutput::Always;
         });
     let story = World::begin(script).run().story();
     assert!(story.contains("quiet") && story.contains("loud") && !story.contains("again"), "{story}");

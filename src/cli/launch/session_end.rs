@@ -211,12 +211,14 @@ fn exit_code(left: &RuntimeExit) -> u8 {
     }
     let interrupted = left.state.steering.stop == Some(StopTiming::Now);
     match left.state.phase.outcome() {
-        Some(SessionOutcome::Forced | SessionOutcome::Cancelled) if interrupted => INTERRUPTED,
+        Some(SessionOutcome::Forced | SessionOutcome::Unverified | SessionOutcome::Cancelled) if interrupted => {
+            INTERRUPTED
+        }
         Some(SessionOutcome::Complete) => 0,
         Some(SessionOutcome::Failed | SessionOutcome::Aborted) | None => 1,
         Some(SessionOutcome::Limit) => 3,
         Some(SessionOutcome::Escalated) => NEEDS_USER,
-        Some(SessionOutcome::Forced) => 5,
+        Some(SessionOutcome::Forced | SessionOutcome::Unverified) => 5,
         Some(SessionOutcome::Cancelled) => INTERRUPTED,
     }
 }

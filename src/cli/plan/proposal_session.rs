@@ -15,8 +15,8 @@ use crate::{
     engine::{
         hooks::point::HookPoint,
         policy::{
-            CompletionInstructions, HookAction, HookSpec, ProposalPlan, RetryLimitPolicy, RetryOptions, SessionPlan,
-            StopHook, StopHookCondition, StopHookKind, StopPlan,
+            CompletionInstructions, HookAction, HookSpec, PipeOutput, ProposalPlan, RetryLimitPolicy, RetryOptions,
+            SessionPlan, StopHook, StopHookCondition, StopHookKind, StopPlan,
         },
         queue::task_proposal::{ProposalMistake, TaskProposal},
         stop::decision::{StopAction, StopResult},
@@ -74,7 +74,7 @@ pub(crate) fn only_propose(
         name: "check the proposal".to_owned(),
         action: HookAction::Exec(vec![program.to_string_lossy().into_owned(), "plan".to_owned(), "--check".to_owned()]),
         timeout: CHECK_TIMEOUT,
-        pipe_output: false,
+        pipe_output: PipeOutput::Never,
         priority: 0,
         enabled: true,
         on_failure: None,

@@ -7,7 +7,7 @@ use crate::{
     config::{Settings, json_schema},
     engine::{
         hooks::point::HookPoint,
-        policy::{HookAction, StopHook, StopPreset},
+        policy::{HookAction, PipeOutput, StopHook, StopPreset},
         time::TimeSpan,
     },
 };
@@ -42,7 +42,7 @@ fn lifecycle_hooks_load() {
         ]
     );
     let tests = &hooks[&HookPoint::PostIteration][0];
-    assert_eq!((tests.timeout, tests.pipe_output, tests.priority), (TimeSpan::secs(120), true, 100));
+    assert_eq!((tests.timeout, tests.pipe_output, tests.priority), (TimeSpan::secs(120), PipeOutput::Always, 100));
     assert_eq!(tests.name, "go test ./... -short");
 }
 
@@ -50,7 +50,7 @@ fn lifecycle_hooks_load() {
 fn the_tracer_bullet_loads() {
     let hooks = seed("tracer_bullet.yaml").draft.hooks;
     let piped: Vec<_> = hooks[&HookPoint::PostIteration].iter().map(|hook| hook.pipe_output).collect();
-    assert_eq!(piped, [true, false]);
+    assert_eq!(piped, [PipeOutput::Always, PipeOutput::Never]);
 }
 
 #[test]

@@ -326,11 +326,11 @@ pub(crate) fn is_piped(spec: &HookSpec, point: HookPoint, run: RunView<'_>, verd
     if let Some(reply) = run.readable() {
         // A context in the JSON is addressed to the agent, whatever `pipe_output` says.
         let gives_a_reason = reply.reason.is_some() && !reply.stops;
-        let said = reply.additional_context.is_some() || (spec.pipe_output && gives_a_reason);
+        let said = reply.additional_context.is_some() || (spec.pipe_output.covers(verdict) && gives_a_reason);
         return said && !reply.suppress_output;
     }
     let printed = !run.stdout.trim().is_empty() || !run.stderr.trim().is_empty();
-    spec.pipe_output && (printed || verdict != Verdict::Pass)
+    spec.pipe_output.covers(verdict) && (printed || verdict != Verdict::Pass)
 }
 
 fn frame(point: HookPoint, hook: &str, end: &str, took: TimeSpan) -> String {

@@ -15,6 +15,8 @@ pub struct StopPlan {
     pub rules: Vec<RuleSpec>,
     #[serde(default)]
     pub settled: SettledPolicy,
+    #[serde(default)]
+    pub open_tasks: OpenTasksPolicy,
     /// After how many iterations in a row with failed rules the session escalates. Zero: never.
     pub circuit_breaker: u32,
     /// After how many iterations in a row the session escalates in which a file returns to earlier content, or is
@@ -35,6 +37,17 @@ pub enum SettledPolicy {
     /// The loop continues. Sessions that began before this option existed use it.
     #[default]
     Continue,
+}
+
+/// What happens when the agent says that it is done while tasks of the session are open.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum OpenTasksPolicy {
+    /// Another iteration with the list of them.
+    Continue,
+    /// They do not matter. Sessions that began before this option existed use it.
+    #[default]
+    Ignore,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

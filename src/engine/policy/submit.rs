@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::engine::{
     hooks::point::HookPoint,
-    policy::{AgentSpec, HookAction, HookSpec, RetryOptions, SessionPlan},
+    policy::{AgentSpec, HookAction, HookSpec, PipeOutput, RetryOptions, SessionPlan},
     time::TimeSpan,
 };
 
@@ -134,7 +134,7 @@ impl HookSpec {
             name: name.to_owned(),
             action: HookAction::Builtin(name.into()),
             timeout: BUILTIN_TIMEOUT,
-            pipe_output: false,
+            pipe_output: PipeOutput::Never,
             priority: 100,
             enabled: true,
             on_failure: None,

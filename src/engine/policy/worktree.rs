@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::engine::{
-    policy::{HookAction, HookFailurePolicy, HookSpec, RetryOptions},
+    policy::{HookAction, HookFailurePolicy, HookSpec, PipeOutput, RetryOptions},
     time::TimeSpan,
 };
 
@@ -66,7 +66,7 @@ impl WorktreePlan {
             name: format!("setup {}", at + 1),
             action: HookAction::Command(command.clone()),
             timeout: SETUP_TIMEOUT,
-            pipe_output: false,
+            pipe_output: PipeOutput::Never,
             priority: SETUP_PRIORITY,
             enabled: true,
             on_failure: Some(HookFailurePolicy::Escalate),

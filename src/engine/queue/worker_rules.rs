@@ -81,7 +81,13 @@ impl SessionOutcome {
     pub const fn is_by_itself(self) -> bool {
         match self {
             Self::Cancelled => false,
-            Self::Complete | Self::Forced | Self::Limit | Self::Escalated | Self::Aborted | Self::Failed => true,
+            Self::Complete
+            | Self::Forced
+            | Self::Unverified
+            | Self::Limit
+            | Self::Escalated
+            | Self::Aborted
+            | Self::Failed => true,
         }
     }
 }

@@ -174,7 +174,9 @@ impl EndRules<'_> {
     /// Whether nothing needs the user's attention.
     pub(crate) fn ends_well(self) -> bool {
         self.ending.as_ref().is_some_and(|ending| match ending.outcome {
-            SessionOutcome::Complete | SessionOutcome::Limit | SessionOutcome::Forced => !ending.interrupted,
+            SessionOutcome::Complete | SessionOutcome::Limit | SessionOutcome::Forced | SessionOutcome::Unverified => {
+                !ending.interrupted
+            }
             SessionOutcome::Escalated
             | SessionOutcome::Aborted
             | SessionOutcome::Failed
@@ -201,8 +203,14 @@ impl EndRules<'_> {
         };
         let outcome = if forced { SessionOutcome::Forced } else { outcome };
         let iterations = self.iterations.current;
-        let ended =
-            Event::Session(SessionEvent::Ended { outcome, iterations, reason, lines: None, submittable: false });
+        let ended = Event::Session(SessionEvent::Ended {
+            outcome,
+            iterations,
+            reason,
+            lines: None,
+            submittable: false,
+            checks: Vec::new(),
+        });
         let left = self.pending.waiting_ids();
         let undelivered = (!left.is_empty()).then(|| Event::warning(undelivered(&left)));
         let step = undelivered

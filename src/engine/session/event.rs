@@ -49,6 +49,9 @@ pub enum SessionEvent {
         /// finds out, like the lines.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         submittable: bool,
+        /// The checks that count, each with its result on the work as it is at the end.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        checks: Vec<CheckOutcome>,
     },
     #[serde(rename = "warning")]
     Warning { text: String },
@@ -128,8 +131,10 @@ pub enum IterationOutcome {
 #[serde(rename_all = "snake_case")]
 pub enum SessionOutcome {
     Complete,
-    /// The last iteration was accepted at the retry limit.
+    /// A check that blocked was accepted, and it has not passed since.
     Forced,
+    /// A check failed without blocking, could not run, or was disabled.
+    Unverified,
     /// No iterations are left.
     Limit,
     /// The user has to look at it.
@@ -140,6 +145,27 @@ pub enum SessionOutcome {
     Failed,
     /// The user stopped it.
     Cancelled,
+}
+
+/// A check and its result at the end of a session.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CheckOutcome {
+    pub name: String,
+    pub result: CheckResult,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CheckResult {
+    /// It has passed since the work last changed.
+    Passed,
+    Failed,
+    /// It could not run.
+    Broken,
+    /// It was disabled during the session.
+    Disabled,
+    /// It has not run since the work last changed.
+    NotRun,
 }
 
 /// Whether pending items are sent after the loop.

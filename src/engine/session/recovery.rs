@@ -95,7 +95,9 @@ impl SessionState {
         self.phase.outcome()?;
         let ending = self.ending.as_ref().filter(|ending| !ending.interrupted)?;
         match ending.outcome {
-            SessionOutcome::Complete | SessionOutcome::Forced => Some(Refusal::SessionComplete),
+            SessionOutcome::Complete | SessionOutcome::Forced | SessionOutcome::Unverified => {
+                Some(Refusal::SessionComplete)
+            }
             SessionOutcome::Limit if max_iterations.unwrap_or(self.max_iterations()) <= self.iterations.used() => {
                 Some(Refusal::IterationLimitUsed(self.iterations.used()))
             }

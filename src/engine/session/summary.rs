@@ -12,6 +12,7 @@ impl SessionOutcome {
         match self {
             Self::Complete => "complete",
             Self::Forced => "forced",
+            Self::Unverified => "unverified",
             Self::Limit => "limit",
             Self::Escalated => "escalated",
             Self::Aborted => "aborted",

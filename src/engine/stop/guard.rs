@@ -127,13 +127,17 @@ fn excerpt(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::engine::{conversation::FileContent, policy::SettledPolicy};
+    use crate::engine::{
+        conversation::FileContent,
+        policy::{OpenTasksPolicy, SettledPolicy},
+    };
 
     fn plan() -> StopPlan {
         StopPlan {
             hooks: Vec::new(),
             rules: Vec::new(),
             settled: SettledPolicy::Continue,
+            open_tasks: OpenTasksPolicy::Ignore,
             circuit_breaker: 3,
             thrashing: 5,
             no_progress: 4,

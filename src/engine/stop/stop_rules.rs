@@ -16,7 +16,7 @@ use crate::engine::{
     },
     ids::RunId,
     output::EngineOutput,
-    policy::{HookAction, HookSpec, RetryOptions, RuleSpec, SessionPlan, StopHook, StopHookKind},
+    policy::{HookAction, HookSpec, PipeOutput, RetryOptions, RuleSpec, SessionPlan, StopHook, StopHookKind},
     session::{iteration::IterationState, phase::Phase},
     steering::ControlState,
     stop::{
@@ -184,7 +184,7 @@ impl<'a> StopRules<'a> {
             name: hook.name.clone(),
             action: HookAction::Command(command.clone()),
             timeout: *timeout,
-            pipe_output: false,
+            pipe_output: PipeOutput::Never,
             priority: 100,
             enabled: true,
             on_failure: None,

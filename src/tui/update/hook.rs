@@ -9,6 +9,7 @@ use crate::{
         hooks::{point::HookPoint, resolve::HookRef, verdict::Verdict},
         ids::RunId,
         input::SessionCommand,
+        policy::PipeOutput,
     },
     present::{
         clock::time_of_day,
@@ -54,7 +55,11 @@ pub(super) fn open_hook(model: &mut ScreenModel) -> Vec<ScreenRequest> {
     }
     let about = match row.kind {
         HookRowKind::Hook(spec) => {
-            let piped = if spec.pipe_output { "; the agent gets its output" } else { "" };
+            let piped = match spec.pipe_output {
+                PipeOutput::Always => "; the agent gets its output",
+                PipeOutput::OnFailure => "; the agent gets the output of failed runs",
+                PipeOutput::Never => "",
+            };
             format!("it would run for at most {}{piped}", spec.timeout)
         }
         HookRowKind::Decides(_) => "creel asks it after each iteration whether the session is complete".to_owned(),

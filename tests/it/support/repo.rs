@@ -16,7 +16,7 @@ use creel::{
             verdict::{BuiltinOutcome, BuiltinStatus, RunEnd, RunResult},
         },
         ids::RunId,
-        policy::{HookAction, HookSpec, RetryOptions},
+        policy::{HookAction, HookSpec, PipeOutput, RetryOptions},
         time::TimeSpan,
     },
     hooks::{
@@ -290,7 +290,7 @@ pub fn job(name: &str, submission: SubmissionFacts) -> HookJob {
             name: name.into(),
             action: HookAction::Builtin(name.into()),
             timeout: TimeSpan::secs(60),
-            pipe_output: false,
+            pipe_output: PipeOutput::Never,
             priority: 100,
             enabled: true,
             on_failure: None,

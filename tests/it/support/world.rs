@@ -27,8 +27,9 @@ use creel::{
         output::EngineOutput,
         policy::{
             AgentSpec, AutomationHook, Budget, CompletionInstructions, ContextPolicy, GatePolicies, Gatekeeper,
-            HookAction, HookSpec, LimitsPlan, MERGE, RetryLimitPolicy, RetryOptions, RuleCheck, RuleSpec, SessionPlan,
-            SettledPolicy, StopHook, StopHookCondition, StopHookKind, StopPlan, StopPreset, SubmitPlan,
+            HookAction, HookSpec, LimitsPlan, MERGE, OpenTasksPolicy, PipeOutput, RetryLimitPolicy, RetryOptions,
+            RuleCheck, RuleSpec, SessionPlan, SettledPolicy, StopHook, StopHookCondition, StopHookKind, StopPlan,
+            StopPreset, SubmitPlan,
         },
         stop::rule::RuleCheckResult,
         submit::kind::PipelineKind,
@@ -181,6 +182,7 @@ pub fn plan() -> SessionPlan {
             hooks: vec![StopHook::preset(StopPreset::Default)],
             rules: Vec::new(),
             settled: SettledPolicy::Continue,
+            open_tasks: OpenTasksPolicy::Ignore,
             circuit_breaker: 3,
             thrashing: 0,
             no_progress: 0,
@@ -206,7 +208,7 @@ fn command(name: &str) -> HookSpec {
         name: name.into(),
         action: HookAction::Command(name.into()),
         timeout: TimeSpan::secs(60),
-        pipe_output: false,
+        pipe_output: PipeOutput::Never,
         priority: 100,
         enabled: true,
         on_failure: None,
@@ -267,7 +269,7 @@ impl Script {
     }
 
     pub fn piped(self, point: HookPoint, name: &str, runs: impl Into<Vec<Ran>>) -> Self {
-        self.hook_with(point, name, runs, |spec| spec.pipe_output = true)
+        self.hook_with(point, name, runs, |spec| spec.pipe_output = PipeOutput::Always)
     }
 
     pub fn hook_with(
