@@ -64,6 +64,7 @@ pub mod time;
 pub mod turn;
 pub(crate) mod unquoted_text;
 pub mod usage_limit;
+pub mod verify;
 pub mod wording;
 
 use crate::engine::{
@@ -72,8 +73,8 @@ use crate::engine::{
     event::{AutomationEvent, Event, FinalDeliveryMode, HookEvent, HookFinished, SessionEvent, SessionOutcome},
     hooks::{
         dispatch::{self, HookDispatch},
-        point::{BrokenHookPolicy, HookPoint},
-        verdict::{self, HookReply, RunEnd, RunResult},
+        point::BrokenHookPolicy,
+        verdict::{self, HookReply, RunEnd, RunJudgement, RunResult},
     },
     ids::RunId,
     input::Input,
@@ -92,7 +93,8 @@ pub fn decide(state: &SessionState, now: UnixTime, input: Input) -> EngineOutput
 
 fn step(state: &SessionState, now: UnixTime, input: Input) -> EngineOutput {
     match input {
-        Input::Proceed => state.proceed(now),
+        Input::Proceed => state.proceed(now, None),
+        Input::WorkMeasured(measured) => state.on_work_measured(now, &measured),
         Input::HookFinished { run, result } => on_hook_finished(state, run, *result),
         Input::RuleChecked { run, result } => state.stop_rules().on_rule_checked(run, *result),
         Input::Agent { turn, update } => state.turn_rules().on_agent(turn, update),
@@ -155,15 +157,15 @@ fn on_hook_finished(state: &SessionState, run: RunId, result: RunResult) -> Engi
     finished.judged = Some(judged.recorded());
     let by_hand = dispatch.cause == dispatch::DispatchCause::ByHand;
     finished.piped = !by_hand && dispatch::is_piped(spec, dispatch.point, dispatch::view(&finished), judged.verdict);
-    let trouble = trouble(dispatch, &finished, judged.escalates);
+    let trouble = trouble(dispatch, &finished, &judged);
     let told = state.beside().only_told(dispatch, &finished.hook, &judged);
     let step = EngineOutput::record(Event::Hook(HookEvent::Finished(Box::new(finished))));
     trouble.into_iter().chain(told).fold(step, EngineOutput::and)
 }
 
 /// The additional event for a broken hook.
-fn trouble(dispatch: &HookDispatch, finished: &HookFinished, escalates: bool) -> Option<Event> {
-    if !dispatch::view(finished).is_broken() || finished.end == RunEnd::Cut {
+fn trouble(dispatch: &HookDispatch, finished: &HookFinished, judged: &RunJudgement) -> Option<Event> {
+    if !judged.broken || finished.end == RunEnd::Cut {
         return None;
     }
     let HookFinished { hook, point, end, .. } = finished;
@@ -183,10 +185,7 @@ fn trouble(dispatch: &HookDispatch, finished: &HookFinished, escalates: bool) ->
         (
             BrokenHookPolicy::Warn | BrokenHookPolicy::HookError | BrokenHookPolicy::Block | BrokenHookPolicy::Escalate,
             _,
-        ) => {
-            let counts = if *point == HookPoint::Stop && !escalates { "; creel treats it as passed" } else { "" };
-            Some(Event::warning(format!("hook `{hook}` at {point}: {what}{counts}")))
-        }
+        ) => Some(Event::warning(format!("hook `{hook}` at {point}: {what}"))),
     }
 }
 

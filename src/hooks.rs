@@ -72,8 +72,9 @@ pub async fn run_hook(
         Ok(process) => process,
         Err(error) => return RunResult::not_started(error.to_string()),
     };
-    let HookCommandResult { end, captured, file } =
+    let HookCommandResult { end, mut captured, file } =
         run(process, job.run, job.output_limit, place, (watch, cancel)).await;
+    let end = if job.point == HookPoint::Stop { check_end(end, &job.hook.action, &mut captured) } else { end };
     let answers = matches!(job.point, HookPoint::Automation | HookPoint::StopDecision);
     let reply = if answers || end != RunEnd::Exit(0) { None } else { reply::parse(&captured.answer) };
     let limited = |text: String| process::output::limited(text, job.output_limit, file.as_deref());
@@ -94,6 +95,41 @@ pub async fn run_hook(
         answer,
         outcome: None,
     }
+}
+
+/// How a check ended. It could not start if its program is a bare name that is not on `PATH`: nobody but you can mend
+/// that. A missing script of the project is an ordinary failure, because the agent may be the one to write it.
+fn check_end(end: RunEnd, action: &HookAction, captured: &mut CapturedOutput) -> RunEnd {
+    match (end, action) {
+        (RunEnd::Exit(NOT_FOUND), HookAction::Command(command)) => match first_program(command) {
+            Some(program) if !is_on_path(program) => RunEnd::SpawnFailed(format!("`{program}` is not on PATH")),
+            Some(_) | None => RunEnd::Exit(NOT_FOUND),
+        },
+        (RunEnd::SpawnFailed(why), HookAction::Exec(arguments)) if arguments.iter().take(1).any(|it| it.contains('/')) => {
+            captured.stderr = why;
+            RunEnd::Exit(NOT_FOUND)
+        }
+        (end, _) => end,
+    }
+}
+
+/// The exit code of a shell that did not find a command.
+const NOT_FOUND: i32 = 127;
+
+/// The first word of a command after its variables, if it is a plain name without a slash.
+fn first_program(command: &str) -> Option<&str> {
+    let is_variable = |word: &&str| word.split_once('=').is_some_and(|(name, _)| is_name(name));
+    let program = command.split_ascii_whitespace().find(|word| !is_variable(word))?;
+    is_name(program).then_some(program)
+}
+
+fn is_name(word: &str) -> bool {
+    !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_.+-".contains(&byte))
+}
+
+fn is_on_path(program: &str) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path).any(|folder| folder.join(program).is_file())
 }
 
 struct HookCommandResult {

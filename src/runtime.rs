@@ -319,7 +319,10 @@ impl SessionRuntime {
     async fn settle(&mut self) -> Result<(), RuntimeError> {
         while self.left.is_none() {
             let mut step = engine::decide(&self.state, session_time(), Input::Proceed);
-            if step.is_empty() {
+            // A measurement in progress answers; asking again would change nothing.
+            let waits = step.events.is_empty()
+                && step.effects.iter().all(|effect| matches!(effect, Effect::MeasureWork { .. }));
+            if step.is_empty() || (waits && self.performer.is_measuring()) {
                 break;
             }
             self.look_at_work(&mut step).await;

@@ -345,6 +345,8 @@ pub struct TurnFailure {
     pub spent: TurnUsage,
     /// Changes that the agent must not make.
     pub forbidden: Box<ForbiddenChanges>,
+    /// The changes in the work tree, if known. Reported by the runtime, not by the agent.
+    pub work: Option<Box<WorktreeChanges>>,
 }
 
 /// A subscription limit, a quota or a rate limit.

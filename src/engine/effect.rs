@@ -12,6 +12,7 @@ use crate::engine::{
     ids::{GateId, PermissionId, RunId, TurnId},
     policy::{HookSpec, RuleSpec},
     time::TimeSpan,
+    verify::WorkChangedBy,
 };
 
 /// A request to the runtime. The result comes back as an input with the same id.
@@ -41,6 +42,9 @@ pub enum Effect {
     CancelTurn(TurnId),
     /// Answers a permission request, which the agent may have dropped by now.
     AnswerPermission { ask: PermissionId, answer: PermissionAnswer },
+    /// Compares the work with its state at the last look. Answered by `WorkMeasured`. Asking again while one is in
+    /// progress changes nothing.
+    MeasureWork { by: WorkChangedBy },
     /// Nothing more will happen in this process.
     Leave(ExitReason),
 }

@@ -32,6 +32,7 @@ pub use crate::engine::{
     },
     turn::event::{AfterTurn, PromptReason, PromptSent, TurnEvent},
     usage_limit::event::{LimitAction, LimitReached, UsageLimitEvent},
+    verify::event::VerifyEvent,
 };
 
 #[derive(Debug, Clone, PartialEq)]
@@ -55,6 +56,8 @@ pub enum Event {
     Pipeline(PipelineEvent),
     /// The user's commands to a running session.
     Steering(SteeringEvent),
+    /// Changes of the work, and the checks that run again for them.
+    Verify(VerifyEvent),
     /// A kind of a later version.
     Unknown,
 }
@@ -75,6 +78,7 @@ impl Serialize for Event {
             Self::Workflow(event) => event.serialize(serializer),
             Self::Pipeline(event) => event.serialize(serializer),
             Self::Steering(event) => event.serialize(serializer),
+            Self::Verify(event) => event.serialize(serializer),
             Self::Unknown => BTreeMap::from([("kind", "unknown")]).serialize(serializer),
         }
     }
@@ -112,6 +116,8 @@ impl Event {
             read(line).map(Self::Pipeline)
         } else if SteeringEvent::KINDS.contains(&kind) {
             read(line).map(Self::Steering)
+        } else if VerifyEvent::KINDS.contains(&kind) {
+            read(line).map(Self::Verify)
         } else {
             Ok(Self::Unknown)
         }
@@ -173,6 +179,7 @@ mod tests {
             kinds::<WorkflowEvent>(),
             kinds::<PipelineEvent>(),
             kinds::<SteeringEvent>(),
+            kinds::<VerifyEvent>(),
         ];
         assert!(all.iter().all(|kinds| kinds.len() > 1), "{all:?}");
         for kind in all.iter().flatten() {

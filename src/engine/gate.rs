@@ -127,6 +127,7 @@ impl Gate {
             },
             GateKind::Escalation | GateKind::Tampered => GateChoice::Escalate,
             GateKind::Errors => GateChoice::Fail,
+            GateKind::BrokenHook if self.subject.is_broken_check() => GateChoice::Escalate,
             GateKind::BrokenHook => GateChoice::Disable,
             GateKind::Permission => {
                 let no =

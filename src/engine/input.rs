@@ -12,6 +12,7 @@ use crate::engine::{
     stop::{loop_command::LoopCommand, registry::StopHookRegistration, rule::RuleCheckResult},
     submit::kind::PipelineKind,
     tasks::command::TaskCommand,
+    verify::WorkMeasurement,
 };
 
 #[derive(Debug, Clone, PartialEq)]
@@ -44,6 +45,8 @@ pub enum Input {
         turn: TurnId,
         failure: TurnFailure,
     },
+    /// The runtime has compared the work with its state at the last look.
+    WorkMeasured(WorkMeasurement),
     /// The runtime started a process of the session.
     ProcessStarted {
         /// The process id, which is also the id of its process group.

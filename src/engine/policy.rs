@@ -237,6 +237,13 @@ pub struct HookSpec {
     pub retry: RetryOptions,
 }
 
+impl HookSpec {
+    /// Whether a failure at `stop` is only a warning: the config says `on_failure: ignore`.
+    pub fn is_advisory(&self) -> bool {
+        self.on_failure == Some(HookFailurePolicy::Ignore)
+    }
+}
+
 /// Whether a hook's output is sent to the agent.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "RecordedPipeOutput", into = "RecordedPipeOutput")]

@@ -27,6 +27,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::engine::{
     budget::BudgetUsage,
+    effect::Effect,
     event::{SessionOutcome, SessionStarted, UserPresence},
     gate::{SessionGates, notices::GateHooks, proposal::ProposalState, subject::GateSubject},
     hooks::{
@@ -52,6 +53,7 @@ use crate::engine::{
     time::UnixTime,
     turn::TurnState,
     usage_limit::UsageLimitState,
+    verify::{VerificationState, WorkMeasurement},
 };
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -82,6 +84,8 @@ pub struct SessionState {
     pub stop: StopState,
     pub pipelines: PipelineState,
     pub steering: ControlState,
+    /// What the checks said about the work, and whether it changed since.
+    pub verify: VerificationState,
     /// None while the loop runs.
     pub ending: Option<LoopEnd>,
     /// The ids of the started processes, with their start times in the kernel's units.
@@ -114,6 +118,7 @@ impl SessionState {
             stop: StopState::default(),
             pipelines: PipelineState::default(),
             steering: ControlState::default(),
+            verify: VerificationState::default(),
             ending: None,
             processes: Vec::new(),
         }
@@ -135,8 +140,19 @@ impl SessionState {
         gate.map_or(wait.filter(|_| !self.steering.paused), |gate| gate.deadline(self.plan()))
     }
 
-    /// The next step. Asks one machine after another; empty if the session waits for a result.
-    pub(crate) fn proceed(&self, now: UnixTime) -> EngineOutput {
+    /// The runtime has compared the work with its state at the last look. If the session does not wait for that any
+    /// more, it only keeps the change in mind.
+    pub(crate) fn on_work_measured(&self, now: UnixTime, measured: &WorkMeasurement) -> EngineOutput {
+        let asks = |effect: &Effect| *effect == Effect::MeasureWork { by: measured.by };
+        if self.proceed(now, None).effects.iter().any(asks) {
+            return self.proceed(now, Some(measured));
+        }
+        self.verification().change(measured).map(EngineOutput::record).unwrap_or_default()
+    }
+
+    /// The next step. Asks one machine after another; empty if the session waits for a result. `measured` answers the
+    /// question about the work that the same step asked before.
+    pub(crate) fn proceed(&self, now: UnixTime, measured: Option<&WorkMeasurement>) -> EngineOutput {
         if matches!(self.phase, Phase::Ended(_)) {
             return EngineOutput::default();
         }
@@ -173,25 +189,47 @@ impl SessionState {
             return self.leave_now();
         }
         if self.must_end_now() {
-            return self.end_rules().reach_session_end();
+            return self.end_rules().reach_session_end(measured);
         }
-        if let Some(step) = self.protect().proceed_tampered() {
+        if let Some(step) = self.protect().proceed_tampered().filter(|_| !self.steering.interrupted()) {
             return step;
         }
+        if self.is_held() {
+            return EngineOutput::default();
+        }
         match &self.phase {
-            Phase::Hooks(dispatch) => self.proceed_hooks(dispatch, now),
+            Phase::Hooks(dispatch) => self.proceed_hooks(dispatch, now, measured),
             Phase::Due(due) => self.proceed_due(due, now),
             Phase::Turn(_) => self.permissions().proceed_asks(),
             Phase::Ended(_) => EngineOutput::default(),
             Phase::Settled(outcome) => self.iterations.complete_iteration(*outcome),
             Phase::Between => self.proceed_between(now),
-            Phase::Judging(judging) => self.stop_rules().proceed_judging(None, judging, now),
+            Phase::Judging(judging) => self.proceed_judging(judging, now, measured),
             Phase::Escalated(reason) => self.gates.open_gate(GateSubject::Escalation { failed: None }, reason.clone()),
             Phase::Exit(ending) => self.proceed_exit(ending, now),
             Phase::Pipeline => self.pipeline().proceed_pipeline(),
             Phase::Errand(pipeline) => self.pipeline().begin_pipeline(*pipeline),
-            Phase::Delivering => self.end_rules().proceed_delivery(now),
+            Phase::Delivering => self.end_rules().proceed_delivery(now, measured),
         }
+    }
+
+    /// Whether a pause keeps the next step from starting. What runs goes on, and a session that leaves for another
+    /// reason than its own completion still ends.
+    fn is_held(&self) -> bool {
+        let leaves = self.ending.is_some() && !self.end_rules().ends_well();
+        let holds = match &self.phase {
+            Phase::Hooks(dispatch) => dispatch.running.is_none() && dispatch.point != HookPoint::SessionEnd,
+            Phase::Judging(judging) => judging.runs().next().is_none(),
+            Phase::Due(_)
+            | Phase::Settled(_)
+            | Phase::Between
+            | Phase::Pipeline
+            | Phase::Errand(_)
+            | Phase::Delivering => true,
+            Phase::Exit(ending) => ending.outcome == SessionOutcome::Complete,
+            Phase::Turn(_) | Phase::Escalated(_) | Phase::Ended(_) => false,
+        };
+        self.steering.paused && holds && !leaves
     }
 
     /// An interrupt waits only for the cancelled work in progress.
@@ -202,12 +240,18 @@ impl SessionState {
     /// Whether an interrupt after the loop leaves only the end of the session.
     fn must_end_now(&self) -> bool {
         let after_an_error = matches!(&self.phase, Phase::Hooks(dispatch) if dispatch.point == HookPoint::OnError);
-        let sends_more = after_an_error || matches!(self.phase, Phase::Due(_));
+        let sends_more = after_an_error || matches!(self.phase, Phase::Due(_)) || self.checks_after_the_loop();
         sends_more
             && self.steering.interrupted()
             && self.ending.is_some()
             && !self.pipelines.is_open()
             && !self.phase.is_in_flight()
+    }
+
+    /// Whether the checks judge the turn of a final delivery, or run once more.
+    fn checks_after_the_loop(&self) -> bool {
+        let at_stop = matches!(&self.phase, Phase::Hooks(dispatch) if dispatch.point == HookPoint::Stop);
+        self.ending.is_some() && (at_stop || self.verify.pass.is_some())
     }
 
     fn leave_now(&self) -> EngineOutput {

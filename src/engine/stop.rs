@@ -29,6 +29,7 @@ pub mod guard;
 pub mod loop_command;
 pub mod loop_refusal;
 pub mod loop_rules;
+pub mod open_tasks;
 pub mod preset;
 pub mod promise;
 pub mod registry;
@@ -66,6 +67,12 @@ pub struct StopState {
     pub blocked: Vec<String>,
     /// The rules of the session that failed in the last check.
     pub failed_rules: Vec<RuleOutcome>,
+    /// Whether the agent was told that it has not done anything yet.
+    #[serde(default)]
+    pub idle: bool,
+    /// The open tasks that the agent was reminded of when it said that it is done.
+    #[serde(default)]
+    pub reminded: Vec<String>,
     /// The highest number of a hook or a loop so far.
     pub last: u32,
 }

@@ -33,7 +33,7 @@ use crate::engine::{
         verdict::Verdict,
     },
     output::EngineOutput,
-    policy::SessionPlan,
+    policy::{HookAction, HookSpec, SessionPlan},
     refusal::Refusal,
     session::{
         iteration::IterationState,
@@ -45,6 +45,10 @@ use crate::engine::{
         state::{PipelineRun, PipelineState, ReturnTo},
     },
     turn::{TurnState, prompt::PromptRules},
+    verify::{
+        WorkMeasurement,
+        rules::{VerificationStep, VerifyRules},
+    },
     wording::shortened,
 };
 
@@ -67,6 +71,30 @@ fn errand_outcome(outcome: PipelineOutcome, left: Option<ActorKind>) -> SessionO
         (PipelineOutcome::Failed, Some(ActorKind::Policy | ActorKind::Timeout)) => SessionOutcome::Escalated,
         (PipelineOutcome::Failed, _) => SessionOutcome::Aborted,
         (PipelineOutcome::Cancelled, _) => SessionOutcome::Cancelled,
+    }
+}
+
+/// What the agent has to repair before a submit or a merge goes on.
+fn repair_prompt(pipeline: PipelineKind, check: &str, text: &str) -> String {
+    let name = pipeline.name();
+    let done = match pipeline {
+        PipelineKind::Submit => "submitted",
+        PipelineKind::Merge => "merged",
+    };
+    format!(
+        "[Check failed]: the work is to be {done}, and `{check}` holds it. Repair what it says and commit what belongs to \
+         the task; then every check before the {name} runs again.\n\n{text}"
+    )
+}
+
+impl HookSpec {
+    /// Whether it can push or merge. The other built-in hooks only prepare or read the work.
+    fn can_publish(&self) -> bool {
+        match &self.action {
+            HookAction::Builtin(call) => !matches!(call.name.as_str(), "rebase_on_main" | "run_tests"),
+            HookAction::Gatekeeper(_) => false,
+            HookAction::Command(_) | HookAction::Exec(_) => true,
+        }
     }
 }
 
@@ -99,6 +127,7 @@ pub struct PipelineRules<'a> {
     pub(crate) ending: &'a Option<LoopEnd>,
     pub(crate) prompts: PromptRules<'a>,
     pub(crate) beside: BesideWork<'a>,
+    pub(crate) verification: VerifyRules<'a>,
 }
 
 impl<'a> PipelineRules<'a> {
@@ -176,6 +205,7 @@ impl<'a> PipelineRules<'a> {
                 limit,
                 hook,
                 reason,
+                text: self.remediation(),
             }));
         }
         let reason = format!("`{1}` blocks the {0}: {reason}", course.pipeline.name(), failed.hook);
@@ -192,17 +222,37 @@ impl<'a> PipelineRules<'a> {
     pub fn remediation(self) -> Option<String> {
         let course = self.pipelines.course.as_ref()?;
         let failed = self.failed_check(self.phase.dispatch()?)?;
-        let text = failed.remediation.as_deref()?;
-        let name = course.pipeline.name();
-        Some(format!(
-            "[Check failed]: the work is to be {}, and `{}` holds it. Repair what it says and commit what belongs to the \
-             task; then every check before the {name} runs again.\n\n{text}",
-            match course.pipeline {
-                PipelineKind::Submit => "submitted",
-                PipelineKind::Merge => "merged",
-            },
-            failed.hook
-        ))
+        Some(repair_prompt(course.pipeline, &failed.hook, failed.remediation.as_deref()?))
+    }
+
+    /// Whatever changed the work since the session's checks last ran, they run again before a hook that can publish it.
+    /// None if the hook can start.
+    pub(crate) fn verify_before(
+        self,
+        dispatch: &HookDispatch,
+        hook: &str,
+        measured: Option<&WorkMeasurement>,
+    ) -> Option<EngineOutput> {
+        let course = self.pipelines.course.as_ref().filter(|course| dispatch.point == course.pipeline.before())?;
+        if !self.plan.hook(dispatch.point, hook)?.can_publish() {
+            return None;
+        }
+        if let VerificationStep::Next(step) = self.verification.proceed(measured, &course.waived) {
+            return Some(step);
+        }
+        let (check, status) = self.verification.open(&course.waived).into_iter().next()?;
+        let (pipeline, limit) = (course.pipeline, self.plan.submit.remediation_attempts);
+        let feedback = self.verification.feedback_about(&check, &status);
+        if let Some(feedback) = feedback.filter(|_| course.used < limit) {
+            let (used, reason) = (course.used + 1, shortened(&feedback.reason, 300));
+            let text = Some(repair_prompt(pipeline, &check.name, &feedback.text));
+            let hook = check.name;
+            let counted = PipelineEvent::RemediationCounted { pipeline, used, limit, hook, reason, text };
+            return Some(EngineOutput::record(Event::Pipeline(counted)));
+        }
+        let why = self.verification.describe(&check, &status);
+        let reason = format!("the work is not verified, so the {} waits: {why}", pipeline.name());
+        Some(self.gates.open_gate(GateSubject::Pipeline { pipeline, hook: check.name }, reason))
     }
 
     /// An actor stopped the session or left the pipeline, or the session ends for another reason: the pipeline ends

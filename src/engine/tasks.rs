@@ -33,6 +33,8 @@ pub mod workflow_event;
 pub mod workflow_record;
 pub mod workflow_rules;
 
+use std::collections::BTreeSet;
+
 use serde::{Deserialize, Serialize};
 
 use crate::engine::tasks::{automation::AutomationState, graph::TaskGraph, task::TaskState, workflow::WorkflowState};
@@ -42,6 +44,9 @@ pub struct SessionTasks {
     pub graph: TaskGraph,
     pub automation: AutomationState,
     pub flows: WorkflowState,
+    /// The ids of tasks that automation hooks and workflows created.
+    #[serde(default)]
+    pub automated: BTreeSet<String>,
 }
 
 impl SessionTasks {

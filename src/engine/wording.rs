@@ -29,6 +29,18 @@ pub fn some_names<S: AsRef<str>>(names: &[S], most: usize) -> String {
     }
 }
 
+/// All names, as in a sentence: `a`, `a and b`, `a, b and c`.
+pub fn listed<S: AsRef<str>>(names: &[S]) -> String {
+    match names {
+        [] => String::new(),
+        [only] => only.as_ref().to_owned(),
+        [first @ .., last] => {
+            let first = first.iter().map(AsRef::as_ref).collect::<Vec<_>>().join(", ");
+            format!("{first} and {}", last.as_ref())
+        }
+    }
+}
+
 /// The first few names, one a line: `- a`, `- b`, `- and 3 more`.
 pub fn bulleted<S: AsRef<str>>(names: &[S], most: usize) -> String {
     let shown: String = names.iter().take(most).map(|name| format!("- {}\n", name.as_ref())).collect();

@@ -21,7 +21,7 @@ use super::{
     clock::{brief_span, short_span},
     gate_words::{answer_origin, answer_words},
     permission_requests::TurnPermissions,
-    text::{counted, plain_line, plural, readable_size, sentence_case},
+    text::{counted, listed, plain_line, plural, readable_size, sentence_case, some_names},
     usage_limits::limit_reached,
     usage_totals::UsageTotals,
 };
@@ -29,11 +29,12 @@ use crate::engine::{
     SessionState,
     event::{
         AutomationEvent, Event, GateEvent, HookEvent, HookFinished, IterationOutcome, PendingEvent, RetryEvent,
-        SessionEvent, SessionOutcome, SteeringEvent, StopTiming, TurnEvent, UsageLimitEvent,
+        SessionEvent, SessionOutcome, SteeringEvent, StopTiming, TurnEvent, UsageLimitEvent, VerifyEvent,
     },
     gate::{event::GateGrants, kind::GateKind},
     hooks::verdict::{RunEnd, Verdict},
     ids::{GateId, ItemId},
+    verify::{WorkChangedBy, event::AfterPass},
 };
 
 /// The longest name or title in a line, in characters.
@@ -153,9 +154,36 @@ pub fn describe(event: &Event, context: &EventContext) -> Option<Described> {
         Event::Workflow(event) => tasks::workflow(event),
         Event::Pipeline(event) => Some(pipelines::pipeline(event)),
         Event::Steering(event) => Some(steering(event)),
+        Event::Verify(event) => verify(event),
         Event::Unknown => None,
     }?;
     Some(Described { detail: details(event), ..described })
+}
+
+fn verify(event: &VerifyEvent) -> Option<Described> {
+    let (tone, text) = match event {
+        VerifyEvent::WorkChanged { unknown: true, .. } => {
+            (EventTone::Warning, "creel cannot tell what changed: the checks have to run again".to_owned())
+        }
+        VerifyEvent::WorkChanged { by, files, more, .. } => {
+            let whose = match by {
+                WorkChangedBy::Checks => "The checks",
+                WorkChangedBy::Others => "A hook or you",
+            };
+            let more = if *more > 0 { format!(" and {more} more") } else { String::new() };
+            (EventTone::Quiet, format!("{whose} changed {}{more}", some_names(files, 3)))
+        }
+        VerifyEvent::Started { hooks, rules } => {
+            let names: Vec<String> = hooks.iter().chain(rules).map(|check| name(check)).collect();
+            (EventTone::Active, format!("The work changed since the last check: running {} again", listed(&names)))
+        }
+        VerifyEvent::Ended { next: AfterPass::Iteration, feedback } => {
+            let check = feedback.as_ref().map_or_else(|| "a check".to_owned(), |feedback| name(&feedback.check));
+            (EventTone::Warning, format!("Not done yet: {check} fails, so the agent gets another iteration"))
+        }
+        VerifyEvent::Ended { next: AfterPass::Back, .. } | VerifyEvent::DeliveryChecked { .. } => return None,
+    };
+    Some(Described::new("", tone, text))
 }
 
 fn session(event: &SessionEvent, context: &EventContext) -> Option<Described> {
@@ -375,6 +403,7 @@ mod tests {
             retry_after_ms: None,
             usage_limit: false,
             spent: TurnUsage { tokens: Some(12), cost: None },
+            work: None,
             forbidden: ForbiddenChanges::default(),
             next: None,
         });

@@ -43,7 +43,7 @@ impl SessionHint {
             Event::Pipeline(event) => pipeline(event),
             Event::Steering(event) => Some(steering(event)),
             // These happen beside the main line, often many at once.
-            Event::Task(_) | Event::Automation(_) | Event::Workflow(_) | Event::Unknown => None,
+            Event::Task(_) | Event::Automation(_) | Event::Workflow(_) | Event::Verify(_) | Event::Unknown => None,
         };
         self.text = text.or_else(|| self.text.take());
     }

@@ -11,7 +11,7 @@ use crate::engine::{
 };
 pub use crate::engine::{
     plain_text::plain_text as plain,
-    wording::{counted, first_line, plural, some_names},
+    wording::{counted, first_line, listed, plural, some_names},
 };
 
 /// The subject of a prompt, in one line. For feedback this is its most informative line, since the first one is

@@ -35,12 +35,13 @@ use crate::{
         ids::{PermissionId, RunId, TurnId},
         input::Input,
         stop::rule::RuleCheckResult,
+        verify::{WorkChangedBy, WorkMeasurement},
     },
     hooks::{self, HookWorkspace},
     process::run::{OutputStream, ProcessGroup, ProcessObserver},
     runtime::{
         session_processes::SessionProcesses,
-        worktree_watcher::{SessionActivity, SharedDigestMemory, WorktreeWatcher},
+        worktree_watcher::{SessionActivity, SharedWorkMemory, WorkMemory, WorktreeWatcher},
     },
 };
 
@@ -61,7 +62,9 @@ pub(super) struct EffectPerformer {
     fallbacks: FallbackAgents,
     /// The fallback agents that were started, by name.
     standing_in: HashMap<String, AgentTaskHandle>,
-    file_memory: SharedDigestMemory,
+    work: SharedWorkMemory,
+    /// The measurement in progress.
+    measuring: Option<JoinHandle<()>>,
     activity: SessionActivity,
     turn: Option<(TurnId, CancellationToken)>,
     /// Limits how many rules are checked at once.
@@ -135,9 +138,9 @@ impl EffectPerformer {
         children: SessionProcesses,
     ) -> Self {
         let asks = PermissionWaiters::default();
-        let file_memory = SharedDigestMemory::default();
+        let work = WorkMemory::new(&place);
         let activity = SessionActivity::default();
-        let surveyor = WorktreeWatcher::new(&place, file_memory.clone(), activity.clone());
+        let surveyor = WorktreeWatcher::new(work.clone(), activity.clone());
         let watch = TurnWatch::new(gatekeepers.place.guard.clone());
         let agent = Some(AgentTaskHandle::open(agent, surveyor, watch, TurnObserver::new(&handle, &children, &asks)));
         Self {
@@ -152,7 +155,8 @@ impl EffectPerformer {
             asked: HashMap::new(),
             fallbacks,
             standing_in: HashMap::new(),
-            file_memory,
+            work,
+            measuring: None,
             activity,
             turn: None,
             cores: Arc::new(Semaphore::new(available_parallelism().map_or(1, NonZero::get))),
@@ -198,6 +202,7 @@ impl EffectPerformer {
                 }
             }
             Effect::AnswerPermission { ask, answer } => self.asks.answer(ask, answer),
+            Effect::MeasureWork { by } => self.measure(by),
             // The loop handles this one.
             Effect::Leave(_) => {}
         }
@@ -221,7 +226,7 @@ impl EffectPerformer {
             Entry::Occupied(line) => line.into_mut(),
             Entry::Vacant(place) => {
                 let agent = self.fallbacks.start(place.key())?;
-                let surveyor = WorktreeWatcher::new(&self.place, self.file_memory.clone(), self.activity.clone());
+                let surveyor = WorktreeWatcher::new(self.work.clone(), self.activity.clone());
                 let hearing = TurnObserver::new(&self.handle, &self.children, &self.asks);
                 let watch = TurnWatch::new(self.gatekeepers.place.guard.clone());
                 place.insert(AgentTaskHandle::open(agent, surveyor, watch, hearing))
@@ -259,6 +264,22 @@ impl EffectPerformer {
             handle.tell_in_turn(Input::HookFinished { run, result: Box::new(result) }).await;
         });
         self.hooks.insert(run, HookTaskHandle { cancel, done });
+    }
+
+    /// Whether a measurement of the work is in progress, so that the engine only has to wait for it.
+    pub(super) fn is_measuring(&self) -> bool {
+        self.measuring.as_ref().is_some_and(|task| !task.is_finished())
+    }
+
+    fn measure(&mut self, by: WorkChangedBy) {
+        if self.is_measuring() {
+            return;
+        }
+        let (work, handle) = (self.work.clone(), self.handle.clone());
+        self.measuring = Some(tokio::spawn(async move {
+            let changes = caught(async { work.lock().await.measure().await }).await.ok().flatten();
+            handle.tell(Input::WorkMeasured(WorkMeasurement { by, changes }));
+        }));
     }
 
     /// Checks rules in parallel, at most one per core.
@@ -299,6 +320,9 @@ impl EffectPerformer {
         }
         if let Some((_, cancel)) = self.turn.take() {
             cancel.cancel();
+        }
+        if let Some(measuring) = self.measuring.take() {
+            measuring.abort();
         }
         let lines: Vec<AgentTaskHandle> = self
             .agent
@@ -350,7 +374,10 @@ async fn converse(
         let forbidden = watch.end().await;
         let ended = match ended {
             Ok(end) => Ok(TurnEnd { work: surveyor.compare(before, &cancel).await, forbidden, ..end }),
-            Err(failure) => Err(TurnFailure { forbidden: Box::new(forbidden), ..failure }),
+            Err(failure) => {
+                let work = surveyor.compare(before, &cancel).await;
+                Err(TurnFailure { forbidden: Box::new(forbidden), work, ..failure })
+            }
         };
         if let Some(text) = watch.complaint() {
             hearing.handle.tell(Input::Warned(text.to_owned()));

@@ -28,7 +28,7 @@ pub use line_counts::count_lines;
 use nested::NestedFiles;
 use stat_cache::{GitAnswer, GitFiles, StatCache};
 
-use crate::engine::conversation::WorktreeChanges;
+use crate::engine::{conversation::WorktreeChanges, verify::MeasuredChanges};
 
 /// Time limit for one survey.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -63,7 +63,14 @@ pub struct WorktreeSnapshot {
 #[derive(Debug, Clone)]
 enum SnapshotContent {
     /// The commit, the uncommitted files, and the files of nested repositories.
-    Repository { repository: git::GitRepository, head: Option<String>, dirty: FileStamps, nested: NestedFiles },
+    Repository {
+        repository: git::GitRepository,
+        head: Option<String>,
+        dirty: FileStamps,
+        /// The names in `dirty` that git does not track.
+        untracked: BTreeSet<PathBuf>,
+        nested: NestedFiles,
+    },
     /// All files of a folder without a repository.
     Files(FileStamps),
     /// Too large, or too slow to survey.
@@ -188,7 +195,7 @@ impl WorktreeSurveyor {
                 self.ignored = git::IgnoredFolders::Omitted;
             }
         }
-        (SnapshotContent::Repository { repository, head, dirty, nested }, cache)
+        (SnapshotContent::Repository { repository, head, dirty, untracked, nested }, cache)
     }
 }
 
@@ -208,9 +215,17 @@ impl WorktreeSnapshot {
 
     /// The changes since an earlier survey of the same folder. None if unknown. [`DigestMemory`] adds the contents.
     pub async fn changes_since(&self, earlier: &Self) -> Option<WorktreeChanges> {
+        let mut changes = self.all_changes_since(earlier).await?;
+        (changes.files_modified, changes.more_modified) = cut(changes.files_modified);
+        (changes.dirty, changes.more_dirty) = cut(changes.dirty);
+        Some(changes)
+    }
+
+    /// The same with all names.
+    async fn all_changes_since(&self, earlier: &Self) -> Option<WorktreeChanges> {
         let (files_modified, commit, dirty, before) = match (&self.seen, &earlier.seen) {
             (
-                SnapshotContent::Repository { repository, head, dirty, nested },
+                SnapshotContent::Repository { repository, head, dirty, nested, .. },
                 SnapshotContent::Repository { head: old, dirty: before, nested: nested_before, .. },
             ) => {
                 let moved = head != old;
@@ -223,20 +238,45 @@ impl WorktreeSnapshot {
                 let mut changed = self.changed(before, dirty, committed).await?;
                 changed.extend(nested.changed_since(nested_before));
                 let before = if moved || head.is_none() { Some(old.as_deref().unwrap_or(git::NOTHING)) } else { None };
-                (told(&changed), head.clone(), told(dirty.keys()), before.map(str::to_owned))
+                (
+                    told(&self.folder, &changed),
+                    head.clone(),
+                    told(&self.folder, dirty.keys()),
+                    before.map(str::to_owned),
+                )
             }
             (SnapshotContent::Files(now), SnapshotContent::Files(before)) => {
                 let names = now.keys().chain(before.keys()).filter(|name| now.get(*name) != before.get(*name));
-                (told(names.collect::<BTreeSet<_>>()), None, Vec::new(), None)
+                (told(&self.folder, names.collect::<BTreeSet<_>>()), None, Vec::new(), None)
             }
             (SnapshotContent::Repository { .. } | SnapshotContent::Files(_) | SnapshotContent::Unknown, _) => {
                 return None;
             }
         };
-        let ((files_modified, more_modified), (dirty, more_dirty)) = (cut(files_modified), cut(dirty));
-        let changes =
-            WorktreeChanges { files_modified, more_modified, commit, before, dirty, more_dirty, ..Default::default() };
-        Some(changes)
+        Some(WorktreeChanges { files_modified, commit, before, dirty, ..Default::default() })
+    }
+
+    /// The files that changed since an earlier survey, told by whether git tracks them. None if unknown.
+    pub async fn measured_since(&self, earlier: &Self) -> Option<MeasuredChanges> {
+        let changes = self.all_changes_since(earlier).await?;
+        let (untracked, tracked) =
+            changes.files_modified.into_iter().partition(|name| self.is_untracked(Path::new(name), earlier));
+        Some(MeasuredChanges { tracked, untracked })
+    }
+
+    fn is_untracked(&self, name: &Path, earlier: &Self) -> bool {
+        match (&self.seen, &earlier.seen) {
+            (
+                SnapshotContent::Repository { dirty, untracked, .. },
+                SnapshotContent::Repository { dirty: dirty_before, untracked: before, .. },
+            ) => {
+                let was_tracked = dirty_before.contains_key(name) && !before.contains(name);
+                let is_gone = || before.contains(name) && !self.folder.join(name).exists();
+                !was_tracked && (untracked.contains(name) || (!dirty.contains_key(name) && is_gone()))
+            }
+            (SnapshotContent::Files(_), SnapshotContent::Files(_)) => true,
+            (SnapshotContent::Repository { .. } | SnapshotContent::Files(_) | SnapshotContent::Unknown, _) => false,
+        }
     }
 
     /// A file has changed if it was clean and is now dirty or in a new commit, or if it was dirty and its stamp
@@ -256,9 +296,29 @@ impl WorktreeSnapshot {
     }
 }
 
-/// Names for the report, without creel's own files.
-fn told<'a>(names: impl IntoIterator<Item = &'a PathBuf>) -> Vec<String> {
-    names.into_iter().filter(|name| !name.starts_with(OURS)).map(|name| name.to_string_lossy().into_owned()).collect()
+/// Names for the report, without creel's own files and without what it prints into the folder.
+fn told<'a>(folder: &Path, names: impl IntoIterator<Item = &'a PathBuf>) -> Vec<String> {
+    let printed = own_output();
+    let is_own = |name: &Path| {
+        let is_printed = || file_id(&folder.join(name)).is_some_and(|id| printed.contains(&Some(id)));
+        name.starts_with(OURS) || (printed.iter().any(Option::is_some) && is_printed())
+    };
+    names.into_iter().filter(|name| !is_own(name)).map(|name| name.to_string_lossy().into_owned()).collect()
+}
+
+/// The files that creel's standard streams go to, by device and inode. `creel run --json > out.jsonl` changes no work.
+fn own_output() -> [Option<(u64, u64)>; 2] {
+    let regular = |stat: rustix::fs::Stat| {
+        (rustix::fs::FileType::from_raw_mode(stat.st_mode) == rustix::fs::FileType::RegularFile)
+            .then_some((stat.st_dev, stat.st_ino))
+    };
+    let out = rustix::fs::fstat(rustix::stdio::stdout()).ok();
+    let err = rustix::fs::fstat(rustix::stdio::stderr()).ok();
+    [out.and_then(regular), err.and_then(regular)]
+}
+
+fn file_id(path: &Path) -> Option<(u64, u64)> {
+    fs::metadata(path).ok().map(|meta| (meta.dev(), meta.ino()))
 }
 
 /// Cuts a list to [`NAMED`] names and counts the rest.

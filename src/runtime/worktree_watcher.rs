@@ -1,8 +1,9 @@
-//! Surveys the work tree around each turn of an agent.
+//! Surveys the work tree around each turn of an agent, and whenever the engine wants to know what changed since.
 //!
 //! # Invariants
 //! - A survey never delays the end of a cancelled turn.
 //! - The state before a turn is never older than the last hook, rule or turn.
+//! - Each change after a turn is reported once, by the next measurement.
 
 use std::{
     sync::{
@@ -15,7 +16,7 @@ use std::{
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    engine::conversation::WorktreeChanges,
+    engine::{conversation::WorktreeChanges, verify::MeasuredChanges},
     hooks::HookWorkspace,
     runtime::worktree::{DigestMemory, WorktreeSnapshot, WorktreeSurveyor},
 };
@@ -24,13 +25,40 @@ use crate::{
 const STILL_FRESH: Duration = Duration::from_millis(500);
 
 /// Shared by all agents that work in the session, because a fallback continues with the files of the agent before it.
-pub(super) type SharedDigestMemory = Arc<tokio::sync::Mutex<DigestMemory>>;
+pub(super) type SharedWorkMemory = Arc<tokio::sync::Mutex<WorkMemory>>;
+
+/// What creel remembers of the work.
+pub(super) struct WorkMemory {
+    surveyor: WorktreeSurveyor,
+    /// Digests of the files that earlier turns changed.
+    digests: DigestMemory,
+    /// The work at the last look.
+    mark: Option<WorktreeSnapshot>,
+}
+
+impl WorkMemory {
+    pub(super) fn new(place: &HookWorkspace) -> SharedWorkMemory {
+        let surveyor = WorktreeSurveyor::new(place.cwd.clone(), place.mark.clone());
+        Arc::new(tokio::sync::Mutex::new(Self { surveyor, digests: DigestMemory::default(), mark: None }))
+    }
+
+    /// What changed since the last look. None if that cannot be known. The first look has nothing to compare with.
+    pub(super) async fn measure(&mut self) -> Option<MeasuredChanges> {
+        let now = self.surveyor.survey().await;
+        if now.is_hopeless() {
+            self.mark = None;
+            return None;
+        }
+        match self.mark.replace(now.clone()) {
+            Some(before) => now.measured_since(&before).await,
+            None => Some(MeasuredChanges::default()),
+        }
+    }
+}
 
 pub(super) struct WorktreeWatcher {
     /// None if there is nothing to survey: the folder is too large or too slow, or the agent only reviews.
-    surveyor: Option<WorktreeSurveyor>,
-    /// Digests of the files that earlier turns changed.
-    memory: SharedDigestMemory,
+    memory: Option<SharedWorkMemory>,
     activity: SessionActivity,
     /// The activity at the last survey, if everything rested then.
     surveyed_at: Option<u64>,
@@ -72,23 +100,25 @@ impl Drop for ActiveWork {
 }
 
 impl WorktreeWatcher {
-    pub(super) fn new(place: &HookWorkspace, memory: SharedDigestMemory, activity: SessionActivity) -> Self {
-        let surveyor = Some(WorktreeSurveyor::new(place.cwd.clone(), place.mark.clone()));
-        Self { surveyor, memory, activity, surveyed_at: None }
+    pub(super) fn new(memory: SharedWorkMemory, activity: SessionActivity) -> Self {
+        Self { memory: Some(memory), activity, surveyed_at: None }
     }
 
     /// For an agent that should change no files. If it does, that is not the next agent's work.
     pub(super) fn of_nothing(activity: SessionActivity) -> Self {
-        Self { surveyor: None, memory: SharedDigestMemory::default(), activity, surveyed_at: None }
+        Self { memory: None, activity, surveyed_at: None }
     }
 
     /// The work tree before a turn. The last survey serves if nothing has run since.
     pub(super) async fn look_before(&mut self, cancel: &CancellationToken) -> Option<WorktreeSnapshot> {
         let is_current = self.surveyed_at.is_some() && self.activity.at_rest() == self.surveyed_at;
-        match self.surveyor.as_ref()?.latest(STILL_FRESH).filter(|_| is_current) {
-            Some(latest) => Some(latest),
-            None => self.look(cancel).await,
-        }
+        let latest = self.memory.as_ref()?.lock().await.surveyor.latest(STILL_FRESH);
+        let before = match latest.filter(|_| is_current) {
+            Some(latest) => latest,
+            None => self.look(cancel).await?,
+        };
+        self.memory.as_ref()?.lock().await.mark = Some(before.clone());
+        Some(before)
     }
 
     /// Call when the prompt is sent, and drop the result when the turn has ended.
@@ -98,10 +128,11 @@ impl WorktreeWatcher {
 
     async fn look(&mut self, cancel: &CancellationToken) -> Option<WorktreeSnapshot> {
         self.surveyed_at = self.activity.at_rest();
-        let survey = cancel.run_until_cancelled(self.surveyor.as_mut()?.survey()).await?;
+        let memory = self.memory.clone()?;
+        let survey = cancel.run_until_cancelled(async { memory.lock().await.surveyor.survey().await }).await?;
         if survey.is_hopeless() {
             // After the first failure creel does not try again.
-            self.surveyor = None;
+            self.memory = None;
             tracing::warn!("the project folder is too large or too slow for creel to see what each turn changes");
         }
         Some(survey)
@@ -116,8 +147,10 @@ impl WorktreeWatcher {
         let before = before?;
         let after = self.look(cancel).await?;
         let mut work = cancel.run_until_cancelled(after.changes_since(&before)).await??;
-        let mut memory = self.memory.lock().await;
-        cancel.run_until_cancelled(memory.add_contents(&before, &after, &mut work)).await;
+        let memory = self.memory.clone()?;
+        let mut memory = memory.lock().await;
+        cancel.run_until_cancelled(memory.digests.add_contents(&before, &after, &mut work)).await;
+        memory.mark = Some(after);
         Some(Box::new(work))
     }
 }

@@ -5,17 +5,20 @@ use std::collections::BTreeMap;
 use creel::engine::{
     conversation::{StopReason, ToolKind},
     event::{
-        ActorKind, Event, GateEvent, HookEvent, IterationOutcome, PendingEvent, PromptReason, RetryEvent, SessionEvent,
-        SessionOutcome, SteeringEvent, StopEvent, StopTiming, TaskEvent, TurnEvent,
+        ActorKind, CheckResult, Event, GateEvent, HookEvent, PendingEvent, PromptReason, RetryEvent,
+        SessionEvent, SessionOutcome, SteeringEvent, StopEvent, StopTiming, TaskEvent, TurnEvent, VerifyEvent,
     },
     gate::kind::{GateChoice, GateKind},
-    hooks::{point::HookPoint, verdict::RunEnd},
+    hooks::{
+        point::HookPoint,
+        verdict::{RunEnd, Verdict},
+    },
     ids::{GateId, ItemId},
     input::{GateAnswer, SessionCommand},
     pending::ItemState,
     policy::{
-        BackoffPolicy, ContextPolicy, DeliveryPolicy, FinalDeliveryPolicy, HookFailurePolicy, PermissionPolicy,
-        PermissionRule, PipeOutput, ProposalPlan, RetryLimitPolicy,
+        BackoffPolicy, ContextPolicy, DeliveryPolicy, FinalDeliveryPolicy, HookFailurePolicy, OpenTasksPolicy,
+        PermissionPolicy, PermissionRule, PipeOutput, ProposalPlan, RetryLimitPolicy, SettledPolicy,
     },
     tasks::{
         command::{NewTask, TaskCommand},
@@ -112,7 +115,11 @@ fn a_script() -> impl Strategy<Value = Script> {
         prop::option::of(prop::sample::select(vec![50, 250])),
         prop::option::weighted(0.3, Just(ProposalPlan::default())),
     );
-    (hooks, answers, limits, policies).prop_map(|(hooks, answers, limits, policies)| {
+    let unrest = prop::sample::select(vec![0, 0, 1, 2, 3, 5]);
+    let rules = prop::option::weighted(0.3, prop::collection::vec(any::<bool>(), 1..4));
+    let settled = prop::sample::select(vec![SettledPolicy::Complete, SettledPolicy::Ask, SettledPolicy::Continue]);
+    let checks = (unrest, rules, settled);
+    (hooks, answers, limits, policies, checks).prop_map(|(hooks, answers, limits, policies, checks)| {
         let mut script = Script::new().attended(&[]).agent(answers).builtins();
         let answers = [prints(r#"[{"type":"create_task","payload":{"goal":"more"}}]"#), breaks(), passes()];
         script = script.automation("automation", 15, &[TaskEventKind::TaskCompleted], answers);
@@ -122,7 +129,13 @@ fn a_script() -> impl Strategy<Value = Script> {
                 spec.on_failure = on_failure;
             });
         }
+        script.unrest = checks.0;
+        if let Some(passes) = checks.1 {
+            script = script.rule("rule", &passes);
+        }
         script.plan(|plan| {
+            plan.stop.settled = checks.2;
+            plan.stop.open_tasks = OpenTasksPolicy::Continue;
             (plan.max_iterations, plan.max_hook_retries, plan.max_consecutive_errors) = limits;
             plan.on_limit = policies.0;
             plan.gates.final_delivery = policies.1;
@@ -254,6 +267,8 @@ fn run_out(mut world: World) -> World {
             world.command(SessionCommand::Unpause);
         } else if !world.jobs.is_empty() {
             world.finish_hook(0);
+        } else if !world.checks.is_empty() {
+            world.finish_check(0);
         } else if world.turn.is_some() {
             world.finish_turn();
         } else if let Some(at) = world.state.next_wake() {
@@ -290,6 +305,7 @@ fn holds(world: &World) {
     no_text_is_lost_and_none_is_delivered_twice(world);
     the_counter_never_passes_the_limit_without_a_person(world);
     every_effect_is_answered_or_cut(world);
+    complete_means_verified(world);
     forced_is_shown_as_forced(world);
     no_answer_to_a_message_is_complete_without_a_judgement(world);
     nothing_held_is_sent_while_a_hook_runs_beside(world);
@@ -483,9 +499,50 @@ fn only_the_user_approves_tasks(world: &World) {
     }
 }
 
+/// Complete means verified: every check that counts has a passing run since the work last changed.
+fn complete_means_verified(world: &World) {
+    let mut changed = 0;
+    let mut passed: BTreeMap<(bool, String), usize> = BTreeMap::new();
+    for (at, event) in world.events.iter().enumerate() {
+        let key = |is_rule: bool, name: &str| (is_rule, name.to_owned());
+        match event {
+            Event::Verify(VerifyEvent::WorkChanged { .. }) => changed = at,
+            Event::Turn(TurnEvent::Ended { .. } | TurnEvent::Failed { .. }) => changed = at,
+            Event::Session(SessionEvent::Resumed { .. }) => changed = at,
+            Event::Hook(HookEvent::Finished(done)) if done.point == HookPoint::Stop => {
+                let passes = done.end == RunEnd::Exit(0) && done.verdict == Verdict::Pass;
+                if passes {
+                    passed.insert(key(false, &done.hook), at)
+                } else {
+                    passed.remove(&key(false, &done.hook))
+                };
+            }
+            Event::Stop(StopEvent::RuleChecked { rule, passed: passes, .. }) => {
+                if *passes {
+                    passed.insert(key(true, rule), at)
+                } else {
+                    passed.remove(&key(true, rule))
+                };
+            }
+            Event::Session(SessionEvent::Ended { outcome: SessionOutcome::Complete, checks, .. }) => {
+                let plan = world.state.plan();
+                let hooks = plan.hooks_at(HookPoint::Stop).iter().filter(|spec| spec.enabled && !spec.is_advisory());
+                let rules = plan.stop.rules.iter().map(|rule| key(true, &rule.name));
+                for check in hooks.map(|spec| key(false, &spec.name)).chain(rules) {
+                    assert!(passed.get(&check).is_some_and(|run| *run > changed), "{check:?}: {}", world.story());
+                }
+                assert!(checks.iter().all(|check| check.result == CheckResult::Passed), "{checks:?}");
+            }
+            _ => {}
+        }
+    }
+}
+
 fn forced_is_shown_as_forced(world: &World) {
-    let forced = world.state.iterations.last == Some(IterationOutcome::Forced);
-    assert_eq!(forced, world.state.phase.outcome() == Some(SessionOutcome::Forced));
+    let accepted = world.state.verify.checks.iter().any(|run| run.accepted.is_some());
+    if world.state.phase.outcome() == Some(SessionOutcome::Forced) {
+        assert!(accepted, "{}", world.story());
+    }
 }
 
 fn nothing_held_is_sent_while_a_hook_runs_beside(world: &World) {
@@ -588,7 +645,14 @@ proptest! {
 /// The result of a session, however often it was killed: turns and runs without their numbers.
 fn end_state(world: &World) -> (Option<SessionOutcome>, u32, Vec<String>, Vec<String>) {
     let prompts = answered(&world.events).iter().map(|p| format!("{:?} {:?} {}", p.reason, p.items, p.text)).collect();
+    // After a kill the work may have changed, so the checks run once more at the end.
+    let mut verifies = false;
     let runs = world.events.iter().filter_map(|event| match event {
+        Event::Verify(verify) => {
+            verifies = matches!(verify, VerifyEvent::Started { .. });
+            None
+        }
+        Event::Hook(HookEvent::Finished(_)) if verifies => None,
         Event::Hook(HookEvent::Finished(done)) if done.end != RunEnd::Cut => {
             Some(format!("{} {} {:?}", done.point, done.hook, done.end))
         }

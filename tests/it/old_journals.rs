@@ -16,6 +16,7 @@ use creel::{
         event::{Event, SessionEvent, UserPresence},
         input::Input,
         time::{TimeSpan, UnixTime},
+        verify::{WorkChangedBy, WorkMeasurement},
     },
     journal::Record,
 };
@@ -146,9 +147,14 @@ fn resumed(mut state: SessionState, last: UnixTime) -> String {
             text += &format!("    {}\n", kind(event));
         }
         text.extend(step.effects.iter().map(|effect| format!("    > {}\n", described(effect))));
-        input = Input::Proceed;
+        let measures = step.effects.iter().find_map(measured);
+        input = measures.map_or(Input::Proceed, |by| Input::WorkMeasured(WorkMeasurement::unchanged(by)));
     }
     panic!("the session does not come to rest: {text}");
+}
+
+fn measured(effect: &Effect) -> Option<WorkChangedBy> {
+    if let Effect::MeasureWork { by } = effect { Some(*by) } else { None }
 }
 
 fn described(effect: &Effect) -> String {
@@ -160,6 +166,7 @@ fn described(effect: &Effect) -> String {
             let agent = to.as_ref().or(standing_in.as_ref()).map(|agent| format!(" to {agent}")).unwrap_or_default();
             format!("send prompt{agent} {:?}", text.lines().next().unwrap_or_default())
         }
+        Effect::MeasureWork { .. } => "look at the work".into(),
         Effect::CancelTurn(turn) => format!("cancel turn {turn}"),
         Effect::AnswerPermission { ask, .. } => format!("answer request {ask}"),
         Effect::Leave(ExitReason::Ended) => "leave: ended".into(),

@@ -36,7 +36,7 @@ fn a_hook_without_retries_goes_straight_to_the_gate() {
         iteration 1 done
           decided Complete
           LoopEnded
-        ended complete (Agent signaled completion via <promise>COMPLETE</promise>)
+        ended complete (license passed, and the agent says it is done)
     "#]]
     .assert_eq(&story(script.attended(&[(GateKind::RetryLimit, GateChoice::Continue)])));
 }
@@ -73,7 +73,7 @@ fn the_first_limit_that_is_reached_decides_and_each_hook_counts_its_own_retries(
         iteration 1 forced
           decided Complete
           LoopEnded
-        ended forced (Agent signaled completion via <promise>COMPLETE</promise>)
+        ended forced (lint still fails after 3 retries; accepted because on_limit is complete)
     "#]]
     .assert_eq(&story(script.plan(|plan| plan.max_iterations = 1)));
     let all = limited(Script::new(), "lint", 9, [blocks("x")]);
@@ -93,7 +93,7 @@ fn the_first_limit_that_is_reached_decides_and_each_hook_counts_its_own_retries(
         iteration 1 forced
           decided Complete
           LoopEnded
-        ended forced (Agent signaled completion via <promise>COMPLETE</promise>)
+        ended forced (lint still fails after 1 retry; accepted because on_limit is complete)
     "#]]
     .assert_eq(&story(all.plan(|plan| (plan.max_hook_retries, plan.max_iterations) = (1, 1))));
 }
@@ -128,7 +128,7 @@ fn the_user_grants_the_same_number_of_retries_again() {
         iteration 1 done
           decided Complete
           LoopEnded
-        ended complete (Agent signaled completion via <promise>COMPLETE</promise>)
+        ended complete (lint passed, and the agent says it is done)
     "#]]
     .assert_eq(&story(script.attended(&[(GateKind::RetryLimit, GateChoice::Continue)])));
 }
@@ -164,7 +164,7 @@ fn a_template_replaces_the_usual_feedback_of_its_hook_alone() {
         iteration 1 done
           decided Complete
           LoopEnded
-        ended complete (Agent signaled completion via <promise>COMPLETE</promise>)
+        ended complete (own and usual passed, and the agent says it is done)
     "#]]
     .assert_eq(&story(script));
 }

@@ -56,26 +56,22 @@ fn a_complete_session_is_submitted_before_it_ends() {
     story(
         script,
         expect![[r#"
-        iteration 1
-          prompt iteration "GOAL"
-          turn ended EndTurn
-        iteration 1 done
-          decided Complete
-          LoopEnded
-        submit
-          before_submit rebase_on_main exit 0 -> Pass
-          before_submit create_pr exit 0 -> Pass
-          after_submit announce exit 0 -> Pass piped
-          held 1 "[Hook output: after_submit \"announce\" · exit 0 · 1.2 s]\ntold all"
-        submit done https://forge.example/pr/1 (https://forge.example/pr/1)
-          gate 1 final_delivery
-          gate 1 approve by Policy
-          prompt FinalDelivery items [1] "[Hook output: after_submit \"announce\" · exit 0 · 1.2 s]\ntold all"
-          turn ended EndTurn
-          delivered [1]
-          session_end bye exit 0 -> Pass
-        ended complete (Agent signaled completion via <promise>COMPLETE</promise>)
-    "#]],
+            iteration 1
+              prompt iteration "GOAL"
+              turn ended EndTurn
+            iteration 1 done
+              decided Complete
+              LoopEnded
+            submit
+              before_submit rebase_on_main exit 0 -> Pass
+              before_submit create_pr exit 0 -> Pass
+              after_submit announce exit 0 -> Pass piped
+              held 1 "[Hook output: after_submit \"announce\" · exit 0 · 1.2 s]\ntold all"
+            submit done https://forge.example/pr/1 (https://forge.example/pr/1)
+              session_end bye exit 0 -> Pass
+              warning not delivered: item 1; the text is in the journal
+            ended complete (no checks are configured, and the agent says it is done)
+        "#]],
     );
 }
 
@@ -118,7 +114,7 @@ fn a_failure_with_a_remediation_prompt_becomes_a_turn_and_then_the_whole_list_ru
           before_submit run_tests exit 0 -> Pass
           before_submit create_pr exit 0 -> Pass
         submit done https://forge.example/pr/1 (https://forge.example/pr/1)
-        ended complete (Agent signaled completion via <promise>COMPLETE</promise>)
+        ended complete (no checks are configured, and the agent says it is done)
     "#]].assert_eq(&after_the_loop(&world));
     assert_eq!(world.state.phase.outcome(), Some(SessionOutcome::Complete));
 }
@@ -157,7 +153,7 @@ fn a_command_whose_output_is_piped_is_its_own_remediation_prompt() {
           turn ended EndTurn
           before_submit lint exit 0 -> Pass
         submit done (every check has passed)
-        ended complete (Agent signaled completion via <promise>COMPLETE</promise>)
+        ended complete (no checks are configured, and the agent says it is done)
     "#]].assert_eq(&after_the_loop(&world));
 }
 
@@ -207,7 +203,7 @@ fn at_the_gate_the_user_retries_writes_skips_or_leaves() {
           before_submit run_tests exit 0 -> Pass
           before_submit create_pr exit 0 -> Pass
         submit done https://forge.example/pr/1 (https://forge.example/pr/1)
-        ended complete (Agent signaled completion via <promise>COMPLETE</promise>)
+        ended complete (no checks are configured, and the agent says it is done)
     "#]]
     .assert_eq(&told(&[(GateKind::Submit, GateChoice::Retry), (GateKind::Submit, GateChoice::Send)]));
     expect![[r#"
@@ -217,7 +213,7 @@ fn at_the_gate_the_user_retries_writes_skips_or_leaves() {
           gate 1 skip by Tui
           before_submit create_pr exit 0 -> Pass
         submit done https://forge.example/pr/1 (https://forge.example/pr/1)
-        ended complete (Agent signaled completion via <promise>COMPLETE</promise>)
+        ended complete (no checks are configured, and the agent says it is done)
     "#]]
     .assert_eq(&told(&[(GateKind::Submit, GateChoice::Skip)]));
     expect![[r#"
@@ -226,7 +222,7 @@ fn at_the_gate_the_user_retries_writes_skips_or_leaves() {
           gate 1 submit
           gate 1 leave by Tui
         submit failed (`run_tests` blocks the submit: red)
-        ended complete (Agent signaled completion via <promise>COMPLETE</promise>)
+        ended complete (no checks are configured, and the agent says it is done)
     "#]]
     .assert_eq(&told(&[(GateKind::Submit, GateChoice::Leave)]));
 }
@@ -260,7 +256,7 @@ fn an_ended_session_can_be_submitted_and_keeps_its_outcome() {
           turn ended EndTurn
           before_submit create_pr exit 0 -> Pass
         submit done https://forge.example/pr/1 (https://forge.example/pr/1)
-        ended complete (Agent signaled completion via <promise>COMPLETE</promise>)
+        ended complete (the agent says it is done)
     "#]].assert_eq(&after_the_loop(&world));
     assert!(world.left.is_some());
 }
@@ -293,7 +289,7 @@ fn a_running_session_is_submitted_between_two_iterations() {
         iteration 2 done
           decided Complete
           LoopEnded
-        ended complete (Agent signaled completion via <promise>COMPLETE</promise>)
+        ended complete (no checks are configured, and the agent says it is done)
     "#]]
     .assert_eq(&world.run().story());
 }

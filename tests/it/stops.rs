@@ -87,7 +87,7 @@ fn rules_are_checked_before_the_hooks_are_asked_and_their_failures_go_with_the_n
               rule lint passed
               decided Complete
               LoopEnded
-            ended complete (All 2 validation rules passed)
+            ended complete (tests and lint passed)
         "#]],
     );
 }
@@ -105,8 +105,11 @@ fn the_presets_decide_by_promises_rules_or_both() {
         ("<promise>COMPLETE</promise>", "<promise>ESCALATE</promise>", "<promise>BLOCKED</promise>");
     let said = |action, reason: &str| (action, reason.to_owned());
     let completed = said(StopAction::Complete, "Agent signaled completion via <promise>COMPLETE</promise>");
-    assert_eq!(run(StopPreset::Default, complete, &[false]), completed);
-    assert_eq!(run(StopPreset::Promise, complete, &[false]), completed);
+    assert_eq!(run(StopPreset::Default, complete, &[true]), completed);
+    assert_eq!(run(StopPreset::Promise, complete, &[true]), completed);
+    let doubted = "the rule `tests` fails, so the work is not complete: exit 101, expected 0";
+    assert_eq!(run(StopPreset::Default, complete, &[false]), said(StopAction::Continue, doubted));
+    assert_eq!(run(StopPreset::Promise, complete, &[false]), said(StopAction::Continue, doubted));
     assert_eq!(
         run(StopPreset::Default, escalate, &[true]),
         said(StopAction::Escalate, "Agent signaled a need for escalation via <promise>ESCALATE</promise>")
@@ -165,7 +168,7 @@ fn a_command_decides_by_what_it_answers() {
               stop_decision judge exit 0 -> Pass
               decided Complete
               LoopEnded
-            ended complete (enough)
+            ended complete (no checks are configured)
         "#]],
     );
 }
@@ -223,7 +226,7 @@ fn the_test_driven_loop_of_conditions_on_rules() {
               rule tests_pass passed
               decided Complete
               LoopEnded
-            ended complete (All tests pass)
+            ended complete (tests_pass passed)
         "#]],
     );
 }
@@ -246,7 +249,7 @@ fn a_group_completes_when_all_or_any_of_its_hooks_do() {
     assert_eq!(decided(StopHookKind::All(parts()), no, true).0, StopAction::Continue);
     assert_eq!(decided(StopHookKind::All(parts()), "<promise>BLOCKED</promise>", true).0, StopAction::Escalate);
     assert_eq!(decided(StopHookKind::Any(parts()), no, true).0, StopAction::Complete);
-    assert_eq!(decided(StopHookKind::Any(parts()), yes, false).0, StopAction::Complete);
+    assert_eq!(decided(StopHookKind::Any(parts()), yes, false).0, StopAction::Continue, "a red rule");
     assert_eq!(decided(StopHookKind::Any(parts()), "<promise>BLOCKED</promise>", true).0, StopAction::Complete);
     assert_eq!(decided(StopHookKind::Any(parts()), "<promise>BLOCKED</promise>", false).0, StopAction::Escalate);
     assert_eq!(decided(StopHookKind::Any(parts()), no, false).0, StopAction::Continue);
@@ -295,7 +298,10 @@ fn an_escalation_blocks_the_task_until_the_user_continues_it() {
         Event::Turn(TurnEvent::PromptSent(prompt)) => Some(prompt.text.as_str()),
         _ => None,
     });
-    assert_eq!(prompts.collect::<Vec<_>>(), ["GOAL", "Try another way.\n\nGOAL"]);
+    assert_eq!(
+        prompts.collect::<Vec<_>>(),
+        ["GOAL", "Try another way.\n\nGOAL\n\nOpen tasks of this session:\n- task_1 (active): Publish"]
+    );
 }
 
 #[test]
@@ -335,7 +341,7 @@ fn contradicting_promises_are_reported_and_the_strongest_counts() {
               warning the agent promised COMPLETE and BLOCKED together; creel uses COMPLETE
               decided Complete
               LoopEnded
-            ended complete (Agent signaled completion via <promise>COMPLETE</promise>)
+            ended complete (no checks are configured, and the agent says it is done)
         "#]],
     );
 }
@@ -370,7 +376,7 @@ fn resuming_an_escalated_session_answers_the_escalation() {
 #[test]
 fn a_guard_says_nothing_in_the_last_iteration() {
     let script = Script::new().rule("tests", &[false]).agent(&[WORKING]).plan(|plan| plan.max_iterations = 3);
-    assert!(script_run(script).story().ends_with("ended limit (the limit of 3 iterations was reached)\n"));
+    assert!(script_run(script).story().ends_with("ended limit (stopped at 3 iterations: tests still fails)\n"));
     let script = Script::new().agent(&[WORKING]).plan(|plan| plan.stop.no_progress = 3);
     let (hook, action, _) = decisions(&script_run(script)).pop().expect("a decision");
     assert_eq!((hook.as_str(), action), ("no_progress", StopAction::Escalate));
@@ -509,12 +515,12 @@ fn a_self_driven_session_is_completed_once() {
     tool(&mut world, SessionCommand::CompleteSession { reason: "enough".into() });
     tool(&mut world, SessionCommand::CompleteSession { reason: "the agent has exited".into() });
     assert_eq!(world.refused, ["the session is already completing"]);
-    expect![[r"
+    expect![[r#"
           CompletionPromised
           LoopEnded
           session_end bye exit 0 -> Pass
-        ended complete (enough)
-    "]]
+        ended complete (no checks are configured, and the agent says it is done: enough)
+    "#]]
     .assert_eq(&world.run().story());
 }
 
@@ -528,15 +534,15 @@ fn a_self_driven_session_ends_when_its_running_hooks_have_ended() {
     tool(&mut world, SessionCommand::CompleteSession { reason: "the agent has exited".into() });
     assert_eq!(world.refused, ["the session is already completing"]);
     let killed = World::from_events(script, &world.events);
-    let expected = expect![[r"
+    let expected = expect![[r#"
           CompletionPromised
           session_start hello exit 0 -> Pass
           LoopEnded
           session_end bye exit 0 -> Pass
-        ended complete (enough)
-    "]];
+        ended complete (no checks are configured, and the agent says it is done: enough)
+    "#]];
     expected.assert_eq(&world.run().story());
-    assert!(killed.resume().story().ends_with("ended complete (enough)\n"));
+    assert!(killed.resume().story().ends_with("(no checks are configured, and the agent says it is done: enough)\n"));
 }
 
 #[test]
@@ -617,9 +623,8 @@ fn an_agent_runs_its_own_loop_over_a_task() {
     assert_eq!(world.state.tasks.graph.get(&id).expect("the task").state, TaskState::Completed);
     tool(&mut world, judge(&known, "more"));
     assert!(world.refused.pop().expect("it is over").contains("has ended"));
-    assert!(
-        world.run().story().ends_with("ended complete (Agent signaled completion via <promise>COMPLETE</promise>)\n")
-    );
+    let story = world.run().story();
+    assert!(story.ends_with(", and the agent says it is done)\n"), "{story}");
 }
 
 #[test]

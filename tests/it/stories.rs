@@ -38,19 +38,19 @@ fn a_session_without_hooks_ends_when_the_agent_promises() {
     becomes(
         Script::new().agent([WORKS, DONE]),
         expect![[r#"
-        iteration 1
-          prompt iteration "GOAL"
-          turn ended EndTurn
-        iteration 1 done
-          decided Continue
-        iteration 2
-          prompt iteration "GOAL"
-          turn ended EndTurn
-        iteration 2 done
-          decided Complete
-          LoopEnded
-        ended complete (Agent signaled completion via <promise>COMPLETE</promise>)
-    "#]],
+            iteration 1
+              prompt iteration "GOAL"
+              turn ended EndTurn
+            iteration 1 done
+              decided Continue
+            iteration 2
+              prompt iteration "GOAL"
+              turn ended EndTurn
+            iteration 2 done
+              decided Complete
+              LoopEnded
+            ended complete (no checks are configured, and the agent says it is done)
+        "#]],
     );
 }
 
@@ -64,27 +64,27 @@ fn pending_output_of_a_failed_turn_is_sent_with_the_next_prompt() {
     becomes(
         script,
         expect![[r#"
-        iteration 1
-          prompt iteration "GOAL"
-          turn ended EndTurn
-        iteration 1 done
-          post_iteration test exit 0 -> Pass piped
-          held 1 "[Hook output: post_iteration \"test\" · exit 0 · 1.2 s]\nred"
-          decided Continue
-        iteration 2
-          prompt iteration items [1] "[Hook output: post_iteration \"test\" · exit 0 · 1.2 s]\nred\n\nGOAL"
-          turn failed connection reset
-        iteration 2 failed
-        iteration 3
-          prompt iteration items [1] "[Hook output: post_iteration \"test\" · exit 0 · 1.2 s]\nred\n\nGOAL"
-          turn ended EndTurn
-          delivered [1]
-        iteration 3 done
-          post_iteration test exit 0 -> Pass
-          decided Complete
-          LoopEnded
-        ended complete (Agent signaled completion via <promise>COMPLETE</promise>)
-    "#]],
+            iteration 1
+              prompt iteration "GOAL"
+              turn ended EndTurn
+            iteration 1 done
+              post_iteration test exit 0 -> Pass piped
+              held 1 "[Hook output: post_iteration \"test\" · exit 0 · 1.2 s]\nred"
+              decided Continue
+            iteration 2
+              prompt iteration items [1] "[Hook output: post_iteration \"test\" · exit 0 · 1.2 s]\nred\n\nGOAL"
+              turn failed connection reset
+            iteration 2 failed
+            iteration 3
+              prompt iteration items [1] "[Hook output: post_iteration \"test\" · exit 0 · 1.2 s]\nred\n\nGOAL"
+              turn ended EndTurn
+              delivered [1]
+            iteration 3 done
+              post_iteration test exit 0 -> Pass
+              decided Complete
+              LoopEnded
+            ended complete (no checks are configured, and the agent says it is done)
+        "#]],
     );
 }
 
@@ -94,39 +94,39 @@ fn a_hook_that_always_blocks_gives_six_turns_five_feedbacks_and_a_forced_end() {
     becomes(
         script,
         expect![[r#"
-        iteration 1
-          prompt iteration "GOAL"
-          turn ended EndTurn
-          stop tests exit 2 -> Block
-          retry 1/5
-          prompt Feedback "[Hook feedback]: fix it\n\n1 failed"
-          turn ended EndTurn
-          stop tests exit 2 -> Block
-          retry 2/5 no progress
-          prompt Feedback "[Hook feedback]: fix it\n\n1 failed"
-          turn ended EndTurn
-          stop tests exit 2 -> Block
-          retry 3/5 no progress
-          prompt Feedback "[Hook feedback]: fix it\n\n1 failed"
-          turn ended EndTurn
-          stop tests exit 2 -> Block
-          retry 4/5 no progress
-          prompt Feedback "[Hook feedback]: fix it\n\n1 failed"
-          turn ended EndTurn
-          stop tests exit 2 -> Block
-          retry 5/5 no progress
-          prompt Feedback "[Hook feedback]: fix it\n\n1 failed"
-          turn ended EndTurn
-          stop tests exit 2 -> Block
-          retry limit 5/5
-          warning [Warning: Hook retry limit (5) reached. Completing execution.]
-          gate 1 retry_limit
-          gate 1 ignore by Policy
-        iteration 1 forced
-          decided Complete
-          LoopEnded
-        ended forced (Agent signaled completion via <promise>COMPLETE</promise>)
-    "#]],
+            iteration 1
+              prompt iteration "GOAL"
+              turn ended EndTurn
+              stop tests exit 2 -> Block
+              retry 1/5
+              prompt Feedback "[Hook feedback]: fix it\n\n1 failed"
+              turn ended EndTurn
+              stop tests exit 2 -> Block
+              retry 2/5 no progress
+              prompt Feedback "[Hook feedback]: fix it\n\n1 failed"
+              turn ended EndTurn
+              stop tests exit 2 -> Block
+              retry 3/5 no progress
+              prompt Feedback "[Hook feedback]: fix it\n\n1 failed"
+              turn ended EndTurn
+              stop tests exit 2 -> Block
+              retry 4/5 no progress
+              prompt Feedback "[Hook feedback]: fix it\n\n1 failed"
+              turn ended EndTurn
+              stop tests exit 2 -> Block
+              retry 5/5 no progress
+              prompt Feedback "[Hook feedback]: fix it\n\n1 failed"
+              turn ended EndTurn
+              stop tests exit 2 -> Block
+              retry limit 5/5
+              warning [Warning: Hook retry limit (5) reached. Completing execution.]
+              gate 1 retry_limit
+              gate 1 ignore by Policy
+            iteration 1 forced
+              decided Complete
+              LoopEnded
+            ended forced (tests still fails after 5 retries; accepted because on_limit is complete)
+        "#]],
     );
 }
 
@@ -138,27 +138,27 @@ fn the_same_failure_with_another_duration_and_thread_is_no_progress() {
     becomes(
         Script::new().hook(HookPoint::Stop, "tests", runs).agent([DONE]),
         expect![[r#"
-        iteration 1
-          prompt iteration "GOAL"
-          turn ended EndTurn
-          stop tests exit 2 -> Block
-          retry 1/5
-          prompt Feedback "[Hook feedback]: Hook returned blocking error (exit code 2)\n\nthread 'adds' (4711) panicked at src/lib.rs:3:5:\ntest result: FAILED. finished in 0.12s"
-          turn ended EndTurn
-          stop tests exit 2 -> Block
-          retry 2/5 no progress
-          prompt Feedback "[Hook feedback]: Hook returned blocking error (exit code 2)\n\nthread 'adds' (4900) panicked at src/lib.rs:3:5:\ntest result: FAILED. finished in 1m 20s"
-          turn ended EndTurn
-          stop tests exit 2 -> Block
-          retry 3/5
-          prompt Feedback "[Hook feedback]: Hook returned blocking error (exit code 2)\n\nanother test failed"
-          turn ended EndTurn
-          stop tests exit 0 -> Pass
-        iteration 1 done
-          decided Complete
-          LoopEnded
-        ended complete (Agent signaled completion via <promise>COMPLETE</promise>)
-    "#]],
+            iteration 1
+              prompt iteration "GOAL"
+              turn ended EndTurn
+              stop tests exit 2 -> Block
+              retry 1/5
+              prompt Feedback "[Hook feedback]: Hook returned blocking error (exit code 2)\n\nthread 'adds' (4711) panicked at src/lib.rs:3:5:\ntest result: FAILED. finished in 0.12s"
+              turn ended EndTurn
+              stop tests exit 2 -> Block
+              retry 2/5 no progress
+              prompt Feedback "[Hook feedback]: Hook returned blocking error (exit code 2)\n\nthread 'adds' (4900) panicked at src/lib.rs:3:5:\ntest result: FAILED. finished in 1m 20s"
+              turn ended EndTurn
+              stop tests exit 2 -> Block
+              retry 3/5
+              prompt Feedback "[Hook feedback]: Hook returned blocking error (exit code 2)\n\nanother test failed"
+              turn ended EndTurn
+              stop tests exit 0 -> Pass
+            iteration 1 done
+              decided Complete
+              LoopEnded
+            ended complete (tests passed, and the agent says it is done)
+        "#]],
     );
 }
 
@@ -174,23 +174,23 @@ fn three_failing_then_one_then_none() {
     becomes(
         script,
         expect![[r#"
-        iteration 1
-          prompt iteration "GOAL"
-          turn ended EndTurn
-          stop run-tests exit 2 -> Block
-          retry 1/5
-          prompt Feedback "[Hook feedback]: 3 tests failing"
-          turn ended EndTurn
-          stop run-tests exit 2 -> Block
-          retry 2/5
-          prompt Feedback "[Hook feedback]: 1 test failing"
-          turn ended EndTurn
-          stop run-tests exit 0 -> Pass
-        iteration 1 done
-          decided Complete
-          LoopEnded
-        ended complete (Agent signaled completion via <promise>COMPLETE</promise>)
-    "#]],
+            iteration 1
+              prompt iteration "GOAL"
+              turn ended EndTurn
+              stop run-tests exit 2 -> Block
+              retry 1/5
+              prompt Feedback "[Hook feedback]: 3 tests failing"
+              turn ended EndTurn
+              stop run-tests exit 2 -> Block
+              retry 2/5
+              prompt Feedback "[Hook feedback]: 1 test failing"
+              turn ended EndTurn
+              stop run-tests exit 0 -> Pass
+            iteration 1 done
+              decided Complete
+              LoopEnded
+            ended complete (run-tests passed, and the agent says it is done)
+        "#]],
     );
 }
 
@@ -204,22 +204,22 @@ fn output_still_pending_after_the_loop_is_delivered_before_session_end() {
     becomes(
         script,
         expect![[r#"
-        iteration 1
-          prompt iteration "GOAL"
-          turn ended EndTurn
-        iteration 1 done
-          post_iteration test exit 101 -> Fail piped
-          held 1 "[Hook output: post_iteration \"test\" · exit 101 · 1.2 s]\n1 failed"
-          decided Complete
-          LoopEnded
-          gate 1 final_delivery
-          gate 1 approve by Policy
-          prompt FinalDelivery items [1] "[Hook output: post_iteration \"test\" · exit 101 · 1.2 s]\n1 failed"
-          turn ended EndTurn
-          delivered [1]
-          session_end notify exit 0 -> Pass
-        ended complete (Agent signaled completion via <promise>COMPLETE</promise>)
-    "#]],
+            iteration 1
+              prompt iteration "GOAL"
+              turn ended EndTurn
+            iteration 1 done
+              post_iteration test exit 101 -> Fail piped
+              held 1 "[Hook output: post_iteration \"test\" · exit 101 · 1.2 s]\n1 failed"
+              decided Complete
+              LoopEnded
+              gate 1 final_delivery
+              gate 1 approve by Policy
+              prompt FinalDelivery items [1] "[Hook output: post_iteration \"test\" · exit 101 · 1.2 s]\n1 failed"
+              turn ended EndTurn
+              delivered [1]
+              session_end notify exit 0 -> Pass
+            ended complete (no checks are configured, and the agent says it is done)
+        "#]],
     );
 }
 
@@ -231,21 +231,21 @@ fn the_user_approves_the_final_delivery() {
     becomes(
         script,
         expect![[r#"
-        iteration 1
-          prompt iteration "GOAL"
-          turn ended EndTurn
-        iteration 1 done
-          post_iteration test exit 0 -> Pass piped
-          held 1 "[Hook output: post_iteration \"test\" · exit 0 · 1.2 s]\nred"
-          decided Complete
-          LoopEnded
-          gate 1 final_delivery
-          gate 1 approve by Tui
-          prompt FinalDelivery items [1] "[Hook output: post_iteration \"test\" · exit 0 · 1.2 s]\nred"
-          turn ended EndTurn
-          delivered [1]
-        ended complete (Agent signaled completion via <promise>COMPLETE</promise>)
-    "#]],
+            iteration 1
+              prompt iteration "GOAL"
+              turn ended EndTurn
+            iteration 1 done
+              post_iteration test exit 0 -> Pass piped
+              held 1 "[Hook output: post_iteration \"test\" · exit 0 · 1.2 s]\nred"
+              decided Complete
+              LoopEnded
+              gate 1 final_delivery
+              gate 1 approve by Tui
+              prompt FinalDelivery items [1] "[Hook output: post_iteration \"test\" · exit 0 · 1.2 s]\nred"
+              turn ended EndTurn
+              delivered [1]
+            ended complete (no checks are configured, and the agent says it is done)
+        "#]],
     );
 }
 
@@ -257,19 +257,19 @@ fn the_user_skips_the_final_delivery() {
     becomes(
         script,
         expect![[r#"
-        iteration 1
-          prompt iteration "GOAL"
-          turn ended EndTurn
-        iteration 1 done
-          post_iteration test exit 0 -> Pass piped
-          held 1 "[Hook output: post_iteration \"test\" · exit 0 · 1.2 s]\nred"
-          decided Complete
-          LoopEnded
-          gate 1 final_delivery
-          PendingSkipped
-          gate 1 skip by Tui
-        ended complete (Agent signaled completion via <promise>COMPLETE</promise>)
-    "#]],
+            iteration 1
+              prompt iteration "GOAL"
+              turn ended EndTurn
+            iteration 1 done
+              post_iteration test exit 0 -> Pass piped
+              held 1 "[Hook output: post_iteration \"test\" · exit 0 · 1.2 s]\nred"
+              decided Complete
+              LoopEnded
+              gate 1 final_delivery
+              PendingSkipped
+              gate 1 skip by Tui
+            ended complete (no checks are configured, and the agent says it is done)
+        "#]],
     );
 }
 
@@ -292,19 +292,19 @@ fn every_delivery_can_need_approval() {
     becomes(
         script,
         expect![[r#"
-          session_start build exit 0 -> Pass piped
-          held 1 "[Hook output: session_start \"build\" · exit 0 · 1.2 s]\nwarning: unused"
-        iteration 1
-          gate 1 delivery
-          gate 1 approve by Tui
-          prompt iteration items [1] "[Hook output: session_start \"build\" · exit 0 · 1.2 s]\nwarning: unused\n\nGOAL"
-          turn ended EndTurn
-          delivered [1]
-        iteration 1 done
-          decided Complete
-          LoopEnded
-        ended complete (Agent signaled completion via <promise>COMPLETE</promise>)
-    "#]],
+              session_start build exit 0 -> Pass piped
+              held 1 "[Hook output: session_start \"build\" · exit 0 · 1.2 s]\nwarning: unused"
+            iteration 1
+              gate 1 delivery
+              gate 1 approve by Tui
+              prompt iteration items [1] "[Hook output: session_start \"build\" · exit 0 · 1.2 s]\nwarning: unused\n\nGOAL"
+              turn ended EndTurn
+              delivered [1]
+            iteration 1 done
+              decided Complete
+              LoopEnded
+            ended complete (no checks are configured, and the agent says it is done)
+        "#]],
     );
 }
 
@@ -317,19 +317,19 @@ fn piped_output_of_pre_iteration_is_between_pending_items_and_the_goal() {
     becomes(
         script,
         expect![[r#"
-          session_start build exit 0 -> Pass piped
-          held 1 "[Hook output: session_start \"build\" · exit 0 · 1.2 s]\nheld"
-        iteration 1
-          pre_iteration lint exit 0 -> Pass piped
-          pre_iteration quiet exit 0 -> Pass
-          prompt iteration items [1] "[Hook output: session_start \"build\" · exit 0 · 1.2 s]\nheld\n\n[Hook output: pre_iteration \"lint\" · exit 0 · 1.2 s]\nlint says\n\nGOAL"
-          turn ended EndTurn
-          delivered [1]
-        iteration 1 done
-          decided Complete
-          LoopEnded
-        ended complete (Agent signaled completion via <promise>COMPLETE</promise>)
-    "#]],
+              session_start build exit 0 -> Pass piped
+              held 1 "[Hook output: session_start \"build\" · exit 0 · 1.2 s]\nheld"
+            iteration 1
+              pre_iteration lint exit 0 -> Pass piped
+              pre_iteration quiet exit 0 -> Pass
+              prompt iteration items [1] "[Hook output: session_start \"build\" · exit 0 · 1.2 s]\nheld\n\n[Hook output: pre_iteration \"lint\" · exit 0 · 1.2 s]\nlint says\n\nGOAL"
+              turn ended EndTurn
+              delivered [1]
+            iteration 1 done
+              decided Complete
+              LoopEnded
+            ended complete (no checks are configured, and the agent says it is done)
+        "#]],
     );
 }
 
@@ -343,23 +343,23 @@ fn a_failed_turn_runs_on_error_and_a_recovery_turn_and_counts() {
     becomes(
         script,
         expect![[r#"
-        iteration 1
-          prompt iteration "GOAL"
-          turn failed connection reset
-          on_error git diff exit 0 -> Pass piped
-          prompt Recovery "[Hook output: on_error \"git diff\" · exit 0 · 1.2 s]\nwhat changed"
-          turn ended EndTurn
-        iteration 1 failed
-        iteration 2
-          prompt iteration "GOAL"
-          turn ended EndTurn
-          stop tests exit 0 -> Pass
-        iteration 2 done
-          post_iteration post exit 0 -> Pass
-          decided Complete
-          LoopEnded
-        ended complete (Agent signaled completion via <promise>COMPLETE</promise>)
-    "#]],
+            iteration 1
+              prompt iteration "GOAL"
+              turn failed connection reset
+              on_error git diff exit 0 -> Pass piped
+              prompt Recovery "[Hook output: on_error \"git diff\" · exit 0 · 1.2 s]\nwhat changed"
+              turn ended EndTurn
+            iteration 1 failed
+            iteration 2
+              prompt iteration "GOAL"
+              turn ended EndTurn
+              stop tests exit 0 -> Pass
+            iteration 2 done
+              post_iteration post exit 0 -> Pass
+              decided Complete
+              LoopEnded
+            ended complete (tests passed, and the agent says it is done)
+        "#]],
     );
 }
 
@@ -407,26 +407,26 @@ fn at_the_limit_the_user_grants_the_same_number_of_retries_again() {
     becomes(
         script,
         expect![[r#"
-        iteration 1
-          prompt iteration "GOAL"
-          turn ended EndTurn
-          stop tests exit 2 -> Block
-          retry 1/1
-          prompt Feedback "[Hook feedback]: a"
-          turn ended EndTurn
-          stop tests exit 2 -> Block
-          retry limit 1/1
-          gate 1 retry_limit
-          gate 1 continue by Tui
-          retry 2/2
-          prompt Feedback "[Hook feedback]: b"
-          turn ended EndTurn
-          stop tests exit 0 -> Pass
-        iteration 1 done
-          decided Complete
-          LoopEnded
-        ended complete (Agent signaled completion via <promise>COMPLETE</promise>)
-    "#]],
+            iteration 1
+              prompt iteration "GOAL"
+              turn ended EndTurn
+              stop tests exit 2 -> Block
+              retry 1/1
+              prompt Feedback "[Hook feedback]: a"
+              turn ended EndTurn
+              stop tests exit 2 -> Block
+              retry limit 1/1
+              gate 1 retry_limit
+              gate 1 continue by Tui
+              retry 2/2
+              prompt Feedback "[Hook feedback]: b"
+              turn ended EndTurn
+              stop tests exit 0 -> Pass
+            iteration 1 done
+              decided Complete
+              LoopEnded
+            ended complete (tests passed, and the agent says it is done)
+        "#]],
     );
 }
 
@@ -439,30 +439,30 @@ fn at_the_limit_the_user_sends_a_message_and_the_count_is_reset() {
     becomes(
         script,
         expect![[r#"
-        iteration 1
-          prompt iteration "GOAL"
-          turn ended EndTurn
-          stop tests exit 2 -> Block
-          retry 1/1
-          prompt Feedback "[Hook feedback]: a"
-          turn ended EndTurn
-          stop tests exit 2 -> Block
-          retry limit 1/1
-          gate 1 retry_limit
-          MessageQueued
-          gate 1 send by Tui
-          prompt Message "Try another way."
-          turn ended EndTurn
-          stop tests exit 2 -> Block
-          retry 1/1
-          prompt Feedback "[Hook feedback]: c"
-          turn ended EndTurn
-          stop tests exit 0 -> Pass
-        iteration 1 done
-          decided Complete
-          LoopEnded
-        ended complete (Agent signaled completion via <promise>COMPLETE</promise>)
-    "#]],
+            iteration 1
+              prompt iteration "GOAL"
+              turn ended EndTurn
+              stop tests exit 2 -> Block
+              retry 1/1
+              prompt Feedback "[Hook feedback]: a"
+              turn ended EndTurn
+              stop tests exit 2 -> Block
+              retry limit 1/1
+              gate 1 retry_limit
+              MessageQueued
+              gate 1 send by Tui
+              prompt Message "Try another way."
+              turn ended EndTurn
+              stop tests exit 2 -> Block
+              retry 1/1
+              prompt Feedback "[Hook feedback]: c"
+              turn ended EndTurn
+              stop tests exit 0 -> Pass
+            iteration 1 done
+              decided Complete
+              LoopEnded
+            ended complete (tests passed, and the agent says it is done)
+        "#]],
     );
 }
 
@@ -473,7 +473,7 @@ fn at_the_limit_the_user_can_ignore_disable_or_abort() {
             Script::new().hook(HookPoint::Stop, "tests", [blocks("no")]).attended(&[(GateKind::RetryLimit, choice)]);
         World::begin(script).run().state.phase.outcome()
     });
-    assert_eq!(ends, [Some(SessionOutcome::Forced), Some(SessionOutcome::Complete), Some(SessionOutcome::Aborted)]);
+    assert_eq!(ends, [Some(SessionOutcome::Forced), Some(SessionOutcome::Unverified), Some(SessionOutcome::Aborted)]);
 }
 
 #[test]
@@ -491,19 +491,19 @@ fn a_limit_of_zero_never_retries() {
     becomes(
         script,
         expect![[r#"
-        iteration 1
-          prompt iteration "GOAL"
-          turn ended EndTurn
-          stop tests exit 2 -> Block
-          retry limit 0/0
-          warning [Warning: Hook retry limit (0) reached. Completing execution.]
-          gate 1 retry_limit
-          gate 1 ignore by Policy
-        iteration 1 forced
-          decided Complete
-          LoopEnded
-        ended forced (Agent signaled completion via <promise>COMPLETE</promise>)
-    "#]],
+            iteration 1
+              prompt iteration "GOAL"
+              turn ended EndTurn
+              stop tests exit 2 -> Block
+              retry limit 0/0
+              warning [Warning: Hook retry limit (0) reached. Completing execution.]
+              gate 1 retry_limit
+              gate 1 ignore by Policy
+            iteration 1 forced
+              decided Complete
+              LoopEnded
+            ended forced (tests still fails; accepted because on_limit is complete)
+        "#]],
     );
 }
 
@@ -522,25 +522,25 @@ fn all_stop_hooks_run_and_each_text_reaches_the_agent_once() {
     becomes(
         script,
         expect![[r#"
-        iteration 1
-          prompt iteration "GOAL"
-          turn ended EndTurn
-          stop one exit 2 -> Block
-          stop two exit 2 -> Block
-          stop failed exit 1 -> Fail
-          stop json exit 0 -> Pass piped
-          retry 1/5
-          prompt Feedback "[Hook feedback]: why\n\nsame\n\nnote\n\ninfo\n\nfrom json"
-          turn ended EndTurn
-          stop one exit 0 -> Pass
-          stop two exit 0 -> Pass
-          stop failed exit 0 -> Pass
-          stop json exit 0 -> Pass
-        iteration 1 done
-          decided Complete
-          LoopEnded
-        ended complete (Agent signaled completion via <promise>COMPLETE</promise>)
-    "#]],
+            iteration 1
+              prompt iteration "GOAL"
+              turn ended EndTurn
+              stop one exit 2 -> Block
+              stop two exit 2 -> Block
+              stop failed exit 1 -> Fail
+              stop json exit 0 -> Pass piped
+              retry 1/5
+              prompt Feedback "[Hook feedback]: why\n\nsame\n\nnote\n\ninfo\n\nfrom json"
+              turn ended EndTurn
+              stop one exit 0 -> Pass
+              stop two exit 0 -> Pass
+              stop failed exit 0 -> Pass
+              stop json exit 0 -> Pass
+            iteration 1 done
+              decided Complete
+              LoopEnded
+            ended complete (4 checks passed, and the agent says it is done)
+        "#]],
     );
 }
 
@@ -550,16 +550,15 @@ fn a_broken_stop_hook_spends_no_retries() {
     becomes(
         script,
         expect![[r#"
-        iteration 1
-          prompt iteration "GOAL"
-          turn ended EndTurn
-          stop missing exit 127 -> Fail
-          warning hook `missing` at stop: creel could not run its command (exit 127); creel treats it as passed
-        iteration 1 done
-          decided Complete
-          LoopEnded
-        ended complete (Agent signaled completion via <promise>COMPLETE</promise>)
-    "#]],
+            iteration 1
+              prompt iteration "GOAL"
+              turn ended EndTurn
+              stop missing exit 127 -> Fail
+            iteration 1 done
+              decided Complete
+              LoopEnded
+            ended unverified (missing failed (sh: missing: not found))
+        "#]],
     );
 }
 
@@ -572,26 +571,26 @@ fn a_hook_broken_twice_in_a_row_opens_a_gate() {
     becomes(
         script,
         expect![[r#"
-        iteration 1
-          pre_iteration slow timed out -> Fail
-          warning hook `slow` at pre_iteration: timed out
-          prompt iteration "GOAL"
-          turn ended EndTurn
-        iteration 1 done
-          decided Continue
-        iteration 2
-          pre_iteration slow timed out -> Fail
-          warning hook `slow` at pre_iteration: timed out
-          gate 1 broken_hook
-          HookDisabled
-          gate 1 disable by Tui
-          prompt iteration "GOAL"
-          turn ended EndTurn
-        iteration 2 done
-          decided Complete
-          LoopEnded
-        ended complete (Agent signaled completion via <promise>COMPLETE</promise>)
-    "#]],
+            iteration 1
+              pre_iteration slow timed out -> Fail
+              warning hook `slow` at pre_iteration: timed out
+              prompt iteration "GOAL"
+              turn ended EndTurn
+            iteration 1 done
+              decided Continue
+            iteration 2
+              pre_iteration slow timed out -> Fail
+              warning hook `slow` at pre_iteration: timed out
+              gate 1 broken_hook
+              HookDisabled
+              gate 1 disable by Tui
+              prompt iteration "GOAL"
+              turn ended EndTurn
+            iteration 2 done
+              decided Complete
+              LoopEnded
+            ended complete (no checks are configured, and the agent says it is done)
+        "#]],
     );
 }
 
@@ -649,7 +648,7 @@ fn a_failure_after_a_task_that_must_escalate_opens_a_gate_between_two_turns() {
         iteration 2 done
           decided Complete
           LoopEnded
-        ended complete (Agent signaled completion via <promise>COMPLETE</promise>)
+        ended complete (no checks are configured, and the agent says it is done)
     "#]]
     .assert_eq(&world.run().story());
 }
@@ -719,19 +718,19 @@ fn a_session_that_a_task_hook_escalated_after_the_loop_is_submitted_when_it_is_r
         submit
           before_submit run_tests exit 0 -> Pass
         submit done (green)
-        ended complete (Agent signaled completion via <promise>COMPLETE</promise>)
+        ended complete (no checks are configured, and the agent says it is done)
     "#]]
     .assert_eq(&story[before.len()..]);
 }
 
 #[test]
-fn exit_code_2_is_a_decision_of_the_hook_and_no_failure() {
-    for on_failure in [HookFailurePolicy::Ignore, HookFailurePolicy::Escalate] {
+fn exit_code_2_is_a_decision_of_the_hook_unless_it_is_advisory() {
+    for (on_failure, retries) in [(HookFailurePolicy::Ignore, 0), (HookFailurePolicy::Escalate, 1)] {
         let script = Script::new().hook_with(HookPoint::Stop, "tests", [blocks("red"), passes()], |spec| {
             spec.on_failure = Some(on_failure);
         });
         let world = World::begin(script).run();
-        assert_eq!((world.state.phase.outcome(), world.state.retry.used), (Some(SessionOutcome::Complete), 1));
+        assert_eq!((world.state.phase.outcome(), world.state.retry.used), (Some(SessionOutcome::Complete), retries));
     }
 }
 
@@ -744,29 +743,29 @@ fn the_iteration_limit_ends_the_loop_and_still_delivers() {
     becomes(
         script,
         expect![[r#"
-        iteration 1
-          prompt iteration "GOAL"
-          turn ended EndTurn
-        iteration 1 done
-          post_iteration test exit 0 -> Pass piped
-          held 1 "[Hook output: post_iteration \"test\" · exit 0 · 1.2 s]\nred"
-          decided Continue
-        iteration 2
-          prompt iteration items [1] "[Hook output: post_iteration \"test\" · exit 0 · 1.2 s]\nred\n\nGOAL"
-          turn ended EndTurn
-          delivered [1]
-        iteration 2 done
-          post_iteration test exit 0 -> Pass piped
-          held 2 "[Hook output: post_iteration \"test\" · exit 0 · 1.2 s]\nred"
-          decided Continue
-          LoopEnded
-          gate 1 final_delivery
-          gate 1 approve by Policy
-          prompt FinalDelivery items [2] "[Hook output: post_iteration \"test\" · exit 0 · 1.2 s]\nred"
-          turn ended EndTurn
-          delivered [2]
-        ended limit (the limit of 2 iterations was reached)
-    "#]],
+            iteration 1
+              prompt iteration "GOAL"
+              turn ended EndTurn
+            iteration 1 done
+              post_iteration test exit 0 -> Pass piped
+              held 1 "[Hook output: post_iteration \"test\" · exit 0 · 1.2 s]\nred"
+              decided Continue
+            iteration 2
+              prompt iteration items [1] "[Hook output: post_iteration \"test\" · exit 0 · 1.2 s]\nred\n\nGOAL"
+              turn ended EndTurn
+              delivered [1]
+            iteration 2 done
+              post_iteration test exit 0 -> Pass piped
+              held 2 "[Hook output: post_iteration \"test\" · exit 0 · 1.2 s]\nred"
+              decided Continue
+              LoopEnded
+              gate 1 final_delivery
+              gate 1 approve by Policy
+              prompt FinalDelivery items [2] "[Hook output: post_iteration \"test\" · exit 0 · 1.2 s]\nred"
+              turn ended EndTurn
+              delivered [2]
+            ended limit (stopped at 2 iterations: the agent has not said that it is done)
+        "#]],
     );
 }
 
@@ -779,17 +778,17 @@ fn priority_zero_is_the_first_and_ties_keep_their_order() {
     becomes(
         script,
         expect![[r#"
-          session_start a exit 0 -> Pass
-          session_start b exit 0 -> Pass
-          session_start c exit 0 -> Pass
-        iteration 1
-          prompt iteration "GOAL"
-          turn ended EndTurn
-        iteration 1 done
-          decided Complete
-          LoopEnded
-        ended complete (Agent signaled completion via <promise>COMPLETE</promise>)
-    "#]],
+              session_start a exit 0 -> Pass
+              session_start b exit 0 -> Pass
+              session_start c exit 0 -> Pass
+            iteration 1
+              prompt iteration "GOAL"
+              turn ended EndTurn
+            iteration 1 done
+              decided Complete
+              LoopEnded
+            ended complete (no checks are configured, and the agent says it is done)
+        "#]],
     );
 }
 
@@ -872,7 +871,7 @@ fn a_message_is_sent_when_the_turn_ends_and_before_the_stop_hooks() {
         iteration 1 done
           decided Complete
           LoopEnded
-        ended complete (Agent signaled completion via <promise>COMPLETE</promise>)
+        ended complete (tests passed, and the agent says it is done)
     "#]]
     .assert_eq(&world.run().story());
 }
@@ -896,7 +895,7 @@ fn a_message_is_not_lost_when_its_turn_fails() {
         iteration 2 done
           decided Complete
           LoopEnded
-        ended complete (Agent signaled completion via <promise>COMPLETE</promise>)
+        ended complete (no checks are configured, and the agent says it is done)
     "#]]
     .assert_eq(&world.run().story());
 }
@@ -925,7 +924,7 @@ fn a_task_hook_runs_beside_the_agent_and_nothing_is_delivered_or_ended_meanwhile
           prompt FinalDelivery items [1] "[Hook output: on_task_complete \"validate\" · exit 0 · 1.2 s]\ntask is wrong"
           turn ended EndTurn
           delivered [1]
-        ended complete (Agent signaled completion via <promise>COMPLETE</promise>)
+        ended complete (no checks are configured, and the agent says it is done)
     "#]]
     .assert_eq(&world.run().story());
 }
@@ -1016,7 +1015,7 @@ fn a_session_stopped_during_session_start_repeats_it() {
         iteration 1 done
           decided Complete
           LoopEnded
-        ended complete (Agent signaled completion via <promise>COMPLETE</promise>)
+        ended complete (no checks are configured, and the agent says it is done)
     "#]]
     .assert_eq(&resumed.story());
 }
@@ -1082,7 +1081,7 @@ fn the_output_of_a_hook_that_the_user_runs_is_only_shown() {
         iteration 1 done
           decided Complete
           LoopEnded
-        ended complete (Agent signaled completion via <promise>COMPLETE</promise>)
+        ended complete (tests passed, and the agent says it is done)
     "#]]
     .assert_eq(&story);
 }
@@ -1147,25 +1146,25 @@ fn the_user_is_asked_about_one_request_after_another() {
     becomes(
         script,
         expect![[r#"
-        iteration 1
-          prompt iteration "GOAL"
-          asks "Edit a.rs"
-          gate 1 permission
-          asks "Edit b.rs"
-          gate 1 allow_once by Tui
-          gate 2 permission
-          gate 2 reject_once by Tui
-          turn ended EndTurn
-        iteration 1 done
-          decided Continue
-        iteration 2
-          prompt iteration "GOAL"
-          turn ended EndTurn
-        iteration 2 done
-          decided Complete
-          LoopEnded
-        ended complete (Agent signaled completion via <promise>COMPLETE</promise>)
-    "#]],
+            iteration 1
+              prompt iteration "GOAL"
+              asks "Edit a.rs"
+              gate 1 permission
+              asks "Edit b.rs"
+              gate 1 allow_once by Tui
+              gate 2 permission
+              gate 2 reject_once by Tui
+              turn ended EndTurn
+            iteration 1 done
+              decided Continue
+            iteration 2
+              prompt iteration "GOAL"
+              turn ended EndTurn
+            iteration 2 done
+              decided Complete
+              LoopEnded
+            ended complete (no checks are configured, and the agent says it is done)
+        "#]],
     );
 }
 
@@ -1177,38 +1176,38 @@ fn an_always_allowed_request_is_not_asked_again_in_this_session() {
     becomes(
         script,
         expect![[r#"
-        iteration 1
-          prompt iteration "GOAL"
-          asks "Edit a.rs"
-          gate 1 permission
-          gate 1 allow_always by Tui
-          turn ended EndTurn
-        iteration 1 done
-          decided Continue
-        iteration 2
-          prompt iteration "GOAL"
-          asks "Edit a.rs"
-          gate 2 permission
-          gate 2 allow_once by Policy
-          turn ended EndTurn
-        iteration 2 done
-          decided Continue
-        iteration 3
-          prompt iteration "GOAL"
-          asks "Edit b.rs"
-          gate 3 permission
-          gate 3 reject_once by Tui
-          turn ended EndTurn
-        iteration 3 done
-          decided Continue
-        iteration 4
-          prompt iteration "GOAL"
-          turn ended EndTurn
-        iteration 4 done
-          decided Complete
-          LoopEnded
-        ended complete (Agent signaled completion via <promise>COMPLETE</promise>)
-    "#]],
+            iteration 1
+              prompt iteration "GOAL"
+              asks "Edit a.rs"
+              gate 1 permission
+              gate 1 allow_always by Tui
+              turn ended EndTurn
+            iteration 1 done
+              decided Continue
+            iteration 2
+              prompt iteration "GOAL"
+              asks "Edit a.rs"
+              gate 2 permission
+              gate 2 allow_once by Policy
+              turn ended EndTurn
+            iteration 2 done
+              decided Continue
+            iteration 3
+              prompt iteration "GOAL"
+              asks "Edit b.rs"
+              gate 3 permission
+              gate 3 reject_once by Tui
+              turn ended EndTurn
+            iteration 3 done
+              decided Continue
+            iteration 4
+              prompt iteration "GOAL"
+              turn ended EndTurn
+            iteration 4 done
+              decided Complete
+              LoopEnded
+            ended complete (no checks are configured, and the agent says it is done)
+        "#]],
     );
 }
 
@@ -1269,7 +1268,7 @@ fn the_permission_request_of_a_killed_session_is_dropped_and_its_turn_is_sent_ag
         iteration 2 done
           decided Complete
           LoopEnded
-        ended complete (Agent signaled completion via <promise>COMPLETE</promise>)
+        ended complete (no checks are configured, and the agent says it is done)
     "#]]
     .assert_eq(&resumed.story());
 }
@@ -1341,7 +1340,7 @@ fn a_cancelled_turn_answers_the_agents_permission_requests() {
         iteration 2 done
           decided Complete
           LoopEnded
-        ended complete (Agent signaled completion via <promise>COMPLETE</promise>)
+        ended complete (no checks are configured, and the agent says it is done)
     "#]]
     .assert_eq(&world.run().story());
 }
@@ -1365,28 +1364,28 @@ fn a_refused_prompt_is_a_failed_turn_and_delivers_nothing() {
     becomes(
         script,
         expect![[r#"
-        iteration 1
-          prompt iteration "GOAL"
-          turn ended EndTurn
-        iteration 1 done
-          post_iteration test exit 0 -> Pass piped
-          held 1 "[Hook output: post_iteration \"test\" · exit 0 · 1.2 s]\nred"
-          decided Continue
-        iteration 2
-          prompt iteration items [1] "[Hook output: post_iteration \"test\" · exit 0 · 1.2 s]\nred\n\nGOAL"
-          turn ended Refusal
-          on_error note exit 0 -> Pass
-        iteration 2 failed
-        iteration 3
-          prompt iteration items [1] "[Hook output: post_iteration \"test\" · exit 0 · 1.2 s]\nred\n\nGOAL"
-          turn ended EndTurn
-          delivered [1]
-        iteration 3 done
-          post_iteration test exit 0 -> Pass
-          decided Complete
-          LoopEnded
-        ended complete (Agent signaled completion via <promise>COMPLETE</promise>)
-    "#]],
+            iteration 1
+              prompt iteration "GOAL"
+              turn ended EndTurn
+            iteration 1 done
+              post_iteration test exit 0 -> Pass piped
+              held 1 "[Hook output: post_iteration \"test\" · exit 0 · 1.2 s]\nred"
+              decided Continue
+            iteration 2
+              prompt iteration items [1] "[Hook output: post_iteration \"test\" · exit 0 · 1.2 s]\nred\n\nGOAL"
+              turn ended Refusal
+              on_error note exit 0 -> Pass
+            iteration 2 failed
+            iteration 3
+              prompt iteration items [1] "[Hook output: post_iteration \"test\" · exit 0 · 1.2 s]\nred\n\nGOAL"
+              turn ended EndTurn
+              delivered [1]
+            iteration 3 done
+              post_iteration test exit 0 -> Pass
+              decided Complete
+              LoopEnded
+            ended complete (no checks are configured, and the agent says it is done)
+        "#]],
     );
 }
 
@@ -1414,7 +1413,7 @@ fn an_overloaded_server_is_left_alone_by_the_recovery_too() {
             iteration 2 done
               decided Complete
               LoopEnded
-            ended complete (Agent signaled completion via <promise>COMPLETE</promise>)
+            ended complete (no checks are configured, and the agent says it is done)
         "#]],
     );
 }
@@ -1432,38 +1431,38 @@ fn an_exhausted_budget_opens_a_gate_and_the_same_amount_is_granted_again() {
     becomes(
         script,
         expect![[r#"
-        iteration 1
-          prompt iteration "GOAL"
-          turn ended EndTurn
-        iteration 1 done
-          decided Continue
-        iteration 2
-          prompt iteration "GOAL"
-          turn ended EndTurn
-        iteration 2 done
-          decided Continue
-          gate 1 budget
-          gate 1 continue by Tui
-        iteration 3
-          prompt iteration "GOAL"
-          turn ended EndTurn
-        iteration 3 done
-          decided Continue
-          gate 2 budget
-          gate 2 continue by Tui
-        iteration 4
-          prompt iteration "GOAL"
-          turn ended EndTurn
-        iteration 4 done
-          decided Continue
-        iteration 5
-          prompt iteration "GOAL"
-          turn ended EndTurn
-        iteration 5 done
-          decided Complete
-          LoopEnded
-        ended complete (Agent signaled completion via <promise>COMPLETE</promise>)
-    "#]],
+            iteration 1
+              prompt iteration "GOAL"
+              turn ended EndTurn
+            iteration 1 done
+              decided Continue
+            iteration 2
+              prompt iteration "GOAL"
+              turn ended EndTurn
+            iteration 2 done
+              decided Continue
+              gate 1 budget
+              gate 1 continue by Tui
+            iteration 3
+              prompt iteration "GOAL"
+              turn ended EndTurn
+            iteration 3 done
+              decided Continue
+              gate 2 budget
+              gate 2 continue by Tui
+            iteration 4
+              prompt iteration "GOAL"
+              turn ended EndTurn
+            iteration 4 done
+              decided Continue
+            iteration 5
+              prompt iteration "GOAL"
+              turn ended EndTurn
+            iteration 5 done
+              decided Complete
+              LoopEnded
+            ended complete (no checks are configured, and the agent says it is done)
+        "#]],
     );
 }
 
@@ -1533,7 +1532,7 @@ fn a_message_whose_turn_is_cancelled_is_sent_again_when_the_session_continues_an
         iteration 1 done
           decided Complete
           LoopEnded
-        ended complete (Agent signaled completion via <promise>COMPLETE</promise>)
+        ended complete (no checks are configured, and the agent says it is done)
     "#]]
     .assert_eq(&world.run().story());
 }
@@ -1606,7 +1605,7 @@ fn output_captured_while_the_last_gate_is_open_needs_approval_too() {
           gate 2 final_delivery
           PendingSkipped
           gate 2 skip by Tui
-        ended complete (Agent signaled completion via <promise>COMPLETE</promise>)
+        ended complete (no checks are configured, and the agent says it is done)
     "#]]
     .assert_eq(&world.run().story());
 }
@@ -1642,7 +1641,7 @@ fn output_captured_while_a_delivery_waits_for_approval_is_not_sent_unseen() {
         iteration 1 done
           decided Complete
           LoopEnded
-        ended complete (Agent signaled completion via <promise>COMPLETE</promise>)
+        ended complete (no checks are configured, and the agent says it is done)
     "#]].assert_eq(&world.run().story());
 }
 
@@ -1653,27 +1652,41 @@ fn a_turn_that_the_user_accepts_at_a_gate_is_done_and_the_output_of_its_hooks_is
         .hook_with(HookPoint::Stop, "audit", [exits(1, "", "odd")], |spec| {
             spec.on_failure = Some(HookFailurePolicy::Escalate);
         })
-        .attended(&[(GateKind::Escalation, GateChoice::Complete), (GateKind::FinalDelivery, GateChoice::Approve)]);
+        .attended(&[
+            (GateKind::Escalation, GateChoice::Complete),
+            (GateKind::FinalDelivery, GateChoice::Approve),
+            (GateKind::Escalation, GateChoice::Complete),
+            (GateKind::FinalDelivery, GateChoice::Skip),
+        ]);
     becomes(
         script,
         expect![[r#"
-        iteration 1
-          prompt iteration "GOAL"
-          turn ended EndTurn
-          stop notes exit 0 -> Pass piped
-          stop audit exit 1 -> Fail
-          gate 1 escalation
-          gate 1 complete by Tui
-          held 1 "[Hook output: stop \"notes\" · exit 0 · 1.2 s]\nINFO"
-        iteration 1 done
-          LoopEnded
-          gate 2 final_delivery
-          gate 2 approve by Tui
-          prompt FinalDelivery items [1] "[Hook output: stop \"notes\" · exit 0 · 1.2 s]\nINFO"
-          turn ended EndTurn
-          delivered [1]
-        ended complete (accepted by the user)
-    "#]],
+            iteration 1
+              prompt iteration "GOAL"
+              turn ended EndTurn
+              stop notes exit 0 -> Pass piped
+              stop audit exit 1 -> Fail
+              gate 1 escalation
+              gate 1 complete by Tui
+              held 1 "[Hook output: stop \"notes\" · exit 0 · 1.2 s]\nINFO"
+            iteration 1 done
+              LoopEnded
+              gate 2 final_delivery
+              gate 2 approve by Tui
+              prompt FinalDelivery items [1] "[Hook output: stop \"notes\" · exit 0 · 1.2 s]\nINFO"
+              turn ended EndTurn
+              delivered [1]
+              stop notes exit 0 -> Pass piped
+              stop audit exit 1 -> Fail
+              gate 3 escalation
+              gate 3 complete by Tui
+              held 2 "[Hook output: stop \"notes\" · exit 0 · 1.2 s]\nINFO"
+              LoopEnded
+              gate 4 final_delivery
+              PendingSkipped
+              gate 4 skip by Tui
+            ended forced (audit still fails; you accepted it)
+        "#]],
     );
 }
 
@@ -1745,23 +1758,23 @@ fn a_stop_hook_that_says_continue_false_opens_a_gate_and_sends_nothing_back() {
     becomes(
         script,
         expect![[r#"
-        iteration 1
-          prompt iteration "GOAL"
-          turn ended EndTurn
-          stop guard exit 0 -> Fail
-          stop tests exit 2 -> Block
-          gate 1 escalation
-          gate 1 continue by Tui
-          retry 1/5
-          prompt Feedback "[Hook feedback]: red"
-          turn ended EndTurn
-          stop guard exit 0 -> Pass
-          stop tests exit 0 -> Pass
-        iteration 1 done
-          decided Complete
-          LoopEnded
-        ended complete (Agent signaled completion via <promise>COMPLETE</promise>)
-    "#]],
+            iteration 1
+              prompt iteration "GOAL"
+              turn ended EndTurn
+              stop guard exit 0 -> Fail
+              stop tests exit 2 -> Block
+              gate 1 escalation
+              gate 1 continue by Tui
+              retry 1/5
+              prompt Feedback "[Hook feedback]: red"
+              turn ended EndTurn
+              stop guard exit 0 -> Pass
+              stop tests exit 0 -> Pass
+            iteration 1 done
+              decided Complete
+              LoopEnded
+            ended complete (guard and tests passed, and the agent says it is done)
+        "#]],
     );
     let unattended = Script::new().hook(HookPoint::Stop, "guard", [stops("the disk is full", None)]);
     becomes(
@@ -1825,16 +1838,15 @@ fn an_unreadable_decision_makes_a_hook_broken() {
     becomes(
         Script::new().hook(HookPoint::Stop, "review", [unreadable()]),
         expect![[r#"
-        iteration 1
-          prompt iteration "GOAL"
-          turn ended EndTurn
-          stop review exit 0 -> Fail
-          warning hook `review` at stop: its JSON reply is too long; creel treats it as passed
-        iteration 1 done
-          decided Complete
-          LoopEnded
-        ended complete (Agent signaled completion via <promise>COMPLETE</promise>)
-    "#]],
+            iteration 1
+              prompt iteration "GOAL"
+              turn ended EndTurn
+              stop review exit 0 -> Fail
+            iteration 1 done
+              decided Complete
+              LoopEnded
+            ended unverified (review failed (its JSON reply is too long))
+        "#]],
     );
 }
 

@@ -2,6 +2,7 @@
 
 use super::grants::granted;
 use crate::engine::{
+    actor::POLICY,
     event::{Actor, FinalDeliveryMode, GateEvent, IterationOutcome, SessionOutcome},
     gate::{
         Gate,
@@ -25,15 +26,16 @@ use crate::engine::{
     time::UnixTime,
     turn::{DuePrompt, apply::set_turn_aside},
     usage_limit::apply::limit_answered_by_user,
+    verify::CheckAcceptance,
 };
 
 pub(crate) fn apply_gate(session: &mut SessionState, at: UnixTime, event: &GateEvent) {
     match event {
-        GateEvent::Opened { gate, about, reason, hook, run, items, ask, choices, tasks } => {
+        GateEvent::Opened { gate, about, reason, hook, run, point, items, ask, choices, tasks } => {
             session.gates.last = *gate;
             // Journals of earlier versions do not name the run.
             let run = run.or_else(|| session.side.next_failure_of(hook.as_deref()?, *about));
-            let data = RecordedSubject { hook: hook.as_deref(), run, items, ask: *ask, tasks };
+            let data = RecordedSubject { hook: hook.as_deref(), run, point: *point, items, ask: *ask, tasks };
             let (subject, reason, choices) = (GateSubject::recorded(*about, &data), reason.clone(), choices.clone());
             session.gates.open = Some(Gate { id: *gate, subject, reason, choices, opened: at });
         }
@@ -56,9 +58,14 @@ fn gate_answered(session: &mut SessionState, at: UnixTime, choice: GateChoice, b
     if gate.subject == GateSubject::Tampered {
         changes_seen(session);
     }
+    let acceptance = CheckAcceptance { retries: session.retry.used, by_policy: *by == POLICY };
+    for check in &grants.accepted {
+        session.verify.accept(check, acceptance);
+    }
     match answer {
         GateResponse::End(outcome) => {
             set_turn_aside(session);
+            session.verify.pass = None;
             session.phase.exit(outcome, &gate.reason);
         }
         GateResponse::Delivery(DeliveryAnswer::Approve | DeliveryAnswer::Skip) => delivery_answered(session, &gate),
@@ -66,10 +73,13 @@ fn gate_answered(session: &mut SessionState, at: UnixTime, choice: GateChoice, b
         GateResponse::Escalation(EscalationAnswer::Complete) => {
             set_turn_aside(session);
             hold_what_stop_hooks_piped(session);
-            session.phase = Phase::Exit(LoopEnd::offering(SessionOutcome::Complete, "accepted by the user"));
+            session.verify.pass = None;
+            session.phase = Phase::Exit(LoopEnd::offering(SessionOutcome::Complete, "you accepted the work"));
         }
         GateResponse::Escalation(EscalationAnswer::Continue | EscalationAnswer::Message) => {
             if matches!(session.phase, Phase::Escalated(_)) {
+                // A question of the last turn, after the loop, leads back into the loop.
+                session.ending = None;
                 session.phase = Phase::Between;
                 looked_at(session);
             } else if of_a_loop {
@@ -120,7 +130,8 @@ fn limit_answered(session: &mut SessionState, answer: RetryLimitAnswer, reason: 
             session.iterations.forced_past = Some(reason.to_owned());
             session.unsettled.accept_protected();
             hold_what_stop_hooks_piped(session);
-            session.phase = Phase::Settled(IterationOutcome::Forced);
+            let after_the_loop = session.ending.is_some();
+            session.phase = if after_the_loop { Phase::Delivering } else { Phase::Settled(IterationOutcome::Forced) };
         }
         RetryLimitAnswer::Send => {
             hold_what_stop_hooks_piped(session);

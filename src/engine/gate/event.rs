@@ -7,9 +7,11 @@ use serde::{Deserialize, Serialize};
 use crate::engine::{
     actor::Actor,
     gate::kind::{GateChoice, GateKind},
+    hooks::point::HookPoint,
     ids::{GateId, ItemId, PermissionId, RunId},
     known_or_none::known_or_none,
     queue::task_proposal::ProposedTask,
+    verify::CheckRef,
 };
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -27,6 +29,9 @@ pub enum GateEvent {
         /// The failed run of that hook.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         run: Option<RunId>,
+        /// The point of that hook, if it is a check.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        point: Option<HookPoint>,
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         items: Vec<ItemId>,
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -72,6 +77,9 @@ pub struct GateGrants {
     /// More retries for the session.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retries: Option<u32>,
+    /// The checks that the user or the policy accepts as they are.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub accepted: Vec<CheckRef>,
     /// More retries for hooks with a limit of their own.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub hooks: BTreeMap<String, u32>,

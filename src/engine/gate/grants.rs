@@ -6,9 +6,10 @@ use crate::engine::{
     event::GateGrants,
     gate::{
         kind::GateChoice,
-        response::{BudgetAnswer, GateResponse, RetryLimitAnswer},
+        response::{BudgetAnswer, EscalationAnswer, GateResponse, PipelineAnswer, RetryLimitAnswer},
     },
     session::SessionState,
+    verify::{CheckRef, rules::CheckStatus},
 };
 
 /// What this answer to the open gate grants. None if it grants nothing.
@@ -19,9 +20,30 @@ pub(crate) fn granted(session: &SessionState, choice: GateChoice) -> Option<Gate
     } else if answer == GateResponse::Budget(BudgetAnswer::Continue) {
         let budgets = Some(session.account.next_grant(&session.plan().budget));
         Some(GateGrants { budgets, ..GateGrants::default() })
+    } else if answer == GateResponse::RetryLimit(RetryLimitAnswer::Ignore) {
+        let feedback = session.phase.dispatch().and_then(|dispatch| session.retries().feedback(dispatch));
+        let blocked = feedback.map(|feedback| feedback.blocked).unwrap_or_default();
+        Some(GateGrants { accepted: checks_named(session, |name| blocked.contains(name)), ..GateGrants::default() })
+    } else if answer == GateResponse::Escalation(EscalationAnswer::Complete) {
+        let rules = session.verification();
+        let is_red = |check: &CheckRef| {
+            matches!(rules.status(check), CheckStatus::Failed(_) | CheckStatus::Broken(_) | CheckStatus::Accepted(_))
+        };
+        let accepted = rules.counted().into_iter().filter(is_red).collect();
+        Some(GateGrants { accepted, ..GateGrants::default() })
+    } else if answer == GateResponse::Pipeline(PipelineAnswer::Skip) {
+        let hook = session.gates.open.as_ref()?.subject.hook()?;
+        let in_the_list =
+            session.phase.dispatch().is_some_and(|dispatch| dispatch.done.iter().any(|done| done.hook == hook));
+        let accepted = if in_the_list { Vec::new() } else { checks_named(session, |name| name == hook) };
+        Some(GateGrants { accepted, ..GateGrants::default() })
     } else {
         None
     }
+}
+
+fn checks_named(session: &SessionState, is_meant: impl Fn(&String) -> bool) -> Vec<CheckRef> {
+    session.verification().counted().into_iter().filter(|check| is_meant(&check.name)).collect()
 }
 
 /// Each limit that was reached is granted again, at least 1, or the grant would have no effect.
@@ -36,5 +58,5 @@ fn retries(session: &SessionState) -> GateGrants {
         .collect();
     let max = session.plan().max_hook_retries;
     let whole_session = hooks.is_empty() || session.retry.limit(max) <= used;
-    GateGrants { retries: whole_session.then_some(max.max(1)), hooks, budgets: None }
+    GateGrants { retries: whole_session.then_some(max.max(1)), hooks, ..GateGrants::default() }
 }

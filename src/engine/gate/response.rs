@@ -150,6 +150,7 @@ impl GateKind {
                 (Choice::Disable, Means::BrokenHook(BrokenHookAnswer::Disable)),
                 (Choice::Retry, Means::BrokenHook(BrokenHookAnswer::Retry)),
                 ABORT,
+                ESCALATE,
             ],
             Self::Permission => &[
                 (Choice::AllowOnce, Means::Permission(PermissionChoice::AllowOnce)),

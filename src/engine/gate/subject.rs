@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::engine::{
     event::GateEvent,
     gate::kind::{GateChoice, GateKind},
+    hooks::point::HookPoint,
     ids::{GateId, ItemId, PermissionId, RunId},
     queue::task_proposal::{ProposedTask, TaskProposal},
     submit::kind::PipelineKind,
@@ -45,6 +46,9 @@ pub struct FailedHook {
     pub hook: String,
     /// The run that failed. Journals of earlier versions do not name it.
     pub run: Option<RunId>,
+    /// Set if it is a check.
+    #[serde(default)]
+    pub point: Option<HookPoint>,
 }
 
 /// The data of a `gate_opened` record, as far as they depend on the kind.
@@ -52,6 +56,7 @@ pub struct FailedHook {
 pub(crate) struct RecordedSubject<'a> {
     pub(crate) hook: Option<&'a str>,
     pub(crate) run: Option<RunId>,
+    pub(crate) point: Option<HookPoint>,
     pub(crate) items: &'a [ItemId],
     pub(crate) ask: Option<PermissionId>,
     pub(crate) tasks: &'a [ProposedTask],
@@ -59,7 +64,7 @@ pub(crate) struct RecordedSubject<'a> {
 
 impl GateSubject {
     pub(crate) fn failed_hook(hook: &str, run: RunId) -> FailedHook {
-        FailedHook { hook: hook.to_owned(), run: Some(run) }
+        FailedHook { hook: hook.to_owned(), run: Some(run), point: None }
     }
 
     pub const fn kind(&self) -> GateKind {
@@ -96,6 +101,11 @@ impl GateSubject {
         }
     }
 
+    /// Whether it is about a check that cannot run.
+    pub fn is_broken_check(&self) -> bool {
+        matches!(self, Self::BrokenHook(failed) if failed.point == Some(HookPoint::Stop))
+    }
+
     /// The failed run that the gate is about.
     pub fn run(&self) -> Option<RunId> {
         self.failed().and_then(|failed| failed.run)
@@ -128,12 +138,13 @@ impl GateSubject {
         let (hook, run, ask) = (self.hook().map(str::to_owned), self.run(), self.ask());
         let tasks = self.proposal().map(|proposal| proposal.tasks.clone()).unwrap_or_default();
         let items = self.items().to_vec();
-        GateEvent::Opened { gate, about: self.kind(), choices, reason, hook, run, items, ask, tasks }
+        let point = self.failed().and_then(|failed| failed.point);
+        GateEvent::Opened { gate, about: self.kind(), choices, reason, hook, run, point, items, ask, tasks }
     }
 
     pub(crate) fn recorded(kind: GateKind, data: &RecordedSubject<'_>) -> Self {
         let hook = || data.hook.unwrap_or_default().to_owned();
-        let failed = |hook: &str| FailedHook { hook: hook.to_owned(), run: data.run };
+        let failed = |hook: &str| FailedHook { hook: hook.to_owned(), run: data.run, point: data.point };
         match kind {
             GateKind::FinalDelivery => Self::FinalDelivery { items: data.items.to_vec() },
             GateKind::Delivery => Self::Delivery { items: data.items.to_vec() },

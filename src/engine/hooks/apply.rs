@@ -60,6 +60,9 @@ pub(crate) fn hooks_due(session: &mut SessionState, point: HookPoint, hooks: &[S
         let known = hooks.iter().filter(|hook| session.beside().runs_beside(point, hook)).cloned().collect();
         return session.side.begin(known);
     }
+    if point == HookPoint::SessionEnd {
+        session.verify.pass = None;
+    }
     session.pipelines.steps_due(point, hooks);
     let queue = Some(hooks.iter().cloned().collect());
     if let Some(dispatch) = session.phase.dispatch_at(point) {
@@ -125,6 +128,9 @@ pub(crate) fn hook_finished(session: &mut SessionState, finished: &HookFinished)
         return session.pipelines.review_cut(finished);
     };
     dispatch.finished(spec.as_ref(), finished);
+    if point == HookPoint::Stop && !beside && !finished.again && finished.end != RunEnd::Cut {
+        session.verify.hook_ran(finished);
+    }
     if !finished.again {
         let rule = || dispatch::view(finished).is_broken();
         let broken = finished.judged.as_ref().map_or_else(rule, |judged| judged.broken) && finished.end != RunEnd::Cut;

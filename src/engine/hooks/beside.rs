@@ -75,7 +75,9 @@ impl<'a> BesideWork<'a> {
         let resumes = match dispatch.cause {
             DispatchCause::Task(_) => self.task_hooks_wait(),
             // A submit or a merge begins again as a whole.
-            DispatchCause::Lifecycle | DispatchCause::Error(_) => self.ending.is_none() && !self.pipelines.is_open(),
+            DispatchCause::Lifecycle | DispatchCause::Error(_) | DispatchCause::Verification => {
+                self.ending.is_none() && !self.pipelines.is_open()
+            }
             DispatchCause::Gate(_) | DispatchCause::ByHand => false,
         };
         *end == RunEnd::Cut && self.steering.interrupted() && resumes

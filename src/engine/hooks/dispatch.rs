@@ -52,6 +52,8 @@ pub enum DispatchCause {
     Gate(Box<GateFacts>),
     /// The user ran the hook by hand.
     ByHand,
+    /// The work changed since the checks last ran.
+    Verification,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -83,6 +85,9 @@ pub struct FinishedRun {
     pub message: Option<String>,
     /// Replaces the default feedback if the hook blocked and has a template.
     pub own: Option<TemplateFeedback>,
+    /// Whether it is only a warning if it fails.
+    #[serde(default)]
+    pub advisory: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -194,6 +199,7 @@ impl HookDispatch {
             piped: finished.framed(),
             remediation: finished.remediation(),
             message: finished.outcome.as_ref().map(|outcome| outcome.message.clone()),
+            advisory: self.point == HookPoint::Stop && spec.is_advisory(),
         };
         self.done.push(done);
     }
@@ -236,7 +242,10 @@ pub(crate) fn needs_a_person(point: HookPoint, hook: &str, judgement: &RunJudgem
 }
 
 /// Why the user has to decide about a broken hook.
-pub(crate) fn is_broken_again(point: HookPoint, hook: &str) -> String {
+pub(crate) fn is_broken_again(point: HookPoint, hook: &str, why: Option<&str>) -> String {
+    if point == HookPoint::Stop {
+        return format!("the check `{hook}` cannot run: {}", why.unwrap_or("it did not start"));
+    }
     format!("the hook `{hook}` at {point} failed to run twice in a row")
 }
 

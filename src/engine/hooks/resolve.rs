@@ -86,15 +86,28 @@ impl SessionPlan {
 /// priorities run once.
 pub(crate) fn due(plan: &SessionPlan, book: &HookState, point: HookPoint) -> Vec<String> {
     let all = plan.hooks_or_usual(point).iter();
-    let mut enabled: Vec<&HookSpec> = all.filter(|spec| book.is_enabled(point, spec)).collect();
-    enabled.sort_by_key(|spec| spec.priority);
+    let enabled = each_once(all.filter(|spec| book.is_enabled(point, spec)));
+    enabled.into_iter().map(|spec| spec.name.clone()).collect()
+}
+
+/// The hooks of a point that would run if none had been disabled during the session, in order.
+pub(crate) fn due_or_disabled<'a>(plan: &'a SessionPlan, book: &HookState, point: HookPoint) -> Vec<&'a HookSpec> {
+    let is_off = |spec: &HookSpec| spec.enabled && book.is_off(&HookRef::new(point, &spec.name));
+    let all = plan.hooks_or_usual(point).iter();
+    each_once(all.filter(|spec| book.is_enabled(point, spec) || is_off(spec)))
+}
+
+/// Sorted by priority. Hooks that differ only in their names and priorities are listed once.
+fn each_once<'a>(hooks: impl Iterator<Item = &'a HookSpec>) -> Vec<&'a HookSpec> {
+    let mut sorted: Vec<&HookSpec> = hooks.collect();
+    sorted.sort_by_key(|spec| spec.priority);
     let mut chosen: Vec<&HookSpec> = Vec::new();
-    for spec in enabled {
+    for spec in sorted {
         if !chosen.iter().any(|earlier| same(earlier, spec)) {
             chosen.push(spec);
         }
     }
-    chosen.into_iter().map(|spec| spec.name.clone()).collect()
+    chosen
 }
 
 fn same(one: &HookSpec, other: &HookSpec) -> bool {

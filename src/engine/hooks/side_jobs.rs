@@ -133,7 +133,7 @@ impl SideJobs {
             let reason = done.needs_a_person(point);
             self.troubles.push(TaskHookFailure { hook, run, reason, broken_for: None });
         } else if broken_again {
-            let reason = is_broken_again(point, &hook);
+            let reason = is_broken_again(point, &hook, None);
             self.troubles.push(TaskHookFailure { hook, run, reason, broken_for: Some(task.clone()) });
         }
     }
@@ -192,7 +192,11 @@ impl SideJobs {
     pub fn tasks(&self) -> impl Iterator<Item = &str> {
         let begun = self.dispatch.as_ref().and_then(|dispatch| match &dispatch.cause {
             DispatchCause::Task(task) => Some(&task.id),
-            DispatchCause::Lifecycle | DispatchCause::Error(_) | DispatchCause::Gate(_) | DispatchCause::ByHand => None,
+            DispatchCause::Lifecycle
+            | DispatchCause::Error(_)
+            | DispatchCause::Gate(_)
+            | DispatchCause::ByHand
+            | DispatchCause::Verification => None,
         });
         let queued = self.queue.iter().filter_map(|errand| match errand {
             SideJob::Task { task, .. } | SideJob::Again(task, _) => Some(&task.id),

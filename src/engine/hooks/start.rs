@@ -139,7 +139,9 @@ impl<'a> HookRules<'a> {
             DispatchCause::ByHand if dispatch.point == HookPoint::OnGate => {
                 facts.gate = self.open_gate_facts().map(Box::new);
             }
-            DispatchCause::Lifecycle | DispatchCause::ByHand => facts.task = self.task_at(dispatch.point),
+            DispatchCause::Lifecycle | DispatchCause::ByHand | DispatchCause::Verification => {
+                facts.task = self.task_at(dispatch.point)
+            }
             DispatchCause::Error(error) => facts.error = Some(error.clone()),
             DispatchCause::Task(task) => facts.task = Some(task.clone()),
             DispatchCause::Gate(gate) => facts.gate = Some(Box::new(self.gate_facts_now(gate))),
@@ -155,10 +157,14 @@ impl<'a> HookRules<'a> {
         }
     }
 
-    /// The hook that just broke for at least the second time in a row, if the session is attended.
+    /// The hook that just broke, if the user has to decide about it: a check that cannot start, at once; another hook
+    /// that broke for at least the second time in a row, if the session is attended.
     pub(crate) fn broken_again(self, dispatch: &'a HookDispatch) -> Option<&'a FinishedRun> {
         let last = dispatch.done.last().filter(|done| done.judgement.broken)?;
         let hook = HookRef::new(dispatch.point, &last.hook);
+        if dispatch.point == HookPoint::Stop {
+            return (!last.advisory && !self.hooks.is_off(&hook)).then_some(last);
+        }
         // The points of a pipeline have their own gate for failures.
         let elsewhere = dispatch.point == HookPoint::SessionEnd || PipelineKind::of(dispatch.point).is_some();
         let asks = self.presence == UserPresence::Attended && !elsewhere;

@@ -212,6 +212,17 @@ impl RunJudgement {
 
 /// Applies the rules of its point to a run.
 pub fn judge(point: HookPoint, hook: &HookSpec, run: RunView<'_>) -> RunJudgement {
+    let judged = judge_run(point, hook, run);
+    if point == HookPoint::Stop && hook.is_advisory() { advised(judged) } else { judged }
+}
+
+/// An advisory check never holds anything up: whatever it says against the work is a warning.
+fn advised(judged: RunJudgement) -> RunJudgement {
+    let verdict = if judged.verdict == Verdict::Pass { Verdict::Pass } else { Verdict::Fail };
+    RunJudgement { verdict, escalates: false, ..judged }
+}
+
+fn judge_run(point: HookPoint, hook: &HookSpec, run: RunView<'_>) -> RunJudgement {
     let can_block = point.rules().decides == DecisionMode::AllMustPass;
     match run.end {
         RunEnd::Exit(0) => judge_reply(point, hook, run),
@@ -284,6 +295,12 @@ impl<'a> RunView<'a> {
         self.end.is_broken() || self.reply.is_some_and(|reply| reply.unreadable)
     }
 
+    /// Whether a check could not even start. The agent may be the one to mend everything else: a timeout, a crash, a
+    /// script that does not exist yet.
+    pub fn could_not_start(&self) -> bool {
+        matches!(self.end, RunEnd::SpawnFailed(_))
+    }
+
     /// The JSON reply, if it can be used.
     pub fn readable(&self) -> Option<&'a HookReply> {
         self.reply.filter(|reply| !reply.unreadable)
@@ -315,17 +332,21 @@ fn judge_reply(point: HookPoint, hook: &HookSpec, run: RunView<'_>) -> RunJudgem
 fn judge_failure(point: HookPoint, hook: &HookSpec, run: RunView<'_>, words: HookExplanation) -> RunJudgement {
     let rules = point.rules();
     let can_block = rules.decides == DecisionMode::AllMustPass;
-    let broken = run.is_broken();
+    let broken = if point == HookPoint::Stop { run.could_not_start() } else { run.is_broken() };
     let blocks = match hook.on_failure {
         Some(HookFailurePolicy::Block) => true,
         Some(HookFailurePolicy::Ignore | HookFailurePolicy::Escalate) => false,
         // At the points that fail fast every failure blocks; at `stop` only exit 2 does.
         None => rules.broken == BrokenHookPolicy::Block,
     };
-    // The agent cannot repair a hook, and a point that cannot block has nothing to send back: the user has to look.
-    let cannot_be_sent_back = !can_block || (broken && point == HookPoint::Stop);
+    // The agent cannot repair a hook, and a point that cannot block has nothing to send back: the user has to look. A
+    // check that cannot start has a gate of its own.
+    let unreadable = run.reply.is_some_and(|reply| reply.unreadable);
+    let cannot_be_sent_back = !can_block || (unreadable && point == HookPoint::Stop);
     let escalates = hook.on_failure == Some(HookFailurePolicy::Escalate) || (blocks && cannot_be_sent_back);
-    let judged = if blocks && !escalates { blocked(words) } else { failed(words) };
+    let has_own_gate = broken && point == HookPoint::Stop;
+    let escalates = escalates && !has_own_gate;
+    let judged = if blocks && !escalates && !has_own_gate { blocked(words) } else { failed(words) };
     RunJudgement { broken, escalates, ..judged }
 }
 

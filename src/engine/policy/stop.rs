@@ -15,7 +15,7 @@ pub struct StopPlan {
     pub rules: Vec<RuleSpec>,
     #[serde(default)]
     pub settled: SettledPolicy,
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "OpenTasksPolicy::is_ignore")]
     pub open_tasks: OpenTasksPolicy,
     /// After how many iterations in a row with failed rules the session escalates. Zero: never.
     pub circuit_breaker: u32,
@@ -48,6 +48,13 @@ pub enum OpenTasksPolicy {
     /// They do not matter. Sessions that began before this option existed use it.
     #[default]
     Ignore,
+}
+
+impl OpenTasksPolicy {
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+    const fn is_ignore(&self) -> bool {
+        matches!(self, Self::Ignore)
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

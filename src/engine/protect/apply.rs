@@ -7,6 +7,7 @@ use crate::engine::{
     hooks::point::HookPoint,
     session::{SessionState, phase::Phase},
     turn::DuePrompt,
+    verify::CheckKind,
 };
 
 pub(crate) fn unseen_changes(session: &mut SessionState, prompt: &PromptSent) {
@@ -26,6 +27,9 @@ pub(crate) fn forbidden_changes(session: &mut SessionState, found: &ForbiddenCha
     if !reviews {
         session.unsettled.unseen = false;
         session.unsettled.protected.clone_from(&found.protected);
+        if found.protected.is_empty() {
+            session.verify.checks.retain(|run| run.check.kind != CheckKind::Protect);
+        }
         // Stop hooks check the turns of an iteration; turns of a pipeline and of the final delivery have no other
         // check.
         session.unsettled.unjudged = session.ending.is_some() || session.pipelines.is_open();

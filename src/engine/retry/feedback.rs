@@ -153,10 +153,13 @@ impl RetryRules<'_> {
         }
     }
 
-    pub(crate) fn judge_stop(self, dispatch: &HookDispatch) -> EngineOutput {
-        let Some(feedback) = self.feedback(dispatch) else {
-            return self.proposal.ask().unwrap_or_else(|| self.iterations.complete_iteration(IterationOutcome::Done));
-        };
+    /// No check blocks the turn.
+    pub(crate) fn turn_passed(self) -> EngineOutput {
+        self.proposal.ask().unwrap_or_else(|| self.iterations.complete_iteration(IterationOutcome::Done))
+    }
+
+    /// A check blocks the turn: it is sent back, or the retries are used up.
+    pub(crate) fn judge_stop(self, dispatch: &HookDispatch, feedback: HookFeedback) -> EngineOutput {
         let RetryLimit { limit, hook: limited } = self.limit_for(&feedback);
         let used = self.retry.used;
         if used < limit {

@@ -30,6 +30,7 @@ use crate::engine::{
     time::{TimeSpan, UnixTime},
     turn::apply::{apply_turn, set_turn_aside},
     usage_limit::apply::apply_usage_limit,
+    verify::apply::apply_verify,
 };
 
 impl SessionState {
@@ -54,6 +55,7 @@ fn store(session: &mut SessionState, at: UnixTime, event: &Event) {
         Event::Workflow(event) => apply_workflow(session, event),
         Event::Pipeline(event) => apply_pipeline(session, at, event),
         Event::Steering(event) => apply_steering(session, event),
+        Event::Verify(event) => apply_verify(session, event),
         Event::Unknown => {}
     }
 }
@@ -65,6 +67,10 @@ fn apply_session(session: &mut SessionState, at: UnixTime, event: &SessionEvent)
             let decision = decision.unwrap_or_else(|| resume_decision(session, *max_iterations));
             session.steering.paused = *paused;
             session.retry.resumed(at);
+            // At the very end the verdict stands: only hooks that report it are left.
+            if !session.phase.is_ending() {
+                session.verify.forget_the_work();
+            }
             if let Some(gate) = &mut session.gates.open {
                 gate.opened = gate.opened.min(at);
             }
@@ -148,6 +154,7 @@ fn loop_ended(session: &mut SessionState, outcome: SessionOutcome, reason: &str,
     session.gates.open = None;
     session.asks.waiting.clear();
     session.pipelines.course = None;
+    session.verify.pass = None;
     // If the loop had already ended, this is the same loop ending again, and its submit is not repeated.
     let was_cut = |last: &FinishedPipeline| last.outcome == PipelineOutcome::Cancelled;
     session.pipelines.followed &= session.ending.is_some() && !session.pipelines.last.as_deref().is_some_and(was_cut);

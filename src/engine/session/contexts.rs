@@ -16,6 +16,7 @@ use crate::engine::{
     tasks::{automation_rules::AutomationRules, task_rules::TaskRules, workflow_rules::WorkflowRules},
     turn::{after::AfterTurnRules, prompt::PromptRules, reports::TurnRules},
     usage_limit::AgentChoice,
+    verify::rules::VerifyRules,
 };
 
 impl SessionState {
@@ -24,6 +25,7 @@ impl SessionState {
             plan: self.plan(),
             phase: &self.phase,
             iterations: &self.iterations,
+            turns: &self.turns,
             pipelines: &self.pipelines,
             steering: &self.steering,
             ending: &self.ending,
@@ -144,6 +146,7 @@ impl SessionState {
             ending: &self.ending,
             agent_choice: self.agent_choice(),
             budget: self.budget(),
+            tasks: &self.tasks,
         }
     }
 
@@ -218,6 +221,7 @@ impl SessionState {
             ending: &self.ending,
             prompts: self.prompts(),
             beside: self.beside(),
+            verification: self.verification(),
         }
     }
 
@@ -237,6 +241,18 @@ impl SessionState {
             hook_rules: self.hook_rules(),
             side_rules: self.side_rules(),
             pipeline: self.pipeline(),
+            verification: self.verification(),
+        }
+    }
+
+    pub fn verification(&self) -> VerifyRules<'_> {
+        VerifyRules {
+            plan: self.plan(),
+            hooks: &self.hooks,
+            iterations: &self.iterations,
+            unsettled: &self.unsettled,
+            steering: &self.steering,
+            verify: &self.verify,
         }
     }
 

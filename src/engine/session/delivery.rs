@@ -1,4 +1,4 @@
-//! After the loop: pending items are sent, then the session ends.
+//! After the loop: pending items are sent, the work is verified and submitted, then the session ends.
 //!
 //! # Invariants
 //! - With pending items that were not skipped, the session ends only after the user or the policy was asked. The same
@@ -8,9 +8,11 @@
 //! - At most [`FINAL_DELIVERIES`] prompts carry pending items: output that hooks produce after the last one stays in
 //!   the journal.
 
+use std::collections::BTreeSet;
+
 use crate::engine::{
     effect::{Effect, ExitReason},
-    event::{Event, FinalDeliveryMode, IterationOutcome, SessionEvent, SessionOutcome},
+    event::{Event, FinalDeliveryMode, IterationOutcome, SessionEvent, SessionOutcome, VerifyEvent},
     gate::{SessionGates, subject::GateSubject},
     hooks::{beside::BesideWork, point::HookPoint, side_jobs::SideJobs, side_rules::SideRules, start::HookRules},
     ids::ItemId,
@@ -26,6 +28,10 @@ use crate::engine::{
     submit::{PipelineRules, kind::PipelineKind, state::PipelineState},
     time::UnixTime,
     turn::prompt::PromptRules,
+    verify::{
+        WorkChangedBy, WorkMeasurement,
+        rules::{VerificationStep, VerifyRules},
+    },
     wording::{counted, plural, some_names},
 };
 
@@ -40,6 +46,13 @@ fn undelivered(left: &[ItemId]) -> String {
     let names: Vec<String> = left.iter().map(ToString::to_string).collect();
     let (items, names) = (plural(left.len(), "item"), some_names(&names, LISTED));
     format!("not delivered: {items} {names}; the text is in the journal")
+}
+
+/// The warning about what hooks changed after the checks had passed for the last time.
+fn changed_late(event: &Event) -> Option<Event> {
+    let Event::Verify(VerifyEvent::WorkChanged { files, unknown, .. }) = event else { return None };
+    let what = if *unknown { "something that creel cannot tell".to_owned() } else { some_names(files, LISTED) };
+    Some(Event::warning(format!("changed after the last check, by a hook at the end: {what}")))
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -58,15 +71,14 @@ pub struct EndRules<'a> {
     pub(crate) hook_rules: HookRules<'a>,
     pub(crate) side_rules: SideRules<'a>,
     pub(crate) pipeline: PipelineRules<'a>,
+    pub(crate) verification: VerifyRules<'a>,
 }
 
 impl EndRules<'_> {
-    /// The pipeline after the loop, before the final delivery: a requested one, or the automatic submit of a complete
-    /// session. A forced session is not complete.
+    /// The pipeline after the final delivery: a requested one, or the automatic submit of work that is verified.
     pub(crate) fn begin_after_the_loop(self) -> Option<EngineOutput> {
         let ending = self.ending.as_ref().filter(|ending| !ending.interrupted)?;
-        let complete =
-            ending.outcome == SessionOutcome::Complete && self.iterations.last != Some(IterationOutcome::Forced);
+        let complete = self.verification.end(ending).0 == SessionOutcome::Complete;
         let asked = self
             .pipelines
             .wanted
@@ -103,7 +115,8 @@ impl EndRules<'_> {
         self.ending.as_ref().is_some_and(|ending| ending.delivery == FinalDeliveryMode::No)
     }
 
-    pub(crate) fn proceed_delivery(self, now: UnixTime) -> EngineOutput {
+    /// Pending items are sent, then the work is verified, then it is submitted, then the session ends.
+    pub(crate) fn proceed_delivery(self, now: UnixTime, measured: Option<&WorkMeasurement>) -> EngineOutput {
         let to_look_at = || self.side_rules.take_up_a_loop().or_else(|| self.side_rules.take_up_trouble());
         if let Some(step) = self.ends_well().then(to_look_at).flatten() {
             return step;
@@ -111,18 +124,41 @@ impl EndRules<'_> {
         if let Some(step) = self.answer_late_message(now) {
             return step;
         }
-        if let Some(step) = self.begin_after_the_loop() {
+        // Items that come with the submit, or later, are not sent any more.
+        if !self.delivery_is_off() && !self.pipelines.followed {
+            if let Some(step) = self.retries.too_many_errors() {
+                return step;
+            }
+            if self.beside.is_busy_beside() {
+                return EngineOutput::default();
+            }
+            if let Some(step) = self.deliver(now) {
+                return step;
+            }
+        }
+        if let Some(step) = self.verify_the_end(measured).or_else(|| self.begin_after_the_loop()) {
             return step;
         }
-        if self.delivery_is_off() {
-            return self.reach_session_end();
+        self.reach_session_end(measured)
+    }
+
+    /// The checks that have not run since the work last changed run before a session ends as complete.
+    fn verify_the_end(self, measured: Option<&WorkMeasurement>) -> Option<EngineOutput> {
+        let completes = |ending: &LoopEnd| ending.outcome == SessionOutcome::Complete && !ending.interrupted;
+        if !self.ending.as_ref().is_some_and(completes) || self.pipelines.followed {
+            return None;
         }
-        if let Some(step) = self.retries.too_many_errors() {
-            return step;
+        if self.beside.end_waits() {
+            return Some(EngineOutput::default());
         }
-        if self.beside.is_busy_beside() {
-            return EngineOutput::default();
+        match self.verification.proceed(measured, &BTreeSet::new()) {
+            VerificationStep::Next(step) => Some(step),
+            VerificationStep::Over => None,
         }
+    }
+
+    /// The gate or the prompt of a final delivery. None if there is nothing to send.
+    fn deliver(self, now: UnixTime) -> Option<EngineOutput> {
         let approved = self.ending.as_ref().and_then(|ending| ending.approved.as_ref());
         let delivers = self.ending.as_ref().is_some_and(|ending| ending.deliveries < FINAL_DELIVERIES);
         let waiting = if delivers { self.pending.waiting_ids() } else { Vec::new() };
@@ -132,18 +168,15 @@ impl EndRules<'_> {
         let seen = self.ending.as_ref().map_or(&[][..], |ending| &ending.seen);
         let unseen: Vec<ItemId> = waiting.into_iter().filter(|id| !seen.contains(id)).collect();
         if items.is_empty() && unseen.is_empty() && !self.steering.message_is_due(0, self.iterations, self.plan) {
-            return self.reach_session_end();
-        }
-        if self.steering.paused {
-            return EngineOutput::default();
+            return None;
         }
         let items = if approved.is_some() && items.is_empty() { unseen } else { items };
         if !items.is_empty() && items.iter().any(|id| approved.is_none_or(|approved| !approved.contains(id))) {
             let reason =
                 format!("the loop has ended. Not sent to the agent yet: {}", counted(items.len(), "pending item"));
-            return self.gates.open_gate(GateSubject::FinalDelivery { items }, reason);
+            return Some(self.gates.open_gate(GateSubject::FinalDelivery { items }, reason));
         }
-        self.retries.wait_over(now).unwrap_or_else(|| self.prompts.final_prompt(items))
+        Some(self.retries.wait_over(now).unwrap_or_else(|| self.prompts.final_prompt(items)))
     }
 
     /// A message to a session whose loop has ended as complete. The items that the user has approved are sent before
@@ -171,6 +204,13 @@ impl EndRules<'_> {
             .or_else(|| Some(self.prompts.reopening_prompt()))
     }
 
+    /// Whether hooks that no check follows can have changed the work: those after a submit, and those of the end.
+    fn hooks_ran_since_the_checks(self) -> bool {
+        let has_hooks = |point| !self.plan.hooks_or_usual(point).is_empty();
+        let ran = has_hooks(HookPoint::SessionEnd) || (self.pipelines.followed && has_hooks(HookPoint::AfterSubmit));
+        ran && !self.verification.counted().is_empty()
+    }
+
     /// Whether nothing needs the user's attention.
     pub(crate) fn ends_well(self) -> bool {
         self.ending.as_ref().is_some_and(|ending| match ending.outcome {
@@ -184,37 +224,44 @@ impl EndRules<'_> {
         })
     }
 
-    pub(crate) fn reach_session_end(self) -> EngineOutput {
+    pub(crate) fn reach_session_end(self, measured: Option<&WorkMeasurement>) -> EngineOutput {
         if self.beside.end_waits() {
             return EngineOutput::default();
         }
         let announced = self.hook_rules.announce(HookPoint::SessionEnd);
-        if announced.is_empty() { self.end() } else { announced }
+        if announced.is_empty() { self.end(measured) } else { announced }
     }
 
-    pub(crate) fn end(self) -> EngineOutput {
+    pub(crate) fn end(self, measured: Option<&WorkMeasurement>) -> EngineOutput {
         let Some(ending) = self.ending.as_ref().filter(|_| !self.beside.end_waits()) else {
             return EngineOutput::default();
         };
-        let forced = self.iterations.last == Some(IterationOutcome::Forced);
         let (outcome, reason) = match ending {
             LoopEnd { interrupted: true, .. } => (SessionOutcome::Cancelled, STOPPED.to_owned()),
-            LoopEnd { outcome, reason, .. } => (*outcome, reason.clone()),
+            LoopEnd { .. } => self.verification.end(ending),
         };
-        let outcome = if forced { SessionOutcome::Forced } else { outcome };
-        let iterations = self.iterations.current;
+        let looks = outcome == SessionOutcome::Complete && self.hooks_ran_since_the_checks();
+        let late = match measured.filter(|_| looks) {
+            Some(measured) => self.verification.change(measured),
+            None if looks => return self.verification.measure(WorkChangedBy::Others),
+            None => None,
+        };
+        let (iterations, checks) = (self.iterations.current, self.verification.outcomes());
         let ended = Event::Session(SessionEvent::Ended {
             outcome,
             iterations,
             reason,
             lines: None,
             submittable: false,
-            checks: Vec::new(),
+            checks,
         });
         let left = self.pending.waiting_ids();
         let undelivered = (!left.is_empty()).then(|| Event::warning(undelivered(&left)));
-        let step = undelivered
+        let step = late
+            .as_ref()
+            .and_then(changed_late)
             .into_iter()
+            .chain(undelivered)
             .chain(self.steering.messages_left())
             .chain(self.side.hooks_left())
             .fold(EngineOutput::default(), EngineOutput::and)

@@ -31,6 +31,9 @@ pub struct IterationState {
     /// The files that any iteration changed.
     #[serde(default)]
     pub all_files: SessionFiles,
+    /// Whether the agent has changed a file or a task in this session, as far as creel knows.
+    #[serde(default)]
+    pub worked: bool,
     /// How the last completed one ended.
     pub last: Option<IterationOutcome>,
     /// The check that the last forced one did not pass, with its reason.
@@ -72,6 +75,11 @@ impl SessionFiles {
         !self.has_more && self.names.is_empty()
     }
 
+    /// Whether a turn changed this file, as far as creel knows.
+    pub(crate) fn may_contain(&self, name: &str) -> bool {
+        self.has_more || self.names.contains(name)
+    }
+
     /// None if there are none, or too many to name all of them.
     pub fn names(&self) -> Option<impl Iterator<Item = &str>> {
         let is_complete = !self.has_more && !self.names.is_empty();
@@ -101,9 +109,10 @@ pub enum StopHookSigns {
 impl StopHookSigns {
     pub(crate) fn of(dispatch: &HookDispatch) -> Self {
         let passed = |verdict: Verdict, broken: bool| verdict == Verdict::Pass && !broken;
-        if dispatch.done.is_empty() {
+        let mut counted = dispatch.done.iter().filter(|done| !done.advisory).peekable();
+        if counted.peek().is_none() {
             Self::None
-        } else if dispatch.done.iter().all(|done| passed(done.judgement.verdict, done.judgement.broken)) {
+        } else if counted.all(|done| passed(done.judgement.verdict, done.judgement.broken)) {
             Self::Passed
         } else {
             Self::NotPassed

@@ -2,8 +2,10 @@
 //!
 //! Decides the order of the lifecycle. The conditions of each step belong to the machines that it asks.
 
+use std::collections::VecDeque;
+
 use crate::engine::{
-    event::{Event, IterationOutcome, SessionEvent, SessionOutcome},
+    event::{Event, IterationOutcome, SessionEvent, SessionOutcome, VerifyEvent},
     gate::subject::GateSubject,
     hooks::{
         dispatch::{FinishedRun, HookDispatch, is_broken_again},
@@ -13,22 +15,28 @@ use crate::engine::{
     policy::DeliveryPolicy,
     session::{
         SessionState,
-        phase::{LoopEnd, STOPPED},
+        phase::{LoopEnd, Phase, STOPPED},
     },
     stop::evaluation::StopEvaluation,
     submit::kind::PipelineKind,
     time::UnixTime,
     turn::DuePrompt,
+    verify::{PassFeedback, WorkChangedBy, WorkMeasurement},
     wording::counted,
 };
 
 impl SessionState {
-    pub(crate) fn proceed_hooks(&self, dispatch: &HookDispatch, now: UnixTime) -> EngineOutput {
+    pub(crate) fn proceed_hooks(
+        &self,
+        dispatch: &HookDispatch,
+        now: UnixTime,
+        measured: Option<&WorkMeasurement>,
+    ) -> EngineOutput {
         if dispatch.running.is_some() {
             return self.pipeline().proceed_review(dispatch, now);
         }
         if self.protect().protect_blocks(dispatch) {
-            return self.retries().judge_stop(dispatch);
+            return self.conclude_stop(dispatch, measured);
         }
         if dispatch.queue.is_none() {
             let announced = self.hook_rules().announce(dispatch.point);
@@ -36,18 +44,97 @@ impl SessionState {
                 return announced;
             }
         }
-        if let Some(FinishedRun { hook, run, .. }) = self.hook_rules().broken_again(dispatch) {
-            let reason = is_broken_again(dispatch.point, hook);
-            return self.gates.open_gate(GateSubject::BrokenHook(GateSubject::failed_hook(hook, *run)), reason);
+        if let Some(FinishedRun { hook, run, judgement, .. }) = self.hook_rules().broken_again(dispatch) {
+            let reason = is_broken_again(dispatch.point, hook, judgement.headline.as_deref());
+            let mut failed = GateSubject::failed_hook(hook, *run);
+            failed.point = (dispatch.point == HookPoint::Stop).then_some(dispatch.point);
+            return self.gates.open_gate(GateSubject::BrokenHook(failed), reason);
         }
         match dispatch.next().filter(|_| !dispatch.stops_early(&|hook| self.hooks.is_off(hook))) {
-            Some(hook) => self.hook_rules().start_hook(dispatch, hook),
-            None => self.conclude(dispatch, now),
+            Some(hook) => {
+                let verifies = self.pipeline().verify_before(dispatch, hook, measured);
+                verifies.unwrap_or_else(|| self.hook_rules().start_hook(dispatch, hook))
+            }
+            None => self.conclude(dispatch, now, measured),
         }
     }
 
+    /// All checks of a turn have run, or those of a pass that verifies the work.
+    fn conclude_stop(&self, dispatch: &HookDispatch, measured: Option<&WorkMeasurement>) -> EngineOutput {
+        let feedback = self.retries().feedback(dispatch);
+        if self.verify.pass.is_some() {
+            return self.verification().conclude_pass(feedback.map(PassFeedback::of_hooks), measured);
+        }
+        let only_reports = self.ending.as_ref().is_some_and(|ending| ending.outcome == SessionOutcome::Cancelled);
+        if let Some(feedback) = feedback {
+            return if only_reports {
+                EngineOutput::record(Event::Verify(VerifyEvent::DeliveryChecked { passed: false }))
+            } else {
+                self.retries().judge_stop(dispatch, feedback)
+            };
+        }
+        let changed = match measured {
+            _ if dispatch.done.is_empty() => None,
+            None => return self.verification().measure(WorkChangedBy::Checks),
+            Some(measured) => self.verification().change(measured),
+        };
+        let next = if self.ending.is_some() { self.delivery_passed() } else { self.retries().turn_passed() };
+        changed.into_iter().chain(next.events).fold(EngineOutput::default(), EngineOutput::and)
+    }
+
+    /// The turn of a final delivery passed its checks. Its promises count: a question of the agent opens the gate.
+    fn delivery_passed(&self) -> EngineOutput {
+        self.stop_rules()
+            .escalated_by_the_agent()
+            .unwrap_or_else(|| EngineOutput::record(Event::Verify(VerifyEvent::DeliveryChecked { passed: true })))
+    }
+
+    /// The stop evaluation of an iteration, or the rules of a pass that verifies the work.
+    pub(crate) fn proceed_judging(
+        &self,
+        judging: &StopEvaluation,
+        now: UnixTime,
+        measured: Option<&WorkMeasurement>,
+    ) -> EngineOutput {
+        let next = judging.rules.as_ref().and_then(|rules| rules.front());
+        match (&self.verify.pass, next) {
+            (Some(_), Some(rule)) => self.stop_rules().check(None, judging, rule),
+            (Some(_), None) if judging.runs().next().is_some() => EngineOutput::default(),
+            (Some(_), None) => self.verification().conclude_pass(PassFeedback::of_rules(&judging.results), measured),
+            (None, _) => self.judge_iteration(judging, now, measured),
+        }
+    }
+
+    /// Rules are checks, so what they change is told from what other hooks changed: creel looks at the work before and
+    /// after them.
+    fn judge_iteration(
+        &self,
+        judging: &StopEvaluation,
+        now: UnixTime,
+        measured: Option<&WorkMeasurement>,
+    ) -> EngineOutput {
+        let has_rules = self.stop_rules().rules().next().is_some();
+        let before = judging.rules.is_none();
+        let after = judging.rules.as_ref().is_some_and(VecDeque::is_empty)
+            && judging.runs().next().is_none()
+            && judging.answers.is_empty();
+        let window = match &self.phase {
+            Phase::Hooks(dispatch) if has_rules && before && !dispatch.done.is_empty() => Some(WorkChangedBy::Others),
+            _ if has_rules && after => Some(WorkChangedBy::Checks),
+            _ => None,
+        };
+        let changed = match (window, measured) {
+            (None, _) => None,
+            (Some(by), None) => return self.verification().measure(by),
+            (Some(_), Some(measured)) => self.verification().change(measured),
+        };
+        let step = self.stop_rules().proceed_judging(None, judging, now);
+        let events = changed.into_iter().chain(step.events).collect();
+        EngineOutput { events, ..step }
+    }
+
     /// All hooks of the point have run.
-    fn conclude(&self, dispatch: &HookDispatch, now: UnixTime) -> EngineOutput {
+    fn conclude(&self, dispatch: &HookDispatch, now: UnixTime, measured: Option<&WorkMeasurement>) -> EngineOutput {
         let is_check = PipelineKind::of(dispatch.point).is_some_and(|pipeline| pipeline.before() == dispatch.point);
         if let Some(step) = self.hook_rules().escalate_failures(dispatch).filter(|_| !is_check) {
             return step;
@@ -57,10 +144,10 @@ impl SessionState {
             HookPoint::PreIteration => {
                 self.agent_choice().switch_back(now).unwrap_or_else(|| self.send_iteration(dispatch))
             }
-            HookPoint::Stop => self.retries().judge_stop(dispatch),
-            HookPoint::PostIteration => self.stop_rules().proceed_judging(None, &StopEvaluation::default(), now),
-            HookPoint::OnError => self.after_error(dispatch, now),
-            HookPoint::SessionEnd => self.end_rules().end(),
+            HookPoint::Stop => self.conclude_stop(dispatch, measured),
+            HookPoint::PostIteration => self.judge_iteration(&StopEvaluation::default(), now, measured),
+            HookPoint::OnError => self.after_error(dispatch, now, measured),
+            HookPoint::SessionEnd => self.end_rules().end(measured),
             HookPoint::BeforeSubmit | HookPoint::AfterSubmit | HookPoint::BeforeMerge | HookPoint::AfterMerge => {
                 self.pipeline().conclude_pipeline(dispatch)
             }
@@ -82,7 +169,11 @@ impl SessionState {
         }
         // Self-driven sessions are not evaluated. Running hooks finish first, so the session ends only here.
         if let Some(reason) = self.stop.promised.as_ref().filter(|_| self.plan().is_led_from_outside()) {
-            return self.end_rules().leave_loop(&LoopEnd::undelivered(SessionOutcome::Complete, reason));
+            let said = match reason.trim() {
+                "" => "the agent says it is done".to_owned(),
+                reason => format!("the agent says it is done: {reason}"),
+            };
+            return self.end_rules().leave_loop(&LoopEnd::undelivered(SessionOutcome::Complete, &said));
         }
         if let Some(step) = self.side_rules().take_up_a_loop().or_else(|| self.side_rules().take_up_trouble()) {
             return step;
@@ -122,13 +213,13 @@ impl SessionState {
         self.prompts().iteration_prompt(dispatch, items)
     }
 
-    fn after_error(&self, dispatch: &HookDispatch, now: UnixTime) -> EngineOutput {
+    fn after_error(&self, dispatch: &HookDispatch, now: UnixTime, measured: Option<&WorkMeasurement>) -> EngineOutput {
         match dispatch.piped_text() {
             Some(text) => {
                 self.retries().must_leave_the_server_alone(now).unwrap_or_else(|| self.prompts().recovery_prompt(text))
             }
             None if self.pipelines.is_open() => self.pipeline().proceed_pipeline(),
-            None if self.ending.is_some() => self.end_rules().proceed_delivery(now),
+            None if self.ending.is_some() => self.end_rules().proceed_delivery(now, measured),
             None => self.iterations.complete_iteration(IterationOutcome::Failed),
         }
     }

@@ -3,7 +3,7 @@
 use super::{checkpoint::TimedCheckpoint, context::RuleOutcome, guard::GuardState, registry::RegisteredStopHook};
 use crate::engine::{
     conversation::WorktreeChanges,
-    event::{HookFinished, SessionOutcome, StopDecided, StopEvent},
+    event::{CheckResult, HookFinished, SessionOutcome, StopDecided, StopEvent},
     hooks::{dispatch::ActiveRun, point::HookPoint},
     policy::StopHookKind,
     session::{
@@ -16,6 +16,7 @@ use crate::engine::{
         evaluation::StopEvaluation,
     },
     time::UnixTime,
+    verify::{CheckKind, CheckRef},
 };
 
 pub(crate) fn apply_stop(session: &mut SessionState, at: UnixTime, event: &StopEvent) {
@@ -36,6 +37,9 @@ pub(crate) fn apply_stop(session: &mut SessionState, at: UnixTime, event: &StopE
             if of.is_none() {
                 session.stop.failed_rules.retain(|failed| failed.rule_name != *rule);
                 session.stop.failed_rules.extend((!passed).then(|| outcome.clone()));
+                let result = if *passed { CheckResult::Passed } else { CheckResult::Failed };
+                let reason = (!passed).then(|| message.clone());
+                session.verify.ran(CheckRef::new(CheckKind::Rule, rule), result, reason);
             }
             if let Some(judging) = judging_mut(session, of.as_deref()) {
                 judging.rule_checked(*run, outcome);
@@ -133,16 +137,27 @@ fn stop_decided(session: &mut SessionState, decided: &StopDecided) {
     if let Some(id) = &decided.of {
         return loop_decided(session, id, decided);
     }
+    if session.ending.is_some() {
+        // A question in the turn of a final delivery.
+        session.phase = Phase::Escalated(decided.said.as_ref().unwrap_or(&decided.reason).clone());
+        session.stop.blocked.clone_from(&decided.blocked);
+        return;
+    }
     let results = session.phase.judging_here().map(|judging| judging.results.clone()).unwrap_or_default();
     session.stop.guards = session.stop.guards.after(session.stop_rules().iteration_sight(&results));
     session.stop.promised = None;
     session.stop.escalated = None;
     session.stop.blocked.clone_from(&decided.blocked);
+    session.stop.idle = decided.idle;
+    if !decided.open_tasks.is_empty() {
+        session.stop.reminded.clone_from(&decided.open_tasks);
+    }
     session.turns.next_prompt.clone_from(&decided.next_prompt);
+    let said = decided.said.as_ref().unwrap_or(&decided.reason);
     session.phase = match decided.action {
-        StopAction::Complete => Phase::Exit(LoopEnd::offering(SessionOutcome::Complete, &decided.reason)),
+        StopAction::Complete => Phase::Exit(LoopEnd::offering(SessionOutcome::Complete, said)),
         StopAction::Continue => Phase::Between,
-        StopAction::Escalate => Phase::Escalated(decided.reason.clone()),
+        StopAction::Escalate => Phase::Escalated(said.clone()),
     };
 }
 
@@ -175,9 +190,11 @@ fn loop_decided(session: &mut SessionState, id: &str, decided: &StopDecided) {
 pub(crate) fn work_done(session: &mut SessionState, work: Option<&WorktreeChanges>) {
     let Some(work) = work else {
         session.iterations.signs.unknown_work = true;
+        session.iterations.worked = true;
         return;
     };
     session.iterations.all_files.add(work);
+    session.iterations.worked |= !work.files_modified.is_empty() || work.more_modified > 0;
     for file in &work.files_modified {
         if !session.iterations.files.contains(file) {
             session.iterations.files.push(file.clone());

@@ -75,6 +75,17 @@ pub struct StopVerdict {
     pub asked: Vec<(String, StopResult)>,
     /// The checkpoint data in order, each with its hook.
     pub keep: Vec<(String, Value)>,
+    /// Whether the agent is told that it has not done anything yet.
+    pub idle: bool,
+    /// The open tasks that the agent is reminded of.
+    pub open_tasks: Vec<String>,
+}
+
+impl StopVerdict {
+    /// The same, with another decision.
+    pub(crate) fn overruled_by(self, hook: &str, result: StopResult) -> Self {
+        Self { hook: hook.to_owned(), result, ..self }
+    }
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -113,15 +124,23 @@ pub fn consult<'a>(
         }
     }
     NextStep::Decided(Box::new(match standing {
-        Some((voice, result)) => {
-            StopVerdict { hook: voice.id.to_owned(), result, task: voice.context.task_id.clone(), asked, keep }
-        }
+        Some((voice, result)) => StopVerdict {
+            hook: voice.id.to_owned(),
+            result,
+            task: voice.context.task_id.clone(),
+            asked,
+            keep,
+            idle: false,
+            open_tasks: Vec::new(),
+        },
         None => StopVerdict {
             hook: "default".into(),
             result: StopResult::new(StopAction::Continue, "No hooks registered for this task"),
             task: String::new(),
             asked,
             keep,
+            idle: false,
+            open_tasks: Vec::new(),
         },
     }))
 }

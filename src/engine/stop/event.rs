@@ -153,4 +153,13 @@ pub struct StopDecided {
     /// The agent's own loop. None: the session's own iteration.
     #[serde(default, rename = "loop", skip_serializing_if = "Option::is_none")]
     pub of: Option<String>,
+    /// The decision for people: why the session is complete, or the agent's own words when it asks.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub said: Option<String>,
+    /// Whether the next prompt tells the agent that it has not done anything yet.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub idle: bool,
+    /// The open tasks that the next prompt reminds the agent of, because it said that it is done.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub open_tasks: Vec<String>,
 }

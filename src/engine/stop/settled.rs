@@ -1,52 +1,83 @@
-//! A settled iteration: all checks passed, and the agent changed nothing and promised nothing. Then the work is done.
+//! Iterations without work: all checks passed, and the agent changed nothing and promised nothing.
 //!
-//! Owns the conditions. The config's reaction to a settled iteration is
-//! [`StopPlan::settled`](crate::engine::policy::StopPlan).
+//! If the session has changed something before, the work is done: the iteration has *settled*. If it has not, nothing is
+//! *done*: the agent is told so once, and then the user is asked, because a plan or a question is no work. Owns the
+//! conditions. The config's reaction is [`StopPlan::settled`](crate::engine::policy::StopPlan).
 //!
 //! # Invariants
 //! - Without any check, an iteration never settles.
 //! - Only a check that passed counts: not one that broke, failed without blocking, or was disabled.
-//! - While a message waits for the agent, an iteration does not settle: the next turn may change something.
+//! - While a message waits for the agent or tasks are open, an iteration does not settle.
 //! - A hook that the agent registered can still ask to continue.
 
 use crate::engine::{
     event::IterationOutcome,
-    policy::SettledPolicy,
+    policy::{OpenTasksPolicy, SettledPolicy},
     session::iteration::StopHookSigns,
     stop::{
-        chain,
+        chain::StopVerdict,
         decision::{StopAction, StopResult},
         evaluation::StopEvaluation,
+        promise::Promise,
         stop_rules::StopRules,
     },
     time::UnixTime,
+    wording::shortened,
 };
 
-/// The hook name in decisions about settled iterations.
-const SETTLED: &str = "settled";
+/// The hook names in decisions about iterations without work.
+pub(crate) const SETTLED: &str = "settled";
+pub(crate) const NOTHING_DONE: &str = "nothing_done";
 const REASON: &str = "All checks pass and the agent changed nothing";
+const HINT: &str = "[Nothing changed]: the checks pass, but you have not changed any file in this session yet. Start with the \
+    goal below. If you need a decision first, ask your question and end with the tag for escalation; if nothing \
+    has to change, say so and end with the tag for completion.";
+/// The longest part of a message that a gate shows, in characters.
+const WORDS: usize = 600;
+
+/// The end of the agent's message in its own words, without promises. None if there are none.
+pub(crate) fn agent_words(said: &str) -> Option<String> {
+    let plain = Promise::ALL.iter().fold(said.to_owned(), |text, promise| text.replace(&promise.tag(), ""));
+    let paragraphs: Vec<&str> = plain.split("\n\n").map(str::trim).filter(|part| !part.is_empty()).collect();
+    let last = paragraphs.last()?;
+    // A short last paragraph is often a sign-off.
+    let words = match paragraphs.as_slice() {
+        [.., before, last] if last.chars().count() < 20 => format!("{before}\n{last}"),
+        _ => (*last).to_owned(),
+    };
+    Some(shortened(&words, WORDS))
+}
 
 impl StopRules<'_> {
-    /// The decision about a settled iteration, if the hooks want to continue.
-    pub(crate) fn settle(
-        self,
-        judging: &StopEvaluation,
-        verdict: chain::StopVerdict,
-        now: UnixTime,
-    ) -> chain::StopVerdict {
+    /// The decision about an iteration without work, if the hooks want to continue, or if only rules want to complete a
+    /// session in which nothing was done.
+    pub(crate) fn settle(self, judging: &StopEvaluation, verdict: StopVerdict, now: UnixTime) -> StopVerdict {
         let of_agent = self.stop.registered.iter().any(|known| known.id == verdict.hook);
-        if verdict.result.action != StopAction::Continue || of_agent || !self.has_settled(judging, now) {
+        let policy = self.plan.stop.settled;
+        if of_agent || policy == SettledPolicy::Continue || !self.is_without_work(judging, now) {
             return verdict;
         }
-        let action = match self.plan.stop.settled {
-            SettledPolicy::Complete => StopAction::Complete,
-            SettledPolicy::Ask => StopAction::Escalate,
-            SettledPolicy::Continue => return verdict,
-        };
-        chain::StopVerdict { hook: SETTLED.to_owned(), result: StopResult::new(action, REASON), ..verdict }
+        match verdict.result.action {
+            StopAction::Escalate => verdict,
+            StopAction::Complete if self.iterations.worked || !self.plan.stop.said().is_empty() => verdict,
+            StopAction::Continue if self.iterations.worked => {
+                let action = if policy == SettledPolicy::Ask { StopAction::Escalate } else { StopAction::Complete };
+                verdict.overruled_by(SETTLED, StopResult::new(action, REASON))
+            }
+            StopAction::Complete | StopAction::Continue => self.nothing_done(verdict),
+        }
     }
 
-    pub(crate) fn has_settled(self, judging: &StopEvaluation, now: UnixTime) -> bool {
+    fn nothing_done(self, verdict: StopVerdict) -> StopVerdict {
+        if self.stop.idle {
+            let result = StopResult::new(StopAction::Escalate, "Two iterations in a row changed nothing");
+            return verdict.overruled_by(NOTHING_DONE, result);
+        }
+        let result = StopResult::new(StopAction::Continue, "Nothing has been changed yet").telling(HINT);
+        StopVerdict { idle: true, ..verdict.overruled_by(NOTHING_DONE, result) }
+    }
+
+    fn is_without_work(self, judging: &StopEvaluation, now: UnixTime) -> bool {
         let signs = &self.iterations.signs;
         let checked = match signs.stop_hooks {
             StopHookSigns::NotPassed => false,
@@ -57,11 +88,38 @@ impl StopRules<'_> {
         let accepted = self.iterations.last == Some(IterationOutcome::Done);
         let promised = !self.promises_made(None, &self.turns.said, now).is_empty();
         let asked_for_more = !self.steering.messages.is_empty();
+        let open = self.plan.stop.open_tasks == OpenTasksPolicy::Continue && !self.tasks.open_here().is_empty();
         checked
             && accepted
             && !asked_for_more
             && judging.results.iter().all(|rule| rule.passed)
             && !changed
             && !promised
+            && !open
+    }
+
+    /// Complete over a red rule is not believed: the next prompt has the rule's message.
+    pub(crate) fn doubt(self, judging: &StopEvaluation, verdict: StopVerdict) -> StopVerdict {
+        let completes = verdict.result.action == StopAction::Complete;
+        let Some(feedback) = crate::engine::verify::PassFeedback::of_rules(&judging.results).filter(|_| completes)
+        else {
+            return verdict;
+        };
+        let reason = format!("the rule `{}` fails, so the work is not complete: {}", feedback.check, feedback.reason);
+        let hook = verdict.hook.clone();
+        verdict.overruled_by(&hook, StopResult::new(StopAction::Continue, reason).telling(feedback.text))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_words_of_the_agent_are_its_last_paragraph_without_the_promise() {
+        let said = "I looked at it.\n\nShould I delete /v1/users?\n<promise>ESCALATE</promise>";
+        assert_eq!(agent_words(said).as_deref(), Some("Should I delete /v1/users?"));
+        assert_eq!(agent_words("HTML or PDF?\n\nThanks!").as_deref(), Some("HTML or PDF?\nThanks!"));
+        assert_eq!(agent_words("<promise>BLOCKED</promise>"), None);
     }
 }

@@ -16,7 +16,9 @@ use crate::engine::{
     },
     ids::RunId,
     output::EngineOutput,
-    policy::{HookAction, HookSpec, PipeOutput, RetryOptions, RuleSpec, SessionPlan, StopHook, StopHookKind},
+    policy::{
+        HookAction, HookSpec, PipeOutput, RetryOptions, RuleSpec, SessionPlan, StopHook, StopHookKind, StopPreset,
+    },
     session::{iteration::IterationState, phase::Phase},
     steering::ControlState,
     stop::{
@@ -32,6 +34,7 @@ use crate::engine::{
         loop_rules::LoopRules,
         promise::Promise,
         rule::RuleCheckResult,
+        settled::{NOTHING_DONE, SETTLED, agent_words},
     },
     tasks::{SessionTasks, command::TaskCommand, record::ChangeOrigin, task::Task, task_rules::TaskRules},
     time::UnixTime,
@@ -212,7 +215,9 @@ impl<'a> StopRules<'a> {
         now: UnixTime,
     ) -> EngineOutput {
         let iteration = self.iterations.judged_iteration(about);
-        let chain::StopVerdict { hook, result, task, asked, keep } = self.overruled(about, judging, verdict, now);
+        let verdict = self.overruled(about, judging, verdict, now);
+        let said = if about.is_some() { None } else { self.said_of(&verdict) };
+        let chain::StopVerdict { hook, result, task, asked, keep, idle, open_tasks } = verdict;
         let own_task = about.map(|about| about.task.clone()).or(Some(task.clone()).filter(|task| !task.is_empty()));
         let subject = own_task.unwrap_or_else(|| self.name.to_owned());
         let own = judging.asked.as_ref().and_then(|asked| asked.checkpoint.clone()).map(|data| (None, data));
@@ -241,8 +246,60 @@ impl<'a> StopRules<'a> {
             asked,
             metadata,
             of,
+            said,
+            idle,
+            open_tasks,
         }))));
         events.into_iter().fold(EngineOutput::default(), EngineOutput::and)
+    }
+
+    /// A decision in the words of people: why the session is complete, or what the agent asks.
+    fn said_of(self, verdict: &chain::StopVerdict) -> Option<String> {
+        let promises = Promise::made_in(&self.turns.said, &self.turns.prompt);
+        let asks = promises.contains(&Promise::Escalate) || promises.contains(&Promise::Blocked);
+        let guessed = verdict.hook == NOTHING_DONE;
+        match verdict.result.action {
+            StopAction::Complete if promises.contains(&Promise::Complete) || self.stop.promised.is_some() => {
+                let nothing = if self.iterations.worked { "" } else { " and that nothing had to change" };
+                Some(format!("the agent says it is done{nothing}"))
+            }
+            StopAction::Complete if verdict.hook == SETTLED => Some("the agent changed nothing more".into()),
+            StopAction::Complete => Some(String::new()),
+            StopAction::Escalate if guessed || (asks && self.stop.escalated.is_none()) => agent_words(&self.turns.said),
+            StopAction::Continue | StopAction::Escalate => None,
+        }
+    }
+
+    /// The decision about a question of the agent after the loop. None if it asks nothing.
+    pub(crate) fn escalated_by_the_agent(self) -> Option<EngineOutput> {
+        let promises = Promise::made_in(&self.turns.said, &self.turns.prompt);
+        let promise = promises.into_iter().next().filter(|promise| *promise != Promise::Complete)?;
+        let what = if promise == Promise::Blocked { "that it is blocked" } else { "a need for escalation" };
+        let reason = format!("Agent signaled {what} via {}", promise.tag());
+        let result = StopResult::new(StopAction::Escalate, reason.clone());
+        let blocked = self.to_block(None, "");
+        let mut events = Vec::new();
+        for id in &blocked {
+            let block =
+                TaskCommand::Block { id: id.clone(), reason: blocked_why(&result), required_knowledge: Vec::new() };
+            events.extend(self.task_rules.task_event(block, ChangeOrigin::by(POLICY)));
+        }
+        events.push(Event::Stop(StopEvent::Decided(Box::new(StopDecided {
+            iteration: self.iterations.current,
+            hook: StopPreset::Promise.name().to_owned(),
+            action: StopAction::Escalate,
+            reason,
+            next_prompt: None,
+            task: None,
+            blocked,
+            asked: Vec::new(),
+            metadata: None,
+            of: None,
+            said: agent_words(&self.turns.said),
+            idle: false,
+            open_tasks: Vec::new(),
+        }))));
+        Some(events.into_iter().fold(EngineOutput::default(), EngineOutput::and))
     }
 
     /// Overrides the hooks' verdict. In the session's own iteration, an escalated agent loop or a settled iteration
@@ -263,7 +320,8 @@ impl<'a> StopRules<'a> {
             let result = StopResult::new(StopAction::Escalate, reason.clone());
             return chain::StopVerdict { hook: hook.clone(), task: task.clone(), result, ..verdict };
         }
-        let verdict = self.settle(judging, verdict, now);
+        let verdict = self.settle(judging, self.doubt(judging, verdict), now);
+        let verdict = self.remind_of_tasks(verdict);
         let is_last = self.iterations.current >= self.iterations.limit(self.plan);
         if is_last {
             return verdict;

@@ -21,7 +21,7 @@ pub(crate) fn apply_pipeline(session: &mut SessionState, at: UnixTime, event: &P
     match event {
         PipelineEvent::Requested { pipeline, .. } => session.pipelines.wanted = Some(*pipeline),
         PipelineEvent::Started { pipeline, presence } => pipeline_started(session, *pipeline, *presence),
-        PipelineEvent::RemediationCounted { used, .. } => remediation_counted(session, *used),
+        PipelineEvent::RemediationCounted { used, text, .. } => remediation_counted(session, *used, text.clone()),
         PipelineEvent::ReviewStarted { run, change, commit, .. } => {
             session.pipelines.review_started(at, *run, change, commit.as_deref());
         }
@@ -50,6 +50,7 @@ fn pipeline_started(session: &mut SessionState, pipeline: PipelineKind, presence
         session.steering.stop = None;
         session.steering.paused = false;
         session.processes.clear();
+        session.verify.forget_the_work();
     }
     session.pipelines.followed |= back == ReturnTo::End;
     session.pipelines.wanted = None;
@@ -57,8 +58,8 @@ fn pipeline_started(session: &mut SessionState, pipeline: PipelineKind, presence
     session.phase = Phase::Pipeline;
 }
 
-fn remediation_counted(session: &mut SessionState, used: u32) {
-    let text = session.pipeline().remediation();
+fn remediation_counted(session: &mut SessionState, used: u32, text: Option<String>) {
+    let text = text.or_else(|| session.pipeline().remediation());
     if let Some(course) = &mut session.pipelines.course {
         course.used = used;
         course.repaired = true;
@@ -78,6 +79,11 @@ pub(crate) fn pipeline_answered(session: &mut SessionState, answer: PipelineAnsw
         }
         PipelineAnswer::Skip => {
             let (Some(hook), Phase::Hooks(dispatch)) = (gate.subject.hook(), &mut session.phase) else { return };
+            // A check of the session, not a hook of the pipeline.
+            if !dispatch.done.iter().any(|done| done.hook == hook) {
+                course.waived.insert(hook.to_owned());
+                return;
+            }
             dispatch.done.retain(|done| done.hook != hook);
             course.skipped.insert(hook.to_owned());
             course.mark(dispatch.point, hook, PipelineStepState::Skipped);
@@ -86,12 +92,16 @@ pub(crate) fn pipeline_answered(session: &mut SessionState, answer: PipelineAnsw
             course.left = Some((by.clone(), gate.reason.clone()));
             session.phase = Phase::Pipeline;
         }
-        PipelineAnswer::Retry => session.phase = Phase::Pipeline,
+        PipelineAnswer::Retry => {
+            session.verify.forget_the_work();
+            session.phase = Phase::Pipeline;
+        }
     }
 }
 
 fn pipeline_ended(session: &mut SessionState, outcome: PipelineOutcome, reason: &str) {
     let Some(course) = session.pipelines.course.take() else { return };
+    session.verify.pass = None;
     let left = course.left_by().map(|actor| actor.by);
     let PipelineRun { pipeline, pull_request, merged, steps, back, .. } = *course;
     let reason = reason.to_owned();
@@ -130,6 +140,7 @@ impl PipelineRun {
             repaired: false,
             steps: Vec::new(),
             skipped: std::collections::BTreeSet::new(),
+            waived: std::collections::BTreeSet::new(),
             passed: false,
             left: None,
             said: None,

@@ -25,7 +25,16 @@ pub enum PipelineEvent {
     Started { pipeline: PipelineKind, presence: UserPresence },
     /// A check failed, and the agent is asked to repair it.
     #[serde(rename = "remediation_counted")]
-    RemediationCounted { pipeline: PipelineKind, used: u32, limit: u32, hook: String, reason: String },
+    RemediationCounted {
+        pipeline: PipelineKind,
+        used: u32,
+        limit: u32,
+        hook: String,
+        reason: String,
+        /// The prompt. Journals of earlier versions do not have it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        text: Option<String>,
+    },
     /// The change that agents review was read.
     #[serde(rename = "review_started")]
     ReviewStarted {

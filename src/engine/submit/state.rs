@@ -37,6 +37,9 @@ pub struct PipelineRun {
     pub steps: Vec<PipelineStep>,
     /// The checks that the user skipped.
     pub skipped: BTreeSet<String>,
+    /// The session's own checks that the user accepted as they are.
+    #[serde(default)]
+    pub waived: BTreeSet<String>,
     /// Whether all checks have passed.
     pub passed: bool,
     /// The actor that ended the pipeline after a failure, and the reason of the failure.

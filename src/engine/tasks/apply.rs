@@ -26,6 +26,11 @@ pub(crate) fn apply_task(session: &mut SessionState, at: UnixTime, event: &TaskE
     loops_go_on(session, news.task);
     let by_agent = news.origin.by.as_ref().is_some_and(|actor| actor.by == ActorKind::Agent);
     session.iterations.signs.changed_a_task |= by_agent;
+    session.iterations.worked |= by_agent;
+    let automated = news.origin.cause.is_some() || news.origin.step.is_some();
+    if matches!(news.what, TaskRecordData::Created(_)) && automated {
+        session.tasks.automated.insert(news.task.to_owned());
+    }
     session.tasks.automation.followed(event);
     if let TaskRecordData::Completed(data) = news.what {
         session.side.task_completed(news.task, &data.content, depth, on_complete);

@@ -5,13 +5,16 @@
 use crate::engine::{
     conversation::StopReason,
     event::{AfterTurn, PromptReason, PromptSent},
+    hooks::point::HookPoint,
     policy::SessionPlan,
     session::{
         iteration::IterationState,
         phase::{LoopEnd, Phase},
     },
     steering::ControlState,
+    stop::promise::Promise,
     submit::state::PipelineState,
+    turn::TurnState,
 };
 
 /// What the next step after a turn depends on.
@@ -20,6 +23,7 @@ pub struct AfterTurnRules<'a> {
     pub(crate) plan: &'a SessionPlan,
     pub(crate) phase: &'a Phase,
     pub(crate) iterations: &'a IterationState,
+    pub(crate) turns: &'a TurnState,
     pub(crate) pipelines: &'a PipelineState,
     pub(crate) steering: &'a ControlState,
     pub(crate) ending: &'a Option<LoopEnd>,
@@ -49,7 +53,11 @@ impl AfterTurnRules<'_> {
         if self.pipelines.is_open() {
             AfterTurn::Pipeline
         } else if self.ending.is_some() {
-            AfterTurn::Delivery
+            if prompt.reason != PromptReason::Recovery && self.is_judged() {
+                AfterTurn::StopHooks
+            } else {
+                AfterTurn::Delivery
+            }
         } else if prompt.reason == PromptReason::Recovery {
             AfterTurn::IterationFailed
         } else if self.steering.message_is_due(prompt.messages, self.iterations, self.plan) {
@@ -57,6 +65,14 @@ impl AfterTurnRules<'_> {
         } else {
             AfterTurn::StopHooks
         }
+    }
+
+    /// Whether a turn after the loop has something to judge: by a check, or a question in it.
+    fn is_judged(self) -> bool {
+        let has_checks = !self.plan.hooks_at(HookPoint::Stop).is_empty() || !self.plan.protect.is_empty();
+        let asks =
+            Promise::made_in(&self.turns.said, &self.turns.prompt).iter().any(|promise| *promise != Promise::Complete);
+        has_checks || asks
     }
 
     fn after_cancel(self, prompt: &PromptSent) -> AfterTurn {

@@ -45,6 +45,10 @@ pub(crate) fn apply_turn(session: &mut SessionState, at: UnixTime, event: &TurnE
         TurnEvent::Ended { stop_reason, spent, work, forbidden, next, .. } => {
             let next = next.or_else(|| session.after_turn().ended(*stop_reason));
             session.account.book(at, *spent);
+            // A reviewer's turn is measured like everything else that should change no files.
+            if !session.phase.gatekeeper_works() {
+                session.verify.turn_ended(work.as_deref());
+            }
             work_done(session, work.as_deref());
             if *stop_reason == StopReason::EndTurn && !session.phase.gatekeeper_works() {
                 let files = work.as_deref().map(|work| &*work.files_modified).unwrap_or_default();
@@ -54,13 +58,19 @@ pub(crate) fn apply_turn(session: &mut SessionState, at: UnixTime, event: &TurnE
             session.asks.waiting.clear();
             turn_stopped(session, *stop_reason, next);
         }
-        TurnEvent::Failed { error, retry_after_ms, usage_limit, spent, forbidden, next, .. } => {
+        TurnEvent::Failed { error, retry_after_ms, usage_limit, spent, work, forbidden, next, .. } => {
             let next = next.or_else(|| session.after_turn().failed(*usage_limit));
             session.account.book(at, *spent);
             forbidden_changes(session, forbidden);
             session.asks.waiting.clear();
-            // A failed turn does not report its changes.
-            session.iterations.signs.unknown_work = true;
+            if !session.phase.gatekeeper_works() {
+                session.verify.turn_ended(work.as_deref());
+            }
+            if work.is_some() {
+                work_done(session, work.as_deref());
+            } else {
+                session.iterations.signs.unknown_work = true;
+            }
             if next == Some(AfterTurn::Again) {
                 send_again(session);
             } else {
@@ -101,12 +111,11 @@ pub(crate) fn prompt_sent(session: &mut SessionState, prompt: &PromptSent) {
         gatekeeper_asked(session);
     }
     match prompt.reason {
-        PromptReason::Iteration => session.retry.reset(),
+        PromptReason::Iteration | PromptReason::FinalDelivery => session.retry.reset(),
         PromptReason::Message if by_person => session.retry.reset(),
         PromptReason::Message
         | PromptReason::Feedback
         | PromptReason::Recovery
-        | PromptReason::FinalDelivery
         | PromptReason::Remediation
         | PromptReason::Gatekeeper => {}
     }
@@ -141,7 +150,7 @@ fn turn_ended(session: &mut SessionState, next: Option<AfterTurn>) {
     if prompt.reason == PromptReason::Iteration {
         session.turns.next_prompt = None;
     }
-    if let Some(ending) = session.ending.as_mut().filter(|_| next == AfterTurn::Delivery) {
+    if let Some(ending) = &mut session.ending {
         // The approval does not cover items that arrive from now on.
         ending.approved = None;
         ending.deliveries += u32::from(prompt.reason == PromptReason::FinalDelivery);

@@ -88,6 +88,9 @@ pub enum TurnEvent {
         usage_limit: bool,
         #[serde(flatten)]
         spent: TurnUsage,
+        /// Changes to the project's files during the turn.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        work: Option<Box<WorktreeChanges>>,
         #[serde(flatten)]
         forbidden: ForbiddenChanges,
         /// Where the session continues. Journals of earlier versions do not say.

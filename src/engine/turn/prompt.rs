@@ -17,6 +17,7 @@ use crate::engine::{
     },
     steering::ControlState,
     submit::state::PipelineState,
+    tasks::SessionTasks,
     time::TimeSpan,
     turn::TurnState,
     usage_limit::{AgentChoice, UsageLimitState},
@@ -38,6 +39,7 @@ pub struct PromptRules<'a> {
     pub(crate) ending: &'a Option<LoopEnd>,
     pub(crate) agent_choice: AgentChoice<'a>,
     pub(crate) budget: BudgetCheck<'a>,
+    pub(crate) tasks: &'a SessionTasks,
 }
 
 impl PromptRules<'_> {
@@ -78,13 +80,14 @@ impl PromptRules<'_> {
         }
     }
 
-    /// In this order: pending items, output of `pre_iteration`, messages, the goal, the completion note.
+    /// In this order: pending items, output of `pre_iteration`, messages, the goal, open tasks, the completion note.
     pub(crate) fn compose(self, items: &[ItemId], piped: Option<String>, conversation: ConversationMode) -> String {
         let held = items.iter().filter_map(|id| self.pending.get(*id)).map(|item| item.text.clone());
         held.chain(piped)
             .chain(self.steering.messages_text())
             .chain(self.turns.next_prompt.clone())
             .chain([self.began.prompt.clone()])
+            .chain(self.tasks.open_list().map(|list| format!("Open tasks of this session:\n{list}")))
             .chain(self.agent_choice.completion_note(conversation))
             .collect::<Vec<_>>()
             .join("\n\n")

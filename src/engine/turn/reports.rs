@@ -88,7 +88,7 @@ impl TurnRules<'_> {
 
     pub(crate) fn on_turn_failed(self, turn: TurnId, failure: TurnFailure, now: UnixTime) -> EngineOutput {
         let Some(iteration) = self.phase.awaited(turn) else { return EngineOutput::stale(turn) };
-        let TurnFailure { message: error, retry_after: retry_after_ms, limit, spent, forbidden } = failure;
+        let TurnFailure { message: error, retry_after: retry_after_ms, limit, spent, forbidden, work } = failure;
         let closed = self.close_calls(ToolStatus::Failed, CUT_OFF).fold(self.gates.unasked(&POLICY), EngineOutput::and);
         let limit = limit
             .filter(|_| !self.phase.gatekeeper_works())
@@ -102,6 +102,7 @@ impl TurnRules<'_> {
             retry_after_ms,
             usage_limit,
             spent,
+            work,
             forbidden,
             next: self.after.failed(usage_limit),
         });

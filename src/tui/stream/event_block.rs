@@ -93,6 +93,7 @@ const fn kind_of(event: &Event) -> BlockKind {
         | Event::Workflow(_)
         | Event::Pipeline(_)
         | Event::Steering(_)
+        | Event::Verify(_)
         | Event::Unknown => BlockKind::Note,
     }
 }

@@ -39,6 +39,7 @@ use creel::{
             record::TaskEventKind,
         },
         time::{TimeSpan, UnixTime},
+        verify::{MeasuredChanges, WorkChangedBy, WorkMeasurement},
     },
     present::refusals,
 };
@@ -159,6 +160,8 @@ pub struct Script {
     pub gatekeepers: BTreeMap<String, Vec<Answer>>,
     /// The pipeline that is all the session does, if it has no iterations.
     pub errand: Option<PipelineKind>,
+    /// How often something changes the work beside the turns: the lower, the more often. Zero: never.
+    pub unrest: usize,
 }
 
 pub fn plan() -> SessionPlan {
@@ -227,6 +230,7 @@ impl Script {
             person: Vec::new(),
             gatekeepers: BTreeMap::new(),
             errand: None,
+            unrest: 0,
         }
     }
 
@@ -361,6 +365,8 @@ pub struct World {
     pub asking: (Vec<PermissionId>, PermissionId),
     /// The answers that the agent got.
     pub permitted: Vec<(PermissionId, PermissionAnswer)>,
+    /// The work that the engine wants to compare.
+    pub measured: Option<WorkChangedBy>,
     pub left: Option<ExitReason>,
     pub refused: Vec<String>,
 }
@@ -405,6 +411,7 @@ impl World {
             turn_cancelled: false,
             asking: (Vec::new(), PermissionId::default()),
             permitted: Vec::new(),
+            measured: None,
             left: None,
             refused: Vec::new(),
         }
@@ -428,8 +435,25 @@ impl World {
                 return;
             }
             self.commit(step);
+            if let Some(by) = self.measured.take() {
+                let measured = Input::WorkMeasured(self.measurement(by));
+                let step = engine::decide(&self.state, self.now, measured);
+                assert!(!step.is_empty(), "the engine does not use what it asked for: {:?}", self.state.phase);
+                self.commit(step);
+            }
         }
         panic!("the engine goes on without end: {:?}", self.state.phase);
+    }
+
+    /// In a restless world something changes the work now and then.
+    fn measurement(&self, by: WorkChangedBy) -> WorkMeasurement {
+        let changes = match self.script.unrest {
+            0 => Some(MeasuredChanges::default()),
+            unrest if !self.events.len().is_multiple_of(unrest) => Some(MeasuredChanges::default()),
+            _ if self.events.len().is_multiple_of(7) => None,
+            _ => Some(MeasuredChanges { tracked: vec!["a.rs".into()], untracked: vec!["log".into()] }),
+        };
+        WorkMeasurement { by, changes }
     }
 
     fn commit(&mut self, step: EngineOutput) {
@@ -442,6 +466,7 @@ impl World {
             match effect {
                 Effect::RunHook(job) => self.jobs.push(*job),
                 Effect::CheckRule(job) => self.checks.push(*job),
+                Effect::MeasureWork { by } => self.measured = Some(by),
                 Effect::CancelHook(run) => self.cancelled.push(run),
                 Effect::SendPrompt { turn, text, to, .. } => {
                     assert!(self.turn.is_none(), "two turns at once");

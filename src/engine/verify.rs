@@ -1,0 +1,149 @@
+//! Verification: whether every check has passed since the work last changed.
+//!
+//! Owns the last result of each check, which state of the work it judged, and the passes of the checks at the end of a
+//! session and before a push ([`rules`]). Does not measure the work: the runtime reports what changed. Does not run
+//! the checks of an iteration: see [`super::hooks`] and [`super::stop`].
+//!
+//! # Invariants
+//! - A result counts only for the state of the work that the check saw. Whatever may have changed the work since makes
+//!   it stale: a turn, a hook, the user, or a check itself.
+//! - What creel cannot compare has changed.
+//! - Passes end: at most [`PASSES`] between two turns, and two in a row in which the checks change the work.
+
+pub(crate) mod apply;
+pub mod event;
+pub mod rules;
+
+use std::collections::BTreeSet;
+
+use serde::{Deserialize, Serialize};
+
+use crate::engine::{event::CheckResult, session::phase::Phase};
+
+/// How many passes of the checks there are between two turns.
+pub const PASSES: u32 = 3;
+/// How many passes in a row may change the work before creel gives up.
+pub const REWRITES: u32 = 2;
+
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct VerificationState {
+    /// Grows whenever the work may have changed.
+    pub version: u64,
+    /// In the order in which they first ran.
+    pub checks: Vec<CheckRun>,
+    /// Untracked files that something other than a check has changed, beside those that turns changed.
+    pub touched: BTreeSet<String>,
+    /// Whether there are more of them than the records name.
+    pub touches_all: bool,
+    /// How many times in a row the checks changed the work.
+    pub rewrites: u32,
+    /// What changed last, for the reason of an end that is not verified.
+    pub changed: Vec<String>,
+    /// Whether creel could not find out what changed last.
+    pub unknown: bool,
+    /// The passes since the last turn.
+    pub passes: u32,
+    /// The pass in progress.
+    pub pass: Option<VerificationPass>,
+    /// The feedback of the last pass that blocked.
+    pub feedback: Option<PassFeedback>,
+}
+
+/// A pass of the checks outside of an iteration.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct VerificationPass {
+    /// Where the session continues afterwards.
+    pub back: Box<Phase>,
+}
+
+/// The last run of a check.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CheckRun {
+    pub check: CheckRef,
+    pub result: CheckResult,
+    /// The version of the work that it judged.
+    pub version: u64,
+    /// How it failed, in one line.
+    pub reason: Option<String>,
+    /// Set if the work was accepted although the check had not passed, until it passes.
+    pub accepted: Option<CheckAcceptance>,
+}
+
+/// How a check that did not pass was accepted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CheckAcceptance {
+    /// The retries that were used.
+    pub retries: u32,
+    /// Whether the policy accepted it, and not a person.
+    pub by_policy: bool,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct CheckRef {
+    pub kind: CheckKind,
+    pub name: String,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CheckKind {
+    /// The paths under `protect:`.
+    Protect,
+    /// A hook at `stop`.
+    Hook,
+    Rule,
+}
+
+impl CheckRef {
+    pub fn new(kind: CheckKind, name: &str) -> Self {
+        Self { kind, name: name.to_owned() }
+    }
+}
+
+/// What a pass sends back to the agent.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PassFeedback {
+    pub check: String,
+    /// In one line.
+    pub reason: String,
+    pub text: String,
+}
+
+/// Who can have changed the work since creel last looked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum WorkChangedBy {
+    /// Only checks ran.
+    Checks,
+    /// A hook, the user, or a process that they left running.
+    Others,
+}
+
+/// What the runtime found when it compared the work with its state at the last look.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WorkMeasurement {
+    pub by: WorkChangedBy,
+    /// None if the runtime cannot tell.
+    pub changes: Option<MeasuredChanges>,
+}
+
+/// Changed files, relative to the project's folder, without ignored ones.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct MeasuredChanges {
+    /// Files that git tracks, now or before.
+    pub tracked: Vec<String>,
+    pub untracked: Vec<String>,
+}
+
+impl WorkMeasurement {
+    /// Nothing changed.
+    pub fn unchanged(by: WorkChangedBy) -> Self {
+        Self { by, changes: Some(MeasuredChanges::default()) }
+    }
+}
+
+impl VerificationState {
+    pub fn run_of(&self, check: &CheckRef) -> Option<&CheckRun> {
+        self.checks.iter().find(|run| run.check == *check)
+    }
+}

@@ -1,0 +1,116 @@
+//! Stores the results of checks, the changes of the work, and the pass in progress.
+
+use crate::engine::{
+    conversation::WorktreeChanges,
+    event::{CheckResult, HookFinished, VerifyEvent},
+    hooks::{
+        dispatch::{DispatchCause, HookDispatch},
+        point::HookPoint,
+        verdict::Verdict,
+    },
+    session::{SessionState, phase::Phase},
+    stop::evaluation::StopEvaluation,
+    verify::{
+        CheckAcceptance, CheckKind, CheckRef, CheckRun, VerificationPass, VerificationState, WorkChangedBy,
+        event::AfterPass,
+    },
+};
+
+pub(crate) fn apply_verify(session: &mut SessionState, event: &VerifyEvent) {
+    match event {
+        VerifyEvent::WorkChanged { by, files, more, unknown } => {
+            session.verify.work_changed(*by, files, *more, *unknown);
+        }
+        VerifyEvent::Started { hooks, rules } => {
+            session.verify.passes += 1;
+            let pass = if hooks.is_empty() {
+                let rules = Some(rules.iter().cloned().collect());
+                Phase::Judging(Box::new(StopEvaluation { rules, ..StopEvaluation::default() }))
+            } else {
+                let queue = Some(hooks.iter().cloned().collect());
+                Phase::Hooks(HookDispatch {
+                    queue,
+                    ..HookDispatch::reached(HookPoint::Stop, DispatchCause::Verification)
+                })
+            };
+            let back = Box::new(std::mem::replace(&mut session.phase, pass));
+            session.verify.pass = Some(VerificationPass { back });
+        }
+        VerifyEvent::Ended { next, feedback } => {
+            let Some(pass) = session.verify.pass.take() else { return };
+            session.verify.feedback.clone_from(feedback);
+            match next {
+                AfterPass::Back => session.phase = *pass.back,
+                AfterPass::Iteration => {
+                    session.ending = None;
+                    session.turns.next_prompt = feedback.as_ref().map(|feedback| feedback.text.clone());
+                    session.phase = Phase::Between;
+                }
+            }
+        }
+        VerifyEvent::DeliveryChecked { .. } => session.phase = Phase::Delivering,
+    }
+}
+
+impl VerificationState {
+    fn work_changed(&mut self, by: WorkChangedBy, files: &[String], more: usize, unknown: bool) {
+        self.version += 1;
+        self.unknown = unknown;
+        self.changed = files.to_vec();
+        match by {
+            WorkChangedBy::Checks => self.rewrites += 1,
+            WorkChangedBy::Others => self.touched.extend(files.iter().cloned()),
+        }
+        self.touches_all |= by == WorkChangedBy::Others && more > 0;
+    }
+
+    /// A turn of the session's agent has ended. None if creel does not know what it changed.
+    pub(crate) fn turn_ended(&mut self, work: Option<&WorktreeChanges>) {
+        self.passes = 0;
+        self.rewrites = 0;
+        if work.is_none_or(|work| !work.files_modified.is_empty() || work.more_modified > 0) {
+            self.version += 1;
+        }
+    }
+
+    /// The work may have changed while creel did not look.
+    pub(crate) fn forget_the_work(&mut self) {
+        self.version += 1;
+        self.passes = 0;
+        self.rewrites = 0;
+    }
+
+    pub(crate) fn ran(&mut self, check: CheckRef, result: CheckResult, reason: Option<String>) {
+        let before = self.checks.iter().position(|run| run.check == check).map(|at| self.checks.remove(at));
+        let accepted = before.and_then(|before| before.accepted).filter(|_| result != CheckResult::Passed);
+        self.checks.push(CheckRun { check, result, version: self.version, reason, accepted });
+    }
+
+    /// A run of a hook at `stop`, in an iteration or in a pass.
+    pub(crate) fn hook_ran(&mut self, finished: &HookFinished) {
+        let broken = finished.judged.as_ref().is_some_and(|judged| judged.broken);
+        let result = match finished.verdict {
+            Verdict::Pass => CheckResult::Passed,
+            Verdict::Block | Verdict::Fail if broken => CheckResult::Broken,
+            Verdict::Block | Verdict::Fail => CheckResult::Failed,
+        };
+        let reason = finished.judged.as_ref().and_then(|judged| judged.headline.clone());
+        self.ran(CheckRef::new(CheckKind::Hook, &finished.hook), result, reason);
+    }
+
+    pub(crate) fn accept(&mut self, check: &CheckRef, acceptance: CheckAcceptance) {
+        if let Some(run) = self.checks.iter_mut().find(|run| run.check == *check) {
+            run.accepted = Some(acceptance);
+        } else {
+            let result = CheckResult::Failed;
+            let run = CheckRun {
+                check: check.clone(),
+                result,
+                version: self.version,
+                reason: None,
+                accepted: Some(acceptance),
+            };
+            self.checks.push(run);
+        }
+    }
+}
