@@ -15,6 +15,7 @@ pub mod verb_outcome;
 
 pub mod agents;
 pub mod attach;
+pub mod cancel;
 pub mod check;
 pub mod checkpoint;
 pub mod completions;
@@ -138,6 +139,8 @@ pub enum CliCommand {
     Pause(SessionArgs),
     /// Unpause a session.
     Unpause(SessionArgs),
+    /// Cancel the turn and pause the session.
+    Cancel(SessionArgs),
     /// Stop a session after this iteration, or at once.
     Stop(StopArgs),
     /// Send the agent a message when its turn ends.
@@ -209,6 +212,7 @@ impl CliCommand {
             Self::Status(args) => status::status(&args).map(VerbOutcome::Done),
             Self::Pause(args) => pause::pause(&args).map(VerbOutcome::Done),
             Self::Unpause(args) => unpause::unpause(&args).map(VerbOutcome::Done),
+            Self::Cancel(args) => cancel::cancel(&args).map(VerbOutcome::Done),
             Self::Stop(args) => stop::stop(&args).map(VerbOutcome::Done),
             Self::Message(args) => message::message(&args).map(VerbOutcome::Done),
             Self::Pending(args) => pending::pending(args.command).map(VerbOutcome::Done),

@@ -29,7 +29,7 @@ pub struct HelpArgs {
 const GROUPS: [(&str, &[&str]); 6] = [
     ("Run", &["run", "resume", "demo"]),
     ("Watch", &["sessions", "attach", "status", "show", "replay"]),
-    ("Steer", &["pause", "unpause", "stop", "message", "pending", "gate", "hooks", "checkpoint"]),
+    ("Steer", &["pause", "unpause", "cancel", "stop", "message", "pending", "gate", "hooks", "checkpoint"]),
     ("Tasks", &["plan", "task", "worker", "worktree"]),
     ("Share", &["submit", "merge"]),
     (

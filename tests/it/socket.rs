@@ -106,6 +106,23 @@ fn a_session_is_paused_messaged_and_stopped_from_another_terminal() {
     assert_eq!(project.outcome().as_deref(), Some("cancelled"));
 }
 
+#[test]
+fn a_turn_is_cancelled_from_another_terminal_and_sent_again_when_the_session_is_unpaused() {
+    let (project, mut session) = working("");
+    project.does(&["cancel", "-s", "s"]);
+    assert_eq!(session.wait_for("turn_ended")["stop_reason"], "cancelled");
+    assert_eq!(project.tells(&["status", "--json"])["paused"], true);
+    project.refuses(&["cancel"], "no turn is running");
+    project.write("go", "");
+    project.does(&["unpause"]);
+    assert_eq!(session.end().code, 0);
+    let goal = ("iteration".to_owned(), "GOAL".to_owned());
+    assert_eq!(project.prompts(), [goal.clone(), goal], "the iteration is not used up");
+    assert_eq!(project.kind("paused")[0]["by"], "cli");
+    project.rejects(&["cancel", "-s", "s"], "session `s` is not running");
+    project.rejects(&["cancel"], "no session is running");
+}
+
 /// A session that waits at a gate for two pending items, although it has no screen.
 fn held() -> (Project, Started) {
     let hook = |name: &str, text: &str| {

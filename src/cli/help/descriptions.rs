@@ -71,6 +71,11 @@ const DESCRIPTIONS: &[(&str, &str)] = &[
     ),
     ("unpause", "The session continues with the prompt that was due when you paused it."),
     (
+        "cancel",
+        "Ends the agent's turn at once and pauses the session. The iteration is not used up: your next `creel message` \
+         replaces the turn, and `creel unpause` sends it again. The work that the agent has done so far stays.",
+    ),
+    (
         "stop",
         "Ends the session after the current iteration. With --now, creel cancels the turn and ends the session at once. Both \
          run the hooks at session_end. You can continue the session with `creel resume`.",

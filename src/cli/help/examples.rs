@@ -32,6 +32,7 @@ const EXAMPLES: &[CommandExamples] = &[
     ("replay", &[("creel replay", "Replay the latest session"), ("creel replay nightly", "Replay another one")]),
     ("pause", &[("creel pause", "Send no further prompts")]),
     ("unpause", &[("creel unpause", "Continue after `creel pause`")]),
+    ("cancel", &[("creel cancel", "End the turn now, and wait for `creel message` or `creel unpause`")]),
     ("stop", &[("creel stop", "Stop after this iteration"), ("creel stop --now", "Cancel the turn, then stop")]),
     (
         "message",
