@@ -7,6 +7,7 @@ use creel::{
         input::SessionCommand,
         tasks::{
             command::{NewTask, TaskChanges, TaskCommand, TaskCompletion},
+            inherit::inherit,
             record::TaskEventKind::{self, DependencySatisfied, TaskCompleted, TaskCreated, TaskDeleted},
             task::{Task, TaskState},
         },
@@ -44,6 +45,11 @@ fn start(id: &str) -> SessionCommand {
 
 fn done(id: &str) -> SessionCommand {
     SessionCommand::Task { task: TaskCommand::Complete(TaskCompletion { id: id.into(), ..TaskCompletion::default() }) }
+}
+
+fn block(id: &str, reason: &str) -> SessionCommand {
+    let (id, reason, required_knowledge) = (id.into(), reason.into(), vec!["the format".into()]);
+    SessionCommand::Task { task: TaskCommand::Block { id, reason, required_knowledge } }
 }
 
 fn depend(id: &str, on: &str) -> SessionCommand {
@@ -634,4 +640,42 @@ fn a_task_record_survives_a_round_trip() {
     for kind in kinds {
         assert_ne!(records(&world, kind.name()).len(), 0, "{}", kind.name());
     }
+}
+
+#[test]
+fn a_task_that_another_session_takes_over_stays_blocked_with_its_reason() {
+    let mut first = begun(Script::new().builtins());
+    let commands = [
+        task("a", &[]),
+        task("b", &["a"]),
+        task("c", &[]),
+        task("d", &["b"]),
+        block("b", "the format is unclear"),
+        block("c", "no key"),
+        start("a"),
+    ];
+    commands.into_iter().for_each(|command| first.command(command));
+    let mut second = begun(Script::new().builtins());
+    for event in inherit(&first.state.tasks.graph).events {
+        second.state.apply(UnixTime(0), &event);
+    }
+    second.settle();
+    let facts = |world: &World| {
+        let task = |id| {
+            let Task { state, reason, required_knowledge, .. } = of(world, id);
+            format!("{id} {} {reason:?} {required_knowledge:?}", state.name())
+        };
+        ["a", "b", "c", "d"].map(task).join("\n")
+    };
+    expect_test::expect![[r#"
+        a ready None []
+        b blocked Some("the format is unclear") ["the format"]
+        c blocked Some("no key") ["the format"]
+        d created None []"#]]
+    .assert_eq(&facts(&second));
+    second.command(done("a"));
+    second.settle();
+    assert_eq!(state(&second, "b"), TaskState::Blocked, "only a person knows whether the reason is gone");
+    second.command(start("b"));
+    assert_eq!((state(&second, "b"), of(&second, "b").reason.as_deref()), (TaskState::Active, None));
 }

@@ -241,6 +241,8 @@ fn a_new_session_takes_over_the_open_tasks_of_another() {
     project.adds(&["Print", "--id", "printer", "-l", "rust", "-d", "printer.rs", "-p", "1", "--depends-on", "lexer"]);
     project.adds(&["Parse", "--id", "parser", "--type", "feature", "--depends-on", "lexer", "--parent", "printer"]);
     project.adds(&["Old", "--id", "old", "--parent", "lexer"]);
+    project.adds(&["Format", "--id", "format"]);
+    project.does(&["task", "block", "format", "the headings are unclear", "--needs", "which headings there are"]);
     project.does(&["task", "depend", "printer", "parser"]);
     project.does(&["task", "done", "lexer"]);
     project.does(&["task", "start", "parser"]);
@@ -258,11 +260,18 @@ fn a_new_session_takes_over_the_open_tasks_of_another() {
     // Tasks that others wait for come first.
     assert_eq!(
         created,
-        [json!(["parser", [], "ready"]), json!(["printer", ["parser"], "created"]), json!(["old", [], "ready"])]
+        [
+            json!(["parser", [], "ready"]),
+            json!(["printer", ["parser"], "created"]),
+            json!(["old", [], "ready"]),
+            json!(["format", [], "ready"])
+        ]
     );
     let tasks = project.tells(&["task", "list", "-s", "two", "--json"]);
     let fact = |n: usize, name: &str| tasks[n][name].clone();
     assert_eq!((fact(0, "type"), fact(0, "parent")), (json!("feature"), json!("printer")));
     assert_eq!((fact(1, "labels"), fact(1, "deliverables")), (json!(["rust"]), json!(["printer.rs"])));
     assert_eq!((fact(1, "priority"), fact(2, "parent")), (json!(1), Value::Null));
+    assert_eq!((fact(3, "state"), fact(3, "reason")), (json!("blocked"), json!("the headings are unclear")));
+    assert_eq!(fact(3, "requiredKnowledge"), json!(["which headings there are"]));
 }

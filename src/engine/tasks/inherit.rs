@@ -11,14 +11,15 @@ use crate::engine::{
     output::EngineOutput,
     tasks::{
         graph::TaskGraph,
-        record::{ChangeOrigin, TaskCreated, TaskRecord},
+        record::{ChangeOrigin, TaskBlocked, TaskCreated, TaskRecord},
         task::{Task, TaskState},
     },
 };
 
-/// Copies the open tasks of a graph under their ids. The copies are neither active nor blocked.
+/// Copies the open tasks of a graph under their ids. No copy is active. A blocked task stays blocked, with its reason.
 pub fn inherit(graph: &TaskGraph) -> EngineOutput {
-    let events = in_order(graph).into_iter().map(|task| created(graph, task)).collect();
+    let of_task = |task| [Some(created(graph, task)), blocked(task)];
+    let events = in_order(graph).into_iter().flat_map(of_task).flatten().collect();
     EngineOutput { events, ..EngineOutput::default() }
 }
 
@@ -71,9 +72,18 @@ fn created(graph: &TaskGraph, task: &Task) -> Event {
         state: if dependencies.is_empty() { TaskState::Ready } else { TaskState::Created },
         dependencies,
     };
-    Event::Task(TaskEvent::Created(Box::new(TaskRecord {
-        task: task.id.clone(),
-        data,
-        origin: ChangeOrigin::by(ActorKind::Cli.into()),
-    })))
+    Event::Task(TaskEvent::Created(Box::new(record(task, data))))
+}
+
+fn blocked(task: &Task) -> Option<Event> {
+    if task.state != TaskState::Blocked {
+        return None;
+    }
+    let reason = task.reason.clone().unwrap_or_default();
+    let data = TaskBlocked { reason, required_knowledge: task.required_knowledge.clone() };
+    Some(Event::Task(TaskEvent::Blocked(record(task, data))))
+}
+
+fn record<D>(task: &Task, data: D) -> TaskRecord<D> {
+    TaskRecord { task: task.id.clone(), data, origin: ChangeOrigin::by(ActorKind::Cli.into()) }
 }
