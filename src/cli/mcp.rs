@@ -56,10 +56,10 @@ impl SelfDrivenSpec {
     /// Uses the config if the user has trusted it; otherwise the defaults, which run nothing.
     pub(crate) fn of(config: &ConfigArgs) -> CliResult<Self> {
         let project = Project::load(config)?;
-        let plan = project.settings.plan_outside();
+        let plan = project.settings.plan_outside(None);
         let would_run = trust_prompt::of_plan(&plan);
         let allowed = trust_prompt::is_allowed(&project.config_place(), &project.settings.documents, &would_run)?;
-        let plan = if allowed { plan } else { Settings::default().plan_outside() };
+        let plan = if allowed { plan } else { Settings::default().plan_outside(None) };
         Ok(Self { root: project.root, plan, allowed })
     }
 }

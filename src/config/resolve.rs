@@ -55,19 +55,22 @@ impl Settings {
     /// Searches programs in these folders.
     pub(super) fn plan_with(&self, wanted: PlanRequest<'_>, path: &OsStr) -> Result<SessionPlan, PlanError> {
         let named = wanted.task_type.map(|name| Ok::<_, PlanError>((name, self.task_type(name)?))).transpose()?;
-        let allowed = named.and_then(|(_, of_type)| of_type.implementers());
+        let restricted = named.and_then(|(kind, of_type)| Some((kind, of_type.implementers()?)));
         // `--agent A,B`: B takes over while A cannot work.
         let mut asked = wanted.agent.into_iter().flat_map(|names| names.split(',')).map(str::trim);
         let own = asked.next();
         let fallback: Vec<&str> = asked.collect();
-        let (agent, agent_spec) = match allowed {
-            Some([first, ..]) if own.or(self.agent.as_deref()).is_none() => self.pick(Some(first), path)?,
-            _ => self.pick(own, path)?,
+        let is_of_config = |allowed: &[String]| self.agent.as_ref().is_some_and(|agent| allowed.contains(agent));
+        let (agent, agent_spec) = match restricted {
+            Some((kind, allowed)) if own.is_none() && !is_of_config(allowed) => {
+                self.first_installed(kind, allowed, path)?
+            }
+            Some(_) | None => self.pick(own, path)?,
         };
-        if let (Some((name, _)), Some(allowed)) = (named, allowed)
+        if let Some((kind, allowed)) = restricted
             && !allowed.contains(&agent)
         {
-            return Err(PlanError::NotAllowed(TypeNotAllowed::new(&agent, name, allowed)));
+            return Err(PlanError::NotAllowed(TypeNotAllowed::new(&agent, kind, allowed)));
         }
         let mut plan = self.plan_of(wanted, (agent, agent_spec), path);
         if !fallback.is_empty() {
@@ -95,9 +98,10 @@ impl Settings {
     }
 
     /// The plan of a session with a self-driven agent.
-    pub fn plan_outside(&self) -> SessionPlan {
+    pub fn plan_outside(&self, task_type: Option<&str>) -> SessionPlan {
         let path = env::var_os("PATH").unwrap_or_default();
-        self.plan_of(PlanRequest::default(), ("outside".into(), AgentSpec::Outside), &path)
+        let wanted = PlanRequest { task_type, ..PlanRequest::default() };
+        self.plan_of(wanted, ("outside".into(), AgentSpec::Outside), &path)
     }
 
     fn plan_of(&self, wanted: PlanRequest<'_>, (agent, agent_spec): (String, AgentSpec), path: &OsStr) -> SessionPlan {

@@ -15,6 +15,8 @@ use super::{
     hooks::HookLists,
     known_agents::{KnownAgent, KnownAgents, how_to_install},
     nats::NatsConfig,
+    paths,
+    programs::{self, MissingProgram},
 };
 use crate::engine::{
     actor::UserCommand,
@@ -204,10 +206,18 @@ pub enum PlanError {
     /// The agent is not allowed for this task type.
     #[error("{0}\n  choose one of them with `--agent NAME`, or change `task_types:`")]
     NotAllowed(TypeNotAllowed),
+    /// The user named no agent, and none of those that are allowed for this task type is installed.
+    #[error("none of the agents for tasks of type {} is installed: {}{first}", quoted(.kind), listed(.allowed))]
+    NoneInstalled {
+        kind: String,
+        allowed: Vec<String>,
+        /// How to install the first of them, or what else to do.
+        first: String,
+    },
     #[error(
         "the agent `{name}` is not installed: creel did not find {} on PATH{}\n  or describe an agent under `agents:`, \
          choose another with `--agent NAME`, or try `creel demo`",
-        either(.programs), ways_out(.install)
+        either(.programs), ways_out("install it", .install)
     )]
     NotInstalled {
         name: String,
@@ -235,15 +245,18 @@ fn either(all: &[String]) -> String {
         [] => String::new(),
         [one] => quoted(one),
         [first @ .., last] => {
-            let first: Vec<&str> = first.iter().map(String::as_str).collect();
-            format!("{} or {}", names(&first), quoted(last))
+            format!("{} or {}", listed(first), quoted(last))
         }
     }
 }
 
-fn ways_out(install: &[String]) -> String {
+fn listed(all: &[String]) -> String {
+    names(&all.iter().map(String::as_str).collect::<Vec<_>>())
+}
+
+fn ways_out(first: &str, install: &[String]) -> String {
     install.iter().enumerate().fold(String::new(), |all, (n, line)| {
-        let lead = if n == 0 { "install it" } else { "or" };
+        let lead = if n == 0 { first } else { "or" };
         format!("{all}\n  {lead}: {line}")
     })
 }
@@ -281,6 +294,44 @@ impl Settings {
         match known.installed(path) {
             Some(way) => Ok((name.to_owned(), way.spec.clone())),
             None => Err(not_installed(known)),
+        }
+    }
+
+    /// The first of the agents for a task type that can run here.
+    pub(super) fn first_installed(
+        &self,
+        kind: &str,
+        allowed: &[String],
+        path: &OsStr,
+    ) -> Result<(String, AgentSpec), PlanError> {
+        let runs = |(_, spec): &(String, AgentSpec)| self.missing_program(spec, path).is_none();
+        let found = allowed.iter().find_map(|name| self.named(name, path).ok().filter(runs));
+        found.ok_or_else(|| PlanError::NoneInstalled {
+            kind: kind.to_owned(),
+            allowed: allowed.to_vec(),
+            first: allowed.first().map(|name| self.how_to_get(name, path)).unwrap_or_default(),
+        })
+    }
+
+    fn missing_program(&self, spec: &AgentSpec, path: &OsStr) -> Option<MissingProgram> {
+        let root = self.path.as_deref().map(paths::project_root).unwrap_or_default();
+        programs::missing(spec.command_line()?, &root, path).into_iter().next()
+    }
+
+    /// What the user can do so that an agent can run here.
+    fn how_to_get(&self, name: &str, path: &OsStr) -> String {
+        let lead = format!("install {}", quoted(name));
+        match self.named(name, path) {
+            Ok((_, spec)) => {
+                let missing = self.missing_program(&spec, path).map(|missing| format!("\n  {missing}"));
+                let way_out = match spec.facts().and_then(|facts| facts.install.clone()) {
+                    Some(install) => ways_out(&lead, &[install]),
+                    None => "\n  install it, or correct the agent's command under `agents:`".to_owned(),
+                };
+                missing.unwrap_or_default() + &way_out
+            }
+            Err(PlanError::NotInstalled { install, .. }) => ways_out(&lead, &install),
+            Err(error) => format!("\n  {error}"),
         }
     }
 

@@ -178,3 +178,38 @@ fn check_reports_the_agents_permissions_and_the_sessions_limits() {
     assert_eq!(json["plan"]["budget"]["tokens"], 1000);
     assert!(Path::new(json["config"].as_str().expect("a path")).ends_with("creel.yaml"));
 }
+
+#[test]
+fn a_session_of_a_type_has_the_configs_agent_or_else_the_first_installed_one_of_the_type() {
+    let config = "prompt: GOAL\nagent: ada\nagents:\n  ada: { command: 'ada' }\n  bob: { command: 'bob --fast' }\n  \
+                  eve: { script: scenario.yaml }\ntask_types:\n  both: { agents: [bob, ada] }\n  \
+                  other: { agents: [codex, bob, gemini] }\n  script: { agents: [bob, eve] }\n";
+    let project = Project::with(config).file("scenario.yaml", "otherwise: { say: '<promise>COMPLETE</promise>' }\n");
+    let done = "echo '<promise>COMPLETE</promise>'";
+    install(&project, "ada", done);
+    let agent_of = |kind: &str| {
+        let Ran { code, out, err } = ran(&project, &["run", "--json", "--trust", "-s", kind, "-t", kind]);
+        assert_eq!(code, 0, "{err}");
+        let first: Value = serde_json::from_str(out.lines().next().expect("a record")).expect("JSON");
+        first["agent"].as_str().expect("a name").to_owned()
+    };
+    let fails = |args: &[&str]| {
+        let failed = ran(&project, &[&["run", "--headless", "--trust", "-s", "failed"], args].concat());
+        assert_eq!(failed.code, 2, "{}", failed.err);
+        failed.err
+    };
+    assert_eq!((agent_of("both"), agent_of("script")), ("ada".into(), "eve".into()));
+    expect_test::expect![[r#"
+        creel: none of the agents for tasks of type `other` is installed: `codex`, `bob`, `gemini`
+          install `codex`: npm install -g @agentclientprotocol/codex-acp
+          or: npm install -g @openai/codex
+    "#]]
+    .assert_eq(&fails(&["-t", "other"]));
+    install(&project, "bob", done);
+    assert_eq!(agent_of("other"), "bob");
+    expect_test::expect![[r#"
+        creel: the agent `ada` may not work on tasks of type `other`. Agents for this type: `codex`, `bob`, `gemini`
+          choose one of them with `--agent NAME`, or change `task_types:`
+    "#]]
+    .assert_eq(&fails(&["-t", "other", "-a", "ada"]));
+}

@@ -75,7 +75,7 @@ pub(crate) fn problems(
     let outside;
     let (mut problems, plan) = match plan {
         Err(error) => {
-            outside = settings.plan_outside();
+            outside = settings.plan_outside(None);
             (vec![error.to_string()], &outside)
         }
         Ok(plan) => (Vec::new(), plan),

@@ -174,9 +174,14 @@ fn scripted(plan: &SessionPlan) -> Vec<String> {
 /// whole text.
 pub(crate) fn of_project(project: &Project, plan: &SessionPlan) -> Vec<String> {
     let settings = &project.settings;
-    let types = settings.task_types.keys().map(|kind| PlanRequest { task_type: Some(kind), ..PlanRequest::default() });
+    let types = settings.task_types.keys().map(|kind| {
+        let planned = settings.plan(PlanRequest { task_type: Some(kind), ..PlanRequest::default() });
+        // Without an installed agent for the type, its hooks still count: the user can install one later.
+        planned.unwrap_or_else(|_| settings.plan_outside(Some(kind)))
+    });
     let agents = settings.agents.keys().map(|agent| PlanRequest { agent: Some(agent), ..PlanRequest::default() });
-    let others: Vec<SessionPlan> = types.chain(agents).filter_map(|wanted| settings.plan(wanted).ok()).collect();
+    let agents = agents.filter_map(|wanted| settings.plan(wanted).ok());
+    let others: Vec<SessionPlan> = types.chain(agents).collect();
     let of = |plan: &SessionPlan| {
         let described = settings.agents.contains_key(&plan.agent);
         commands(plan, described).into_iter().chain(scripted(plan)).chain(allowed(plan))

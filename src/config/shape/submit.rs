@@ -64,7 +64,7 @@ pub static TASK_TYPE: MapShape = MapShape {
         },
         FieldShape {
             name: "agents",
-            doc: "The agents that may work on this type. Default: all.",
+            doc: "The agents that may work on this type. creel takes the config's agent if it is listed, else the first that is installed. Default: all.",
             ty: ValueType::Either(&[
                 (AlternativeMatch::List, NAMES),
                 (AlternativeMatch::Map, ValueType::Object(&TASK_AGENTS)),

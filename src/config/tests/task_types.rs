@@ -1,6 +1,6 @@
 //! Resolving a config for one session: its task type, its agent, and the defaults.
 
-use std::ffi::OsStr;
+use std::{ffi::OsStr, fs, os::unix::fs::PermissionsExt as _};
 
 use super::{super::PlanRequest, good, said};
 use crate::{
@@ -103,9 +103,36 @@ fn only_those_who_may_work_on_a_type_do() {
     let bobs = plan(&settings, Some("bob"), None).expect("a plan");
     assert!(bobs.refuses_type("product").is_some_and(|why| why.to_string().contains("Agents for this type: `ada`")));
     assert_eq!((bobs.refuses_type("open"), bobs.refuses_type("unheard of")), (None, None));
-    // If no agent is named, an allowed one is chosen.
-    let unnamed = CONFIG.replace("agent: ada\n", "").replace("implementer: [ada]", "implementer: [bob]");
-    assert_eq!(plan(&good(&unnamed), None, Some("product")).expect("a plan").agent, "bob");
+}
+
+#[test]
+fn without_a_named_agent_a_type_gets_the_configs_agent_or_else_its_first_installed_one() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let agent_of = |implementers: &str| {
+        let settings = good(&CONFIG.replace("implementer: [ada]", &format!("implementer: [{implementers}]")));
+        let wanted = PlanRequest { task_type: Some("product"), ..PlanRequest::default() };
+        settings.plan_with(wanted, folder.path().as_os_str()).map_or_else(|error| error.to_string(), |plan| plan.agent)
+    };
+    assert_eq!(agent_of("bob, ada"), "ada", "the config's agent comes first, installed or not");
+    expect_test::expect![[r#"
+        none of the agents for tasks of type `product` is installed: `bob`, `codex`
+          `bob` is not on PATH
+          install it, or correct the agent's command under `agents:`"#]]
+    .assert_eq(&agent_of("bob, codex"));
+    expect_test::expect![[r#"
+        none of the agents for tasks of type `product` is installed: `codex`
+          install `codex`: npm install -g @agentclientprotocol/codex-acp
+          or: npm install -g @openai/codex"#]]
+    .assert_eq(&agent_of("codex"));
+    let install = |program: &str| {
+        let file = folder.path().join(program);
+        fs::write(&file, "").expect("a file");
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o755)).expect("permissions");
+    };
+    install("codex");
+    assert_eq!(agent_of("bob, codex, gatekeeper-qa"), "codex");
+    install("bob");
+    assert_eq!(agent_of("bob, codex, gatekeeper-qa"), "bob");
 }
 
 #[test]
