@@ -80,14 +80,18 @@ pub(super) fn begin(start: NewSession, leash: Option<&ParentProcess>) -> CliResu
 }
 
 pub(super) fn resume(resumed: ResumedSession, leash: Option<&ParentProcess>) -> CliResult {
-    let ResumedSession { root, folder, opened, input, exit_code: of, nats, surface, sweep } = resumed;
+    let ResumedSession { root, folder, turn, opened, input, exit_code: of, nats, surface, sweep } = resumed;
     let leftovers = match sweep {
         SweepScope::Project => DeadSessions::before_resuming(&SessionsDir::of(folder.project()), &opened.state),
         SweepScope::Session => DeadSessions::default().with_resumed(&opened.state),
     };
     let (afterwards, leash) = (FolderRetention::Stays, leash.cloned());
     let stage = SessionHost { folder: &folder, root, surface, afterwards, leftovers, of, nats, leash };
-    supervise(stage, |scene| SessionRuntime::resume(opened, input, scene))
+    supervise(stage, |scene| {
+        let runtime = SessionRuntime::resume(opened, input, scene)?;
+        drop(turn);
+        Ok(runtime)
+    })
 }
 
 /// Identifies a session among all that ever had its name. Part of the mark of its processes.

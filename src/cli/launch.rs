@@ -6,6 +6,7 @@ pub mod readiness;
 pub mod session_end;
 pub mod session_name_lock;
 pub mod session_names;
+pub mod shared_folder;
 pub mod surface;
 pub mod trust_prompt;
 pub mod worktree;

@@ -193,7 +193,8 @@ fn run_session(args: &PlanArgs, prompt: &str) -> CliResult<Result<String, u8>> {
     let mut command = Command::new(std::env::current_exe().map_err(|error| cannot(&error))?);
     let is_shown = io::stdout().is_terminal() && io::stdin().is_terminal() && !args.headless && !args.json;
     let approval = if is_shown && !args.yes { "at-gate" } else { "later" };
-    command.args(["run", "--proposal", approval, "--session", &name, "--prompt-file"]).arg(file.path());
+    // The agent only reads, so another session is not in its way.
+    command.args(["run", "--force", "--proposal", approval, "--session", &name, "--prompt-file"]).arg(file.path());
     if let Some(agent) = &args.agent {
         command.args(["--agent", agent]);
     }

@@ -9,6 +9,7 @@ use crate::{
         launch::{
             detach, readiness,
             session_end::ExitCodeSource,
+            shared_folder::{FolderRequest, FolderUse},
             surface::SessionSurface,
             trust_prompt::{self, TrustFlag},
             worktree,
@@ -37,6 +38,9 @@ pub struct ResumeArgs {
     /// Send the agent this checkpoint; `creel checkpoint list` shows them.
     #[arg(long, value_name = "N")]
     pub checkpoint: Option<u32>,
+    /// Resume even if another session works in this folder: both agents change the same files.
+    #[arg(long)]
+    pub force: bool,
     /// Whose sessions.
     #[command(flatten)]
     pub config: ConfigArgs,
@@ -65,7 +69,12 @@ pub(super) fn resume(args: &ResumeArgs) -> CliResult<VerbOutcome> {
     }
     let opened = Journal::open(&folder)?;
     let began = &opened.state.began;
+    let is_settled = args.force || args.detach.background || began.worktree.is_some();
+    let cwd = if is_settled { root.clone() } else { worktree::folder_of(&folder, began)? };
+    let place = FolderRequest { cwd: &cwd, sessions: &sessions, resumed: Some(&folder.name) };
+    let folder_use = if is_settled { FolderUse::Shared } else { place.decide(args.output)? };
     trust_prompt::require_session(&root, &began.plan, TrustFlag::given(args.trust))?;
+    let turn = if folder_use == FolderUse::Alone { place.claim()? } else { None };
     if args.detach.detach && !args.detach.background {
         // Unlocks the journal for the process in the background.
         drop(opened);
@@ -87,7 +96,7 @@ pub(super) fn resume(args: &ResumeArgs) -> CliResult<VerbOutcome> {
     }
     let exit_code = began.errand.map_or(ExitCodeSource::Session, ExitCodeSource::Pipeline);
     let sweep = SweepScope::Project;
-    let resumed = ResumedSession { root, folder, opened, input, exit_code, nats, surface, sweep };
+    let resumed = ResumedSession { root, folder, turn, opened, input, exit_code, nats, surface, sweep };
     Ok(VerbOutcome::ResumeSession(Box::new(resumed)))
 }
 

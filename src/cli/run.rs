@@ -12,6 +12,7 @@ use crate::{
             detach, readiness,
             session_name_lock::SessionNameLock,
             session_names::{dated_name, first_free},
+            shared_folder::{FolderRequest, FolderUse},
             surface::SessionSurface,
             trust_prompt::{self, TrustFlag},
             worktree,
@@ -56,6 +57,9 @@ pub struct RunArgs {
     /// session's name.
     #[arg(long, value_name = "NAME", num_args = 0..=1)]
     pub worktree: Option<Option<String>>,
+    /// Run even if another session works in this folder: both agents change the same files.
+    #[arg(long)]
+    pub force: bool,
     /// Publish records to this NATS server, and receive commands from it. Default: `nats:` of the config.
     #[arg(long = "nats", value_name = "URL")]
     pub nats: Option<String>,
@@ -93,10 +97,15 @@ pub(super) fn run(args: &RunArgs) -> CliResult<VerbOutcome> {
     }
     readiness::require_agent(&project.root, &plan, readiness::ANOTHER_AGENT)?;
     let prompt = prompt(&project, args)?;
-    let would_run = trust_prompt::of_project(&project, &plan);
-    let (place, asked) = (project.config_place(), TrustFlag::given(args.trust));
-    trust_prompt::require(&place, &project.settings.documents, &would_run, asked)?;
     let sessions = SessionsDir::of(&project.root);
+    let place = FolderRequest { cwd: &project.root, sessions: &sessions, resumed: None };
+    // The process that started this one in the background has asked, and keeps others from starting meanwhile.
+    let is_settled = args.force || args.detach.background || plan.worktree.is_some();
+    let folder_use = if is_settled { FolderUse::Shared } else { place.decide(args.output)? };
+    worktree::ask_for(&mut plan, folder_use == FolderUse::Worktree);
+    let would_run = trust_prompt::of_project(&project, &plan);
+    let (config, asked) = (project.config_place(), TrustFlag::given(args.trust));
+    trust_prompt::require(&config, &project.settings.documents, &would_run, asked)?;
     let tasks = args.tasks_from.as_deref().map(|name| tasks_of(&sessions, name)).transpose()?;
     // A worker tries such a task again. It stops only if no session could start.
     let of_task = |error: CliError| match &args.order {
@@ -106,10 +115,18 @@ pub(super) fn run(args: &RunArgs) -> CliResult<VerbOutcome> {
     let name = args.worktree.as_ref().and_then(Option::as_deref);
     let detaches = args.detach.detach && !args.detach.background;
     let base = if detaches { None } else { worktree::find_base(&project, &plan, name).map_err(of_task)? };
-    let (folder, turn) = choose_folder(&sessions, &project, args.session.as_deref(), name)?;
+    let turn = match folder_use {
+        FolderUse::Alone => place.claim()?,
+        FolderUse::Shared | FolderUse::Worktree if args.session.is_none() => SessionNameLock::wait(),
+        FolderUse::Shared | FolderUse::Worktree => None,
+    };
+    let folder = choose_folder(&sessions, &project, args.session.as_deref(), name)?;
     if detaches {
-        let named: &[&str] = if args.session.is_some() { &[] } else { &["--session", &folder.name] };
-        return detach::start(&folder, named, args.prompt_file.as_ref().map_or("", |_| &prompt)).map(VerbOutcome::Done);
+        let mut more = if folder_use == FolderUse::Worktree { vec!["--worktree"] } else { Vec::new() };
+        if args.session.is_none() {
+            more.extend(["--session", &folder.name]);
+        }
+        return detach::start(&folder, &more, args.prompt_file.as_ref().map_or("", |_| &prompt)).map(VerbOutcome::Done);
     }
     let prepared = worktree::prepare(base, &mut plan, name, &folder).map_err(of_task)?;
     let remote = plan.submit.remote.as_deref();
@@ -185,34 +202,29 @@ fn prompt(project: &Project, args: &RunArgs) -> CliResult<String> {
     })
 }
 
-/// A new name, that of the worktree, or the requested one if it is free. A name in the config is for all sessions of the project: later ones
-/// get a number.
+/// A new name, that of the worktree, or the requested one if it is free. A name in the config is for all sessions of the
+/// project: later ones, and those that run beside it, get a number.
 fn choose_folder(
     sessions: &SessionsDir,
     project: &Project,
     asked: Option<&str>,
     worktree: Option<&str>,
-) -> CliResult<(SessionDir, Option<SessionNameLock>)> {
+) -> CliResult<SessionDir> {
     if let Some(name) = asked {
         let folder = sessions.folder(name);
-        return if folder.exists() { Err(taken(&folder)) } else { Ok((folder, None)) };
+        return if folder.exists() { Err(taken(&folder)) } else { Ok(folder) };
     }
-    let turn = SessionNameLock::wait();
     let Some(name) = &project.settings.session else {
         let name = worktree.map_or_else(|| dated_name(&project.root), str::to_owned);
-        return Ok((first_free(sessions, &name), turn));
+        return Ok(first_free(sessions, &name));
     };
     let folder = sessions.folder(name);
-    if folder.exists() {
-        if let Some(holder) = journal::running(&folder) {
-            return Err(JournalError::Held { name: name.clone(), pid: holder.pid }.into());
-        }
-        // Read after that: a session that has just ended has its outcome on record.
-        if !journal::fold(&folder.journal()).is_ok_and(|state| state.phase.outcome().is_some()) {
-            return Err(taken(&folder));
-        }
+    let has_ended = || journal::fold(&folder.journal()).is_ok_and(|state| state.phase.outcome().is_some());
+    // Read after that: a session that has just ended has its outcome on record.
+    if folder.exists() && journal::running(&folder).is_none() && !has_ended() {
+        return Err(taken(&folder));
     }
-    Ok((first_free(sessions, name), turn))
+    Ok(first_free(sessions, name))
 }
 
 fn taken(folder: &SessionDir) -> CliError {

@@ -61,6 +61,8 @@ pub(crate) struct ResumedSession {
     pub(crate) root: PathBuf,
     /// The session's folder.
     pub(crate) folder: SessionDir,
+    /// Keeps other sessions from starting in the folder until this one runs.
+    pub(crate) turn: Option<SessionNameLock>,
     pub(crate) opened: OpenedJournal,
     /// Why the session is resumed.
     pub(crate) input: Input,

@@ -292,7 +292,7 @@ fn resume_says_what_it_ended() {
 fn a_new_run_leaves_the_processes_of_running_sessions_alone() {
     let project = project(TURN, "");
     let (session, turn) = headless_turn(&project);
-    let other = Started::of(project.command(&["run", "--json", "--trust", "-s", "next"]));
+    let other = Started::of(project.command(&["run", "--json", "--trust", "--force", "-s", "next"]));
     until("the other session works", || {
         project.read(".creel/sessions/next/journal.jsonl").contains("\"kind\":\"prompt_sent\"")
     });

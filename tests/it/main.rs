@@ -50,6 +50,7 @@ mod nats_live;
 mod nats_odd;
 mod notifications;
 mod old_journals;
+mod one_folder;
 mod output;
 mod own_retries;
 mod permissions;

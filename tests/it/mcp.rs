@@ -238,7 +238,7 @@ async fn the_session_may_begin_after_the_server_and_end_before_it() {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_session_is_the_named_one_the_agents_own_or_the_only_one() {
     let (project, session) = working();
-    let mut other = project.command(&["run", "--headless", "--trust", "-s", "two"]);
+    let mut other = project.command(&["run", "--headless", "--trust", "--force", "-s", "two"]);
     let mut other = other.stdout(std::process::Stdio::null()).spawn().expect("it starts");
     until("it runs, too", || project.creel(&["status", "-s", "two"]).code == 0);
     let unnamed = Tools::of(&project).await;

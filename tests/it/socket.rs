@@ -293,7 +293,7 @@ fn the_session_is_the_named_one_the_agents_own_or_the_only_one() {
     let project = scripted("", UNTIL_GO).file("sub/x", "");
     project.rejects(&["status"], "no session is running in");
     project.rejects(&["status", "-s", "nope"], "session `nope` does not exist here");
-    let (mut one, two) = (project.start(), project.command(&["run", "--headless", "--trust", "-s", "two"]));
+    let (mut one, two) = (project.start(), project.command(&["run", "--headless", "--trust", "--force", "-s", "two"]));
     one.wait_for("prompt_sent");
     let mut below = project.command(&["status", "--json"]);
     let status = Ran::of(&below.current_dir(project.root().join("sub")).output().expect("creel starts"));

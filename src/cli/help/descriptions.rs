@@ -25,7 +25,9 @@ const DESCRIPTIONS: &[(&str, &str)] = &[
          work is complete or a limit is reached. The goal is PROMPT, a file, or the config's prompt.\n\nIn a terminal, the \
          screen shows the session and asks you at gates; leave it with q. Without a terminal, and with --headless, creel \
          prints lines, and gates get the answer that the config gives for an unattended session.\n\nThe hooks and agents of \
-         a config run only after you have trusted it: creel asks, or you say so with --trust.",
+         a config run only after you have trusted it: creel asks, or you say so with --trust.\n\nIn a folder in which another \
+         session runs, creel asks, or without a terminal refuses. --worktree gives the session its own folder and branch, and \
+         --force runs it beside the other one.",
     ),
     (
         "resume",

@@ -77,7 +77,8 @@ pub(crate) fn log() -> CliResult<File> {
 fn spawn(more: &[&str], log: &File) -> io::Result<Child> {
     let mut own = std::env::args_os().skip(1);
     let subcommand = own.next().unwrap_or_default();
-    let more = ["--background"].iter().chain(more).map(OsString::from);
+    // The option comes last: what is before it can have an optional value, which must not be the prompt.
+    let more = more.iter().chain(&["--background"]).map(OsString::from);
     Command::new(std::env::current_exe()?)
         .arg(subcommand)
         .args(more)

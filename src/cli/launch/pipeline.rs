@@ -94,7 +94,7 @@ fn of_session(pipeline: PipelineKind, args: &PipelineArgs, folder: SessionDir) -
     let surface = SessionSurface::chosen(args.output, DetachArgs::default(), ui);
     let input = Input::Pipeline { pipeline, presence: surface.presence() };
     let (exit_code, sweep) = (ExitCodeSource::Pipeline(pipeline), SweepScope::Session);
-    let resumed = ResumedSession { root, folder, opened, input, exit_code, nats, surface, sweep };
+    let resumed = ResumedSession { root, folder, turn: None, opened, input, exit_code, nats, surface, sweep };
     Ok(VerbOutcome::ResumeSession(Box::new(resumed)))
 }
 

@@ -139,7 +139,8 @@ impl ChildSession {
 
     fn start(folder: SessionDir, mut command: Command, job: &ChildSessionSpec<'_>, input: File) -> io::Result<Self> {
         let WorkerArgs { queue, attended, json, jobs, .. } = job.args;
-        command.arg("--headless");
+        // Several workers may share a folder.
+        command.args(["--headless", "--force"]);
         if *attended {
             command.arg("--attended");
         }
