@@ -4,10 +4,18 @@
 //! [`super::submit::review`].
 //!
 //! # Invariants
-//! - A tag in a fenced block, in inline code, in a quotation, or repeated from the prompt never counts.
+//! - A tag in a fenced block, in inline code, in a quotation, in the middle of a line, or repeated from the prompt
+//!   never counts.
 
 /// Pairs of quotation marks. A straight single mark is also an apostrophe, so it only counts next to the tag.
 const QUOTES: [(char, char); 5] = [('"', '"'), ('“', '”'), ('‘', '’'), ('«', '»'), ('„', '“')];
+
+/// Which spellings of a tag count.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::engine) enum LetterCase {
+    Exact,
+    Any,
+}
 
 /// The lines of a message that are neither in a fenced block nor in a block quotation.
 #[derive(Debug)]
@@ -45,15 +53,13 @@ impl<'a> UnquotedText<'a> {
         Self { lines, prompt }
     }
 
-    /// Whether the agent writes this tag anywhere in a line.
-    pub(in crate::engine) fn say(&self, tag: &str) -> bool {
-        self.any(tag, |line| is_said(&line.shown, tag))
-    }
-
-    /// Whether the agent writes this tag in a line that contains nothing else but emphasis and a full stop.
-    pub(in crate::engine) fn say_alone(&self, tag: &str) -> bool {
-        let is_dress = |c: char| c.is_whitespace() || matches!(c, '*' | '_' | '.');
-        self.any(tag, |line| line.shown.trim_matches(is_dress) == tag)
+    /// Whether the agent writes this tag at the beginning or the end of a line.
+    pub(in crate::engine) fn say(&self, tag: &str, case: LetterCase) -> bool {
+        let says = |line: &UnquotedLine<'_>| match case {
+            LetterCase::Exact => is_said(&line.shown, tag),
+            LetterCase::Any => is_said(&line.shown.to_ascii_lowercase(), &tag.to_ascii_lowercase()),
+        };
+        self.lines.iter().enumerate().any(|(nth, line)| says(line) && !self.is_repeated(nth, tag))
     }
 
     /// The lines as the agent wrote them, without those that begin with inline code.
@@ -62,15 +68,11 @@ impl<'a> UnquotedText<'a> {
         own.map(|line| line.written)
     }
 
-    fn any(&self, tag: &str, says: impl Fn(&UnquotedLine<'_>) -> bool) -> bool {
-        self.lines.iter().enumerate().any(|(nth, line)| says(line) && !self.is_repeated(nth, tag))
-    }
-
     /// Whether the agent only repeats its prompt: the same line, if the line contains more than the tag; otherwise the
     /// same two consecutive lines.
     fn is_repeated(&self, nth: usize, tag: &str) -> bool {
         let line = self.lines[nth].written.trim();
-        if line != tag {
+        if !line.eq_ignore_ascii_case(tag) {
             return self.prompt.lines().any(|told| told.trim() == line);
         }
         let before = self.lines[..nth].iter().rev().map(|line| line.written.trim()).find(|line| !line.is_empty());
@@ -152,13 +154,25 @@ fn closing(text: &str, length: usize) -> Option<usize> {
     None
 }
 
-/// Whether a line contains the tag outside of quotation marks.
+/// Whether a line begins or ends with the tag, outside of quotation marks.
 fn is_said(line: &str, tag: &str) -> bool {
     line.match_indices(tag).any(|(at, _)| {
         let (before, after) = (&line[..at], &line[at + tag.len()..]);
         let in_single_marks = before.ends_with('\'') && after.starts_with('\'');
-        !in_single_marks && !QUOTES.into_iter().any(|pair| is_between(before, after, pair))
+        let is_quoted = in_single_marks || QUOTES.into_iter().any(|pair| is_between(before, after, pair));
+        !is_quoted && (is_start(before) || is_end(after))
     })
+}
+
+/// Whether nothing but a list marker, a heading marker and emphasis precedes the tag.
+fn is_start(before: &str) -> bool {
+    past_list_marks(before.trim_start()).chars().all(|c| c.is_whitespace() || matches!(c, '*' | '_' | '#' | '('))
+}
+
+/// Whether nothing but emphasis and punctuation follows the tag.
+fn is_end(after: &str) -> bool {
+    let is_dress = |c| matches!(c, '*' | '_' | '.' | ',' | ';' | ':' | '!' | '?' | '…' | ')');
+    after.chars().all(|c| c.is_whitespace() || is_dress(c))
 }
 
 /// Whether a quotation that was opened before the tag is closed after it.
@@ -177,20 +191,50 @@ mod tests {
 
     const TAG: &str = "<tag>";
 
-    fn said(message: &str) -> (bool, bool) {
-        let words = UnquotedText::of(message, "");
-        (words.say(TAG), words.say_alone(TAG))
+    fn said(message: &str) -> bool {
+        UnquotedText::of(message, "").say(TAG, LetterCase::Exact)
     }
 
     #[test]
-    fn a_tag_counts_in_plain_words_and_alone_in_its_line() {
-        assert_eq!(said("Done: <tag>"), (true, false));
-        assert_eq!(said("Done.\n**<tag>**."), (true, true));
-        assert_eq!(said("`ls` ran.\n<tag>"), (true, true));
-        assert_eq!(said("a ` that nothing closes <tag>"), (true, false));
-        assert_eq!(said("a ` that another paragraph closes\n\n<tag>\n\nnamely `"), (true, true));
-        assert_eq!(said("It's <tag>, isn't it"), (true, false));
-        assert_eq!(said("He said \"no\" and I say <tag> and \"yes\""), (true, false));
+    fn a_tag_counts_at_the_beginning_or_the_end_of_a_line() {
+        for message in [
+            "<tag>",
+            "Done: <tag>",
+            "Done.\n**<tag>**.",
+            "Done (<tag>)!",
+            "<tag> and now?",
+            "- <tag>: there are no tests",
+            "2) _<tag>_, since it is done",
+            "## <tag> with words",
+            "`ls` ran.\n<tag>",
+            "a ` that nothing closes <tag>",
+            "a ` that another paragraph closes\n\n<tag>\n\nnamely `",
+            "He said \"no\" and I say <tag>",
+            "say <tag> later\r\n<tag>\r\n",
+        ] {
+            assert!(said(message), "{message}");
+        }
+    }
+
+    #[test]
+    fn a_tag_in_the_middle_of_a_line_does_not_count() {
+        for message in [
+            "It's <tag>, isn't it",
+            "I'll say <tag> when the tests pass",
+            "- not <tag> yet",
+            "~~<tag>~~",
+            "| <tag> | done |",
+            "`x` <tag> `y`",
+            "<tab> <tag> </tab>",
+        ] {
+            assert!(!said(message), "{message}");
+        }
+    }
+
+    #[test]
+    fn a_tag_counts_in_any_letter_case_only_where_that_is_asked_for() {
+        let own = UnquotedText::of("É. <TaG>", "");
+        assert!(own.say(TAG, LetterCase::Any) && !own.say(TAG, LetterCase::Exact));
     }
 
     #[test]
@@ -205,7 +249,7 @@ mod tests {
             "``<tag> ` ``",
             "code `over\n<tag>\ntwo` lines",
         ] {
-            assert_eq!(said(message), (false, false), "{message}");
+            assert!(!said(message), "{message}");
         }
     }
 
@@ -214,14 +258,14 @@ mod tests {
         for message in
             ["> <tag>", ">> <tag>", "\"<tag>\"", "'<tag>'", "“say <tag> now”", "\"please say <tag> now\"", "« <tag> »"]
         {
-            assert_eq!(said(message), (false, false), "{message}");
+            assert!(!said(message), "{message}");
         }
     }
 
     #[test]
     fn a_tag_repeated_from_the_prompt_does_not_count() {
         let prompt = "End with one line:\n<tag>\nThen say <tag> aloud.";
-        let says = |message: &str| UnquotedText::of(message, prompt).say(TAG);
+        let says = |message: &str| UnquotedText::of(message, prompt).say(TAG, LetterCase::Exact);
         assert!(!says("You told me:\nEnd with one line:\n\n<tag>"));
         assert!(!says("Then say <tag> aloud."));
         assert!(says("Fine.\n<tag>"));

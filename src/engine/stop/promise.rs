@@ -1,12 +1,13 @@
 //! The promises in an agent's last message: `<promise>COMPLETE</promise>` and others.
 //!
-//! Promises in code, in quotations, or repeated from the prompt are ignored: see [`crate::engine::unquoted_text`].
+//! A promise counts at the beginning or the end of a line. In code, in quotations, or repeated from the prompt it is
+//! ignored: see [`crate::engine::unquoted_text`].
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::engine::unquoted_text::UnquotedText;
+use crate::engine::unquoted_text::{LetterCase, UnquotedText};
 
 /// Strongest first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -50,7 +51,7 @@ impl Promise {
             return Vec::new();
         }
         let words = UnquotedText::of(message, prompt);
-        Self::ALL.into_iter().filter(|promise| words.say(&promise.tag())).collect()
+        Self::ALL.into_iter().filter(|promise| words.say(&promise.tag(), LetterCase::Exact)).collect()
     }
 }
 
@@ -73,7 +74,7 @@ mod tests {
 
     #[test]
     fn complete_outranks_escalate_outranks_blocked() {
-        let all = "<promise>BLOCKED</promise> <promise>ESCALATE</promise> and <promise>COMPLETE</promise>";
+        let all = "<promise>BLOCKED</promise>\n<promise>ESCALATE</promise> and <promise>COMPLETE</promise>";
         assert_eq!(made(all), [Promise::Complete, Promise::Escalate, Promise::Blocked]);
         assert_eq!(made("promise: COMPLETE <promise>DONE</promise> <promise>complete</promise>"), []);
     }
@@ -85,7 +86,18 @@ mod tests {
         assert_eq!(made("**<promise>COMPLETE</promise>**"), [Promise::Complete]);
         assert_eq!(made("```sh\nls\n```\n<promise>COMPLETE</promise>"), [Promise::Complete]);
         assert_eq!(made("`ls` and `cat` ran. <promise>COMPLETE</promise>"), [Promise::Complete]);
-        assert_eq!(made("It's done: <promise>COMPLETE</promise>, isn't it"), [Promise::Complete]);
+        assert_eq!(made("<promise>BLOCKED</promise>: it's the key, isn't it"), [Promise::Blocked]);
+    }
+
+    #[test]
+    fn a_promise_in_the_middle_of_a_line_is_none() {
+        assert_eq!(made("I'll say <promise>COMPLETE</promise> when the tests pass"), []);
+        assert_eq!(made("It's done: <promise>COMPLETE</promise>, isn't it"), []);
+        assert_eq!(made("- I will not write <promise>COMPLETE</promise> before that."), []);
+        assert_eq!(
+            made("Not <promise>COMPLETE</promise> yet.\n- **<promise>BLOCKED</promise>**, sorry"),
+            [Promise::Blocked]
+        );
     }
 
     #[test]

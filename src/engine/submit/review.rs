@@ -7,8 +7,8 @@
 //! # Invariants
 //! - A gatekeeper that does not approve blocks: silence, a turn that failed or was cut short, and an unknown name are
 //!   no approval.
-//! - An approval must be alone on its line, outside of code and quotations: a gatekeeper that only mentions the tag,
-//!   shows it, or uses it in a sentence has not approved.
+//! - A verdict is at the beginning or the end of a line, outside of code and quotations: a gatekeeper that only mentions
+//!   the tag, shows it, or uses it in a sentence has given none.
 
 use serde::Deserialize;
 
@@ -28,7 +28,7 @@ use crate::engine::{
         state::{PipelineRun, ReviewRun},
     },
     time::UnixTime,
-    unquoted_text::UnquotedText,
+    unquoted_text::{LetterCase, UnquotedText},
 };
 
 /// How many bytes of a change a gatekeeper sees.
@@ -40,39 +40,58 @@ const REASON: usize = 4 << 10;
 /// The default instructions for a review.
 const USUAL: &str = include_str!("../../../assets/prompts/gatekeeper.md");
 
-/// Reads the verdict from an answer: a tag or a line of JSON, written by the gatekeeper itself. An approval must be
-/// alone on its line, an objection can be anywhere. An answer with both does not approve.
+/// Reads the verdict from an answer: a tag or a line of JSON in any letter case, written by the gatekeeper itself. An
+/// answer with both verdicts does not approve.
 pub fn read(answer: &str, prompt: &str) -> (ReviewVerdict, String) {
-    let tag = |opinion: ReviewVerdict| format!("<verdict>{}</verdict>", opinion.name());
     let own = UnquotedText::of(answer, prompt);
     let lines: Vec<VerdictLine> = own.lines().filter_map(|line| serde_json::from_str(line.trim()).ok()).collect();
-    let in_json = |opinion| lines.iter().any(|line| line.verdict == opinion);
-    let opinion = if own.say(&tag(ReviewVerdict::Block)) || in_json(ReviewVerdict::Block) {
+    let says = |opinion| own.say(&tag(opinion), LetterCase::Any) || lines.iter().any(|line| line.says(opinion));
+    let opinion = if says(ReviewVerdict::Block) {
         ReviewVerdict::Block
-    } else if own.say_alone(&tag(ReviewVerdict::Approve)) || in_json(ReviewVerdict::Approve) {
+    } else if says(ReviewVerdict::Approve) {
         ReviewVerdict::Approve
     } else {
         ReviewVerdict::Unsaid
     };
-    let reason = lines.into_iter().rev().find(|line| line.verdict == opinion).and_then(|line| line.reason);
+    let reason = lines.into_iter().rev().find(|line| line.says(opinion)).and_then(|line| line.reason);
     (opinion, reason.unwrap_or_else(|| words(answer)))
+}
+
+fn tag(opinion: ReviewVerdict) -> String {
+    format!("<verdict>{}</verdict>", opinion.name())
 }
 
 /// One line of JSON with a verdict.
 #[derive(Deserialize)]
 struct VerdictLine {
-    verdict: ReviewVerdict,
+    verdict: String,
     reason: Option<String>,
+}
+
+impl VerdictLine {
+    fn says(&self, opinion: ReviewVerdict) -> bool {
+        self.verdict.eq_ignore_ascii_case(opinion.name())
+    }
 }
 
 /// The end of an answer, without its tags.
 fn words(answer: &str) -> String {
-    let plain = [ReviewVerdict::Approve, ReviewVerdict::Block]
-        .into_iter()
-        .fold(answer.to_owned(), |text, opinion| text.replace(&format!("<verdict>{}</verdict>", opinion.name()), ""));
+    let tags = [ReviewVerdict::Approve, ReviewVerdict::Block].map(tag);
+    let plain = tags.iter().fold(answer.to_owned(), |text, tag| without(&text, tag));
     let plain = plain.trim();
     let from = plain.ceil_char_boundary(plain.len().saturating_sub(REASON));
     if from == 0 { plain.to_owned() } else { format!("…{}", &plain[from..]) }
+}
+
+/// The text without this tag, in whichever letter case it is written.
+fn without(text: &str, tag: &str) -> String {
+    let mut from = 0;
+    let mut plain = String::with_capacity(text.len());
+    for (at, _) in text.to_ascii_lowercase().match_indices(tag) {
+        plain.push_str(&text[from..at]);
+        from = at + tag.len();
+    }
+    plain + &text[from..]
 }
 
 impl<'a> PipelineRules<'a> {
@@ -184,17 +203,20 @@ mod tests {
         assert_eq!(opinion("No tests.\n<verdict>block</verdict>"), ReviewVerdict::Block);
         assert_eq!(opinion("{\"verdict\": \"approve\"}"), ReviewVerdict::Approve);
         assert_eq!(opinion("I approve of this."), ReviewVerdict::Unsaid);
+        assert_eq!(opinion("Fine. <Verdict>APPROVE</Verdict>"), ReviewVerdict::Approve);
+        assert_eq!(opinion("<verdict>Block</verdict> There are no tests."), ReviewVerdict::Block);
+        assert_eq!(opinion("{\"verdict\": \"Approve\"}"), ReviewVerdict::Approve);
         assert_eq!(opinion(""), ReviewVerdict::Unsaid);
         assert_eq!(opinion("<verdict>approve</verdict> but <verdict>block</verdict>"), ReviewVerdict::Block);
         assert_eq!(opinion("<verdict>approve</verdict>\n{\"verdict\":\"block\"}"), ReviewVerdict::Block);
     }
 
     #[test]
-    fn who_mentions_the_tag_has_not_approved() {
+    fn a_gatekeeper_that_mentions_the_tag_in_a_sentence_has_given_no_verdict() {
         let opinion = |answer: &str| read(answer, "").0;
         let wish = "I would like to give <verdict>approve</verdict>, but there are no tests.";
         assert_eq!(opinion(wish), ReviewVerdict::Unsaid);
-        assert_eq!(opinion("I cannot say <verdict>approve</verdict>"), ReviewVerdict::Unsaid);
+        assert_eq!(opinion("You get <verdict>block</verdict> if the tests fail."), ReviewVerdict::Unsaid);
         assert_eq!(opinion("> <verdict>approve</verdict>"), ReviewVerdict::Unsaid);
         assert_eq!(opinion("There are no tests, so: <verdict>block</verdict>."), ReviewVerdict::Block);
         assert_eq!(opinion("Fine.\r\n  <verdict>approve</verdict> \r\n"), ReviewVerdict::Approve);
@@ -233,6 +255,7 @@ mod tests {
     #[test]
     fn the_reason_is_what_was_said_around_the_verdict() {
         assert_eq!(read("No tests.\n<verdict>block</verdict>", "").1, "No tests.");
+        assert_eq!(read("No tests.\n<VERDICT>Block</VERDICT>", "").1, "No tests.");
         assert_eq!(read("Hm.\n{\"verdict\":\"block\",\"reason\":\"no tests\"}", "").1, "no tests");
         let long = read(&format!("{}<verdict>block</verdict>", "é".repeat(REASON)), "").1;
         assert!(long.starts_with('…') && long.len() <= REASON + '…'.len_utf8());

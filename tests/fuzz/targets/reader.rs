@@ -23,7 +23,7 @@ pub fn run(input: &[u8]) -> String {
         assert_eq!(Promise::made_in(&wrapped, ""), [], "a promise counts in {what}");
         assert_eq!(review::read(&wrapped, "").0, ReviewVerdict::Unsaid, "a verdict counts in {what}");
     }
-    assert!(opinion != ReviewVerdict::Approve || message.contains("approve"));
+    assert!(opinion != ReviewVerdict::Approve || message.to_ascii_lowercase().contains("approve"));
     let repeated = Promise::made_in(&message, &message).len();
     format!("{made:?} {opinion:?} {repeated} {}", message.lines().filter(|line| line.contains("```")).count().min(5))
 }
