@@ -21,8 +21,7 @@ pub mod state;
 use crate::engine::{
     effect::{Effect, ExitReason},
     event::{
-        Actor, ActorKind, Event, HookEvent, HookFinished, PipelineEvent, SessionEvent, SessionOutcome, SessionStarted,
-        UserPresence,
+        Actor, ActorKind, Event, HookEvent, HookFinished, PipelineEvent, SessionEvent, SessionOutcome, UserPresence,
     },
     gate::{SessionGates, subject::GateSubject},
     hooks::{
@@ -114,7 +113,6 @@ fn why(failed: &FinishedRun) -> String {
 
 #[derive(Debug, Clone, Copy)]
 pub struct PipelineRules<'a> {
-    pub(crate) began: &'a SessionStarted,
     pub(crate) plan: &'a SessionPlan,
     pub(crate) presence: UserPresence,
     pub(crate) phase: &'a Phase,

@@ -3,12 +3,13 @@
 use creel::engine::{
     conversation::ConversationMode,
     event::{
-        ActorKind, Event, GateEvent, HookEvent, PipelineEvent, PromptReason, SessionOutcome, StopTiming, TurnEvent,
+        ActorKind, Event, GateEvent, HookEvent, PipelineEvent, PromptReason, PromptSent, SessionOutcome, StopTiming,
+        TurnEvent,
     },
     gate::kind::{GateChoice, GateKind},
     hooks::{point::HookPoint, verdict::Verdict},
     input::{Input, SessionCommand},
-    policy::{HookFailurePolicy, MERGE, PipeOutput},
+    policy::{AgentSpec, HookFailurePolicy, MERGE, PipeOutput},
     submit::{
         kind::{PipelineKind, PipelineOutcome},
         state::PipelineStepState,
@@ -392,6 +393,90 @@ fn a_gatekeeper_that_is_silent_fails_or_does_not_exist_has_not_approved() {
     unknown.plan.gatekeepers.clear();
     let world = World::begin(unknown).run();
     assert!(world.state.pipelines.last.expect("it ended").reason.contains("unknown agent `qa`"));
+}
+
+/// The prompts that gatekeepers got.
+fn gatekeeper_prompts(events: &[Event]) -> Vec<PromptSent> {
+    let prompts = events.iter().filter_map(|event| match event {
+        Event::Turn(TurnEvent::PromptSent(prompt)) if prompt.reason == PromptReason::Gatekeeper => {
+            Some((**prompt).clone())
+        }
+        _ => None,
+    });
+    prompts.collect()
+}
+
+const UNCLEAR: Answer = Answer::Says("Looks good.");
+
+fn reviewed_merge(answers: &[Answer]) -> Script {
+    merges(Script::new()).review(HookPoint::BeforeMerge, &[("qa", answers)]).built_in(
+        HookPoint::BeforeMerge,
+        MERGE,
+        [does("merged")],
+    )
+}
+
+#[test]
+fn a_gatekeeper_without_a_verdict_is_asked_once_more() {
+    let world = story(
+        reviewed_merge(&[UNCLEAR, APPROVES]),
+        expect![[r#"
+        merge
+          ReviewStarted
+          prompt Gatekeeper for qa
+          turn ended EndTurn
+          prompt Gatekeeper for qa
+          turn ended EndTurn
+          review by qa: approve
+          before_merge review exit 0 -> Pass
+          before_merge merge_pr exit 0 -> Pass
+        merge done (merged)
+        ended complete (merged)
+    "#]],
+    );
+    let again = &gatekeeper_prompts(&world.events)[1];
+    assert_eq!((again.conversation, again.agent.as_deref()), (ConversationMode::Same, Some("qa")));
+    assert!(
+        again.text.starts_with("Your answer has no verdict. ") && again.text.lines().count() == 1,
+        "{}",
+        again.text
+    );
+    let silent = World::begin(reviewed_merge(&[UNCLEAR])).run();
+    assert_eq!(gatekeeper_prompts(&silent.events).len(), 2);
+    assert_eq!(silent.state.pipelines.last.expect("it ended").outcome, PipelineOutcome::Failed);
+    let failed = World::begin(reviewed_merge(&[Answer::Fails("down"), APPROVES])).run();
+    assert_eq!(gatekeeper_prompts(&failed.events).len(), 1, "a failed turn is not repeated");
+}
+
+#[test]
+fn a_gatekeeper_that_has_no_conversation_gets_the_whole_review_again() {
+    let mut script = reviewed_merge(&[UNCLEAR, APPROVES]);
+    for gatekeeper in script.plan.gatekeepers.values_mut() {
+        gatekeeper.spec = AgentSpec::command("review");
+    }
+    let world = World::begin(script).run();
+    let prompts = gatekeeper_prompts(&world.events);
+    let (first, again) = (&prompts[0], &prompts[1]);
+    assert_eq!(again.conversation, ConversationMode::New);
+    assert!(again.text.starts_with("Your answer has no verdict. "), "{}", again.text);
+    assert!(again.text.contains("Looks good.") && again.text.ends_with(&first.text), "{}", again.text);
+}
+
+#[test]
+fn a_kill_neither_repeats_the_question_for_a_verdict_nor_sends_it_without_the_review() {
+    let whole = World::begin(reviewed_merge(&[UNCLEAR])).run();
+    let is_reviewed = |event: &Event| matches!(event, Event::Pipeline(PipelineEvent::Reviewed { .. }));
+    let reviewed = whole.events.iter().position(is_reviewed).expect("a review");
+    for cut in 1..=reviewed {
+        let world = World::from_events(whole.script.clone(), &whole.events[..cut]).resume();
+        let asked = gatekeeper_prompts(&world.events);
+        let is_answer = |event: &&Event| matches!(event, Event::Turn(TurnEvent::Ended { turn, .. }) if asked.iter().any(|prompt| prompt.turn == *turn));
+        assert_eq!(world.events.iter().filter(is_answer).count(), 2, "killed after {cut} records");
+        let later = gatekeeper_prompts(&world.events[cut..]);
+        let stands_alone =
+            |first: &PromptSent| first.conversation == ConversationMode::New && first.text.contains("+ line");
+        assert!(later.first().is_none_or(stands_alone), "killed after {cut} records: {later:?}");
+    }
 }
 
 #[test]

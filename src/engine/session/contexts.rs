@@ -208,7 +208,6 @@ impl SessionState {
 
     pub fn pipeline(&self) -> PipelineRules<'_> {
         PipelineRules {
-            began: &self.began,
             plan: self.plan(),
             presence: self.presence,
             phase: &self.phase,

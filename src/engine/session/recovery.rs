@@ -135,6 +135,7 @@ pub(crate) fn resumed(
     session.processes.clear();
     session.asks.waiting.clear();
     cut_judgements(session);
+    session.pipelines.review_resumed();
     let cut = session.phase.turn_in_flight().cloned();
     if let Some(prompt) = &cut {
         session.pending.set_state(&prompt.items, ItemState::Pending);

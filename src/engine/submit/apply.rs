@@ -195,8 +195,8 @@ impl PipelineState {
     }
 }
 
-/// A gatekeeper was asked: the dispatch of the point moves into the review until the answer arrives.
-pub(crate) fn gatekeeper_asked(session: &mut SessionState) {
+/// A gatekeeper is asked: the dispatch of the point moves into the review until the answer arrives.
+pub(crate) fn keep_review_dispatch(session: &mut SessionState) {
     let review = session.pipelines.course.as_mut().and_then(|course| course.review.as_deref_mut());
     if let (Some(review), Phase::Hooks(dispatch)) = (review, &session.phase) {
         review.dispatch = Some(dispatch.clone());

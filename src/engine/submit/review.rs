@@ -2,7 +2,7 @@
 //!
 //! The run reads the change (see `crate::hooks`), and each gatekeeper sees it in a turn of its own, one after another.
 //! Owns their prompts and the interpretation of their answers. All gatekeepers are asked, so that the agent gets every
-//! objection at once.
+//! objection at once. A gatekeeper whose answer has no verdict is asked once more.
 //!
 //! # Invariants
 //! - A gatekeeper that does not approve blocks: silence, a turn that failed or was cut short, and an unknown name are
@@ -21,13 +21,14 @@ use crate::engine::{
     },
     ids::RunId,
     output::EngineOutput,
-    policy::{Gatekeeper, HookAction},
+    policy::HookAction,
     submit::{
         PipelineRules,
         gatekeeper::{GatekeeperReview, ReviewVerdict},
         state::{PipelineRun, ReviewRun},
     },
     time::UnixTime,
+    turn::prompt::PromptRules,
     unquoted_text::{LetterCase, UnquotedText},
 };
 
@@ -39,6 +40,10 @@ const REASON: usize = 4 << 10;
 
 /// The default instructions for a review.
 const USUAL: &str = include_str!("../../../assets/prompts/gatekeeper.md");
+
+/// The question to a gatekeeper whose answer has no verdict.
+const NO_VERDICT: &str = "Your answer has no verdict. Repeat the reason in a few sentences, and end with \
+                          <verdict>approve</verdict> or <verdict>block</verdict> on a line of its own.";
 
 /// Reads the verdict from an answer: a tag or a line of JSON in any letter case, written by the gatekeeper itself. An
 /// answer with both verdicts does not approve.
@@ -119,13 +124,21 @@ impl<'a> PipelineRules<'a> {
         let reviewed = |said| EngineOutput::record(Event::Pipeline(PipelineEvent::Reviewed { run: review.run, said }));
         let unsaid = |reason| GatekeeperReview { gatekeeper: name.clone(), verdict: ReviewVerdict::Unsaid, reason };
         match (&review.heard, self.plan.gatekeepers.get(name)) {
-            (Some(Ok(answer)), _) => {
+            (Some(Ok(answer)), gatekeeper) => {
                 let (verdict, reason) = read(answer, &self.turns.prompt);
-                reviewed(GatekeeperReview { gatekeeper: name.clone(), verdict, reason })
+                match gatekeeper.filter(|_| verdict == ReviewVerdict::Unsaid && review.unclear.is_none()) {
+                    Some(_) if self.steering.paused => EngineOutput::default(),
+                    Some(gatekeeper) => {
+                        let continues = !gatekeeper.spec.forgets() && !review.conversation_lost;
+                        let mode = if continues { ConversationMode::Same } else { ConversationMode::New };
+                        self.prompts.send(self.prompts.verdict_question(name, review, answer, mode))
+                    }
+                    None => reviewed(GatekeeperReview { gatekeeper: name.clone(), verdict, reason }),
+                }
             }
             (Some(Err(why)), _) => reviewed(unsaid(why.clone())),
             (None, Some(_)) if self.steering.paused => EngineOutput::default(),
-            (None, Some(gatekeeper)) => self.ask_gatekeeper(name, gatekeeper, &review.change),
+            (None, Some(_)) => self.prompts.send(self.prompts.review_prompt(name, review)),
             (None, None) => reviewed(unsaid(format!("unknown agent `{name}`: describe it under `agents:`"))),
         }
     }
@@ -137,18 +150,6 @@ impl<'a> PipelineRules<'a> {
             Some(HookAction::Gatekeeper(names)) => names,
             Some(HookAction::Command(_) | HookAction::Exec(_) | HookAction::Builtin(_)) | None => &[],
         }
-    }
-
-    pub(crate) fn ask_gatekeeper(self, name: &str, gatekeeper: &Gatekeeper, change: &str) -> EngineOutput {
-        let look = gatekeeper.prompt.as_deref().unwrap_or(USUAL).trim();
-        let goal = &self.began.prompt;
-        let text = format!(
-            "{look}\n\nYou review as `{name}`. Change nothing yourself. End your answer with your verdict on a line of its own: \
-             <verdict>approve</verdict> or <verdict>block</verdict>, and before it the reason in a few sentences.\n\n\
-             # What the work is for\n\n{goal}\n\n# The change\n\n{change}"
-        );
-        let prompt = self.prompts.prompt(PromptReason::Gatekeeper, text);
-        self.prompts.send(PromptSent { conversation: ConversationMode::New, agent: Some(name.to_owned()), ..prompt })
     }
 
     pub(crate) fn review_ended(self, dispatch: &HookDispatch, review: &ReviewRun, now: UnixTime) -> EngineOutput {
@@ -189,6 +190,41 @@ impl<'a> PipelineRules<'a> {
         let running = dispatch.running.as_ref().filter(|running| running.run == review.run)?;
         let finished = HookFinished { again: false, ..HookFinished::cut(dispatch.point, running) };
         Some(EngineOutput::record(Event::Hook(HookEvent::Finished(Box::new(finished)))))
+    }
+}
+
+impl PromptRules<'_> {
+    fn review_prompt(self, name: &str, review: &ReviewRun) -> PromptSent {
+        let gatekeeper = self.plan.gatekeepers.get(name);
+        let look = gatekeeper.and_then(|known| known.prompt.as_deref()).unwrap_or(USUAL).trim();
+        let (goal, change) = (&self.began.prompt, &review.change);
+        let text = format!(
+            "{look}\n\nYou review as `{name}`. Change nothing yourself. End your answer with your verdict on a line of its own: \
+             <verdict>approve</verdict> or <verdict>block</verdict>, and before it the reason in a few sentences.\n\n\
+             # What the work is for\n\n{goal}\n\n# The change\n\n{change}"
+        );
+        let prompt = self.prompt(PromptReason::Gatekeeper, text);
+        PromptSent { conversation: ConversationMode::New, agent: Some(name.to_owned()), ..prompt }
+    }
+
+    /// Asks for the verdict that an answer lacks. In a new conversation the whole review follows.
+    fn verdict_question(self, name: &str, review: &ReviewRun, answer: &str, mode: ConversationMode) -> PromptSent {
+        let whole = self.review_prompt(name, review);
+        let text = match mode {
+            ConversationMode::Same => NO_VERDICT.to_owned(),
+            ConversationMode::New => {
+                format!("{NO_VERDICT}\n\n# Your answer\n\n{}\n\n{}", words(answer), whole.text)
+            }
+        };
+        PromptSent { text, conversation: mode, ..whole }
+    }
+
+    /// The same question as one that was interrupted, if the gatekeeper's conversation is lost since.
+    pub(crate) fn verdict_question_again(self, cut: &PromptSent) -> Option<PromptSent> {
+        let review = self.pipelines.course.as_ref()?.review.as_deref()?;
+        let lost = review.conversation_lost && cut.conversation == ConversationMode::Same;
+        let (name, answer) = (cut.agent.as_deref()?, review.unclear.as_deref()?);
+        lost.then(|| self.verdict_question(name, review, answer, ConversationMode::New))
     }
 }
 

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 
 use crate::engine::{
+    conversation::ConversationMode,
     event::{Actor, ActorKind, SessionOutcome},
     hooks::{dispatch::HookDispatch, point::HookPoint},
     ids::RunId,
@@ -134,7 +135,16 @@ impl PipelineState {
             // A second review may see another commit. The first one is kept, so that the difference is noticed.
             course.reviewed = course.reviewed.take().or(commit.map(str::to_owned));
             let change = change.to_owned();
-            let review = ReviewRun { run, change, began: at, said: Vec::new(), heard: None, dispatch: None };
+            let review = ReviewRun {
+                run,
+                change,
+                began: at,
+                said: Vec::new(),
+                heard: None,
+                unclear: None,
+                conversation_lost: false,
+                dispatch: None,
+            };
             course.review = Some(Box::new(review));
         }
     }
@@ -145,7 +155,23 @@ impl PipelineState {
         course.reviews.insert(said.gatekeeper.clone(), told);
         if let Some(review) = &mut course.review {
             review.heard = None;
+            review.unclear = None;
             review.said.push(said.clone());
+        }
+    }
+
+    /// The session was resumed: the conversations of gatekeepers are gone.
+    pub(crate) fn review_resumed(&mut self) {
+        if let Some(review) = self.course.as_mut().and_then(|course| course.review.as_deref_mut()) {
+            review.conversation_lost = true;
+        }
+    }
+
+    /// A gatekeeper gets a prompt. If it has answered already, its answer had no verdict.
+    pub(crate) fn gatekeeper_asked(&mut self, conversation: ConversationMode) {
+        if let Some(review) = self.course.as_mut().and_then(|course| course.review.as_deref_mut()) {
+            review.unclear = review.heard.take().and_then(Result::ok).or(review.unclear.take());
+            review.conversation_lost &= conversation == ConversationMode::Same;
         }
     }
 
@@ -186,6 +212,12 @@ pub struct ReviewRun {
     pub said: Vec<GatekeeperReview>,
     /// The last answer until it is parsed, or why there is none.
     pub(crate) heard: Option<Result<String, String>>,
+    /// The current gatekeeper's answer without a verdict, once it was asked again.
+    #[serde(default)]
+    pub(crate) unclear: Option<String>,
+    /// Whether the current gatekeeper's conversation ended with the creel process that it ran in.
+    #[serde(default)]
+    pub(crate) conversation_lost: bool,
     /// The dispatch of the point, while a gatekeeper works.
     pub(crate) dispatch: Option<HookDispatch>,
 }

@@ -14,7 +14,7 @@ use crate::engine::{
     retry::RetryWait,
     session::{SessionState, phase::Phase},
     stop::apply::work_done,
-    submit::apply::{gatekeeper_answered, gatekeeper_asked},
+    submit::apply::{gatekeeper_answered, keep_review_dispatch},
     time::{TimeSpan, UnixTime},
     turn::{DuePrompt, REFUSED},
     usage_limit::without_handover,
@@ -108,7 +108,7 @@ pub(crate) fn prompt_sent(session: &mut SessionState, prompt: &PromptSent) {
     session.pending.set_state(&prompt.items, ItemState::InFlight);
     session.retry.wait = RetryWait::No;
     if prompt.reason == PromptReason::Gatekeeper {
-        gatekeeper_asked(session);
+        session.pipelines.gatekeeper_asked(prompt.conversation);
     }
     match prompt.reason {
         PromptReason::Iteration | PromptReason::FinalDelivery => session.retry.reset(),
@@ -206,7 +206,7 @@ fn phase_after(next: AfterTurn, prompt: Box<PromptSent>, error: Option<&str>) ->
 /// The session leaves its phase. A turn that was about to be sent again is not sent, and a review that was about to
 /// ask a gatekeeper keeps its dispatch, so that its run can be ended.
 pub(crate) fn set_turn_aside(session: &mut SessionState) {
-    gatekeeper_asked(session);
+    keep_review_dispatch(session);
     if let Phase::Due(DuePrompt::Again(prompt) | DuePrompt::Cancelled(prompt)) = &session.phase {
         session.pending.set_state(&prompt.items, ItemState::Pending);
     }

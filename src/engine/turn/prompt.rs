@@ -160,6 +160,9 @@ impl PromptRules<'_> {
     /// The prompt of a turn that was interrupted. If the agent had opened a conversation in that turn, the prompt
     /// continues it, so that the agent keeps its work so far.
     pub(crate) fn again(self, cut: &PromptSent) -> PromptSent {
+        if let Some(question) = self.verdict_question_again(cut) {
+            return question;
+        }
         let was_opened = cut.agent.is_none() && self.turns.opened_in == Some(cut.turn);
         let conversation = if was_opened { ConversationMode::Same } else { cut.conversation };
         let takes_over = cut.agent.is_none() && !self.turns.is_begun;
