@@ -316,7 +316,7 @@ pub struct RetryOptions {
     /// How many times, before the user is asked. None: as often as the session allows.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub retries: Option<u32>,
-    /// The template of the feedback to the agent. None: `[Hook feedback]: ` and the reason.
+    /// The template of the feedback to the agent. None: `[Hook feedback]: `, the check and what it printed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub feedback: Option<String>,
 }

@@ -91,6 +91,17 @@ impl From<Duration> for TimeSpan {
 }
 
 /// `40 ms`, `12.3 s`, `4 min 10 s`, `2 h 5 min`.
+impl TimeSpan {
+    /// As a config has it: `500ms`, `42s`, `10m`, `1h 30m`.
+    pub fn compact(self) -> String {
+        let ms = self.0;
+        let parts = [(ms / 3_600_000, "h"), (ms / 60_000 % 60, "m"), (ms / 1_000 % 60, "s"), (ms % 1_000, "ms")];
+        let parts = parts.into_iter().filter(|(count, _)| *count > 0).map(|(count, unit)| format!("{count}{unit}"));
+        let parts: Vec<String> = parts.collect();
+        if parts.is_empty() { "0s".into() } else { parts.join(" ") }
+    }
+}
+
 impl fmt::Display for TimeSpan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let ms = self.0;
@@ -165,6 +176,12 @@ mod tests {
             said,
             ["0 ms", "40 ms", "999 ms", "1 s", "12.3 s", "1 min", "1 min 1 s", "4 min 10 s", "1 h", "2 h 5 min"]
         );
+    }
+
+    #[test]
+    fn a_compact_span_is_written_as_in_a_config() {
+        let written = [0, 500, 42_000, 600_000, 61_500, 5_400_000].map(|ms| TimeSpan(ms).compact());
+        assert_eq!(written, ["0s", "500ms", "42s", "10m", "1m 1s 500ms", "1h 30m"]);
     }
 
     #[test]

@@ -20,7 +20,10 @@ pub fn prompt_line(prompt: &PromptSent, most: usize) -> String {
     match prompt.reason {
         PromptReason::Feedback => {
             let feedback = prompt.text.trim_start_matches("[Hook feedback]: ");
-            first_line(&telling_line(&[feedback]).unwrap_or_default(), most)
+            // What the check printed says more than its name and its exit code.
+            let printed = feedback.split_once('\n').filter(|(line, _)| line.starts_with("check `"));
+            let line = printed.and_then(|(_, printed)| telling_line(&[printed])).or_else(|| telling_line(&[feedback]));
+            first_line(&line.unwrap_or_default(), most)
         }
         PromptReason::Iteration
         | PromptReason::Recovery

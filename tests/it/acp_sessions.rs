@@ -41,7 +41,9 @@ fn a_blocked_stop_goes_back_as_the_next_prompt_of_the_same_conversation() {
     assert_eq!(ran.code, 0, "{}", ran.err);
     let prompts = project.prompts();
     assert_eq!(prompts[0], ("iteration".into(), "GOAL".into()));
-    assert_eq!(prompts[1], ("feedback".into(), "[Hook feedback]: answer is not 42".into()));
+    let feedback = "[Hook feedback]: check `check` failed: `grep -q 42 answer || { echo \"answer is not 42\" >&2; exit 2; }`, \
+                    exit 2\nanswer is not 42";
+    assert_eq!(prompts[1], ("feedback".into(), feedback.into()));
     let sessions: Vec<Value> =
         received(&project, "session/prompt").iter().map(|message| message["params"]["sessionId"].clone()).collect();
     assert_eq!(sessions, [json!("session-1"), json!("session-1")]);

@@ -255,7 +255,11 @@ fn a_message_of_the_agent_does_not_reset_the_retries() {
     let world = World::begin(script).run();
     assert_eq!(world.state.phase.outcome(), Some(SessionOutcome::Forced));
     assert_eq!(prompts(&world, PromptReason::Feedback), 2, "{}", world.story());
-    assert!(world.story().contains("prompt Feedback \"Again.\\n\\n[Hook feedback]: red\""), "{}", world.story());
+    assert!(
+        world.story().contains("prompt Feedback \"Again.\\n\\n[Hook feedback]: check `tests` failed, exit 2\\nred\""),
+        "{}",
+        world.story()
+    );
 }
 
 #[test]

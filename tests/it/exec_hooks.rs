@@ -50,7 +50,7 @@ fn a_hook_without_a_shell_can_block_and_gets_its_facts_on_standard_input() {
         .file("check.sh", "cat > input; [ \"$CREEL_ATTEMPT\" = 1 ] && exit 0; echo 'write a test first' >&2; exit 2\n");
     let ran = project.run();
     assert_eq!(ran.code, 0, "{}", ran.err);
-    assert_eq!(project.prompts()[1].1, "[Hook feedback]: write a test first");
+    assert_eq!(project.prompts()[1].1, "[Hook feedback]: check `sh check.sh` failed, exit 2\nwrite a test first");
     let input: serde_json::Value = serde_json::from_str(&project.read("input")).expect("JSON");
     assert_eq!([&input["hook"], &input["hook_event_name"]], ["sh check.sh", "stop"]);
 }

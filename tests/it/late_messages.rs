@@ -40,7 +40,7 @@ fn a_message_that_arrives_while_the_stop_hooks_run_is_answered_and_checked_befor
           turn ended EndTurn
           stop tests exit 2 -> Block
           retry 1/5
-          prompt Feedback "[Hook feedback]: red"
+          prompt Feedback "[Hook feedback]: check `tests` failed, exit 2\nred"
           turn ended EndTurn
           stop tests exit 0 -> Pass
         iteration 1 done

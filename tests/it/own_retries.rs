@@ -30,7 +30,7 @@ fn a_hook_without_retries_goes_straight_to_the_gate() {
           gate 1 retry_limit
           gate 1 continue by Tui
           retry 1/1
-          prompt Feedback "[Hook feedback]: not allowed"
+          prompt Feedback "[Hook feedback]: check `license` failed, exit 2\nnot allowed"
           turn ended EndTurn
           stop license exit 0 -> Pass
         iteration 1 done
@@ -52,17 +52,17 @@ fn the_first_limit_that_is_reached_decides_and_each_hook_counts_its_own_retries(
           stop tests exit 2 -> Block
           stop lint exit 0 -> Pass
           retry 1/5
-          prompt Feedback "[Hook feedback]: a"
+          prompt Feedback "[Hook feedback]: check `tests` failed, exit 2\na"
           turn ended EndTurn
           stop tests exit 2 -> Block
           stop lint exit 0 -> Pass
           retry 2/5
-          prompt Feedback "[Hook feedback]: b"
+          prompt Feedback "[Hook feedback]: check `tests` failed, exit 2\nb"
           turn ended EndTurn
           stop tests exit 0 -> Pass
           stop lint exit 2 -> Block
           retry 3/3
-          prompt Feedback "[Hook feedback]: c"
+          prompt Feedback "[Hook feedback]: check `lint` failed, exit 2\nc"
           turn ended EndTurn
           stop tests exit 0 -> Pass
           stop lint exit 2 -> Block
@@ -83,7 +83,7 @@ fn the_first_limit_that_is_reached_decides_and_each_hook_counts_its_own_retries(
           turn ended EndTurn
           stop lint exit 2 -> Block
           retry 1/1
-          prompt Feedback "[Hook feedback]: x"
+          prompt Feedback "[Hook feedback]: check `lint` failed, exit 2\nx"
           turn ended EndTurn
           stop lint exit 2 -> Block
           retry limit 1/1
@@ -107,22 +107,22 @@ fn the_user_grants_the_same_number_of_retries_again() {
           turn ended EndTurn
           stop lint exit 2 -> Block
           retry 1/2
-          prompt Feedback "[Hook feedback]: a"
+          prompt Feedback "[Hook feedback]: check `lint` failed, exit 2\na"
           turn ended EndTurn
           stop lint exit 2 -> Block
           retry 2/2
-          prompt Feedback "[Hook feedback]: b"
+          prompt Feedback "[Hook feedback]: check `lint` failed, exit 2\nb"
           turn ended EndTurn
           stop lint exit 2 -> Block
           retry limit 2/2
           gate 1 retry_limit
           gate 1 continue by Tui
           retry 3/4
-          prompt Feedback "[Hook feedback]: c"
+          prompt Feedback "[Hook feedback]: check `lint` failed, exit 2\nc"
           turn ended EndTurn
           stop lint exit 2 -> Block
           retry 4/4
-          prompt Feedback "[Hook feedback]: d"
+          prompt Feedback "[Hook feedback]: check `lint` failed, exit 2\nd"
           turn ended EndTurn
           stop lint exit 0 -> Pass
         iteration 1 done
@@ -147,7 +147,7 @@ fn a_template_replaces_the_usual_feedback_of_its_hook_alone() {
           stop own exit 2 -> Block
           stop usual exit 2 -> Block
           retry 1/5
-          prompt Feedback "[Hook feedback]: U\n\nFix own, attempt 1 of 5: say {{hook}}\n(first run)"
+          prompt Feedback "[Hook feedback]: check `usual` failed, exit 2\nU\n\nFix own, attempt 1 of 5: say {{hook}}\n(first run)"
           turn ended EndTurn
           stop own exit 2 -> Block
           stop usual exit 0 -> Pass

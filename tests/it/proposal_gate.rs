@@ -217,11 +217,11 @@ fn repairs_come_before_the_gate() {
           turn ended EndTurn
           stop check the proposal exit 2 -> Block
           retry 1/5
-          prompt Feedback "[Hook feedback]: none"
+          prompt Feedback "[Hook feedback]: check `check the proposal` failed, exit 2\nnone"
           turn ended EndTurn
           stop check the proposal exit 2 -> Block
           retry 2/5 no progress
-          prompt Feedback "[Hook feedback]: none"
+          prompt Feedback "[Hook feedback]: check `check the proposal` failed, exit 2\nnone"
           turn ended EndTurn
           stop check the proposal exit 0 -> Pass
           gate 1 proposal

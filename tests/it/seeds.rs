@@ -58,7 +58,7 @@ fn a_stop_hook_blocks_twice_and_the_agent_gets_its_feedback() {
     let scenario = r#"
 turns:
   - say: "Wrote the code."
-  - when: "[Hook feedback]: Hook returned blocking error (exit code 2)\n\n3 tests failing"
+  - when: "[Hook feedback]: check `bash ./.codemie/test-hook.sh` failed, exit 2\n3 tests failing"
     say: "Fixed two."
   - when: "1 test failing"
     say: "Fixed the last one. <promise>COMPLETE</promise>"
@@ -69,11 +69,11 @@ turns:
         .file(".codemie/test-hook.sh", TEST_HOOK);
     let ran = project.run();
     assert_eq!(ran.code, 0, "{}{}", ran.out, ran.err);
-    let feedback = "[Hook feedback]: Hook returned blocking error (exit code 2)";
+    let feedback = "[Hook feedback]: check `bash ./.codemie/test-hook.sh` failed, exit 2";
     let prompts = [
         ("iteration".to_owned(), "Implement feature X".to_owned()),
-        ("feedback".to_owned(), format!("{feedback}\n\n3 tests failing")),
-        ("feedback".to_owned(), format!("{feedback}\n\n1 test failing")),
+        ("feedback".to_owned(), format!("{feedback}\n3 tests failing")),
+        ("feedback".to_owned(), format!("{feedback}\n1 test failing")),
     ];
     assert_eq!(project.prompts(), prompts);
     let said: Vec<String> = project.kind("agent_said").iter().map(|record| record["text"].to_string()).collect();
@@ -99,7 +99,8 @@ hooks: { stop: [{ name: never, command: "echo no >&2; exit 2" }] }
     assert_eq!(project.run().code, 5);
     assert_eq!(project.kind("prompt_sent").len(), 6);
     assert_eq!(project.kind("hook_finished").len(), 6);
-    assert_eq!(project.prompts().iter().filter(|(_, text)| text == "[Hook feedback]: no").count(), 5);
+    let feedback = "[Hook feedback]: check `never` failed: `echo no >&2; exit 2`, exit 2\nno";
+    assert_eq!(project.prompts().iter().filter(|(_, text)| text == feedback).count(), 5);
     let warnings = project.kind("warning");
     assert_eq!(warnings[0]["text"], "[Warning: Hook retry limit (5) reached. Completing execution.]");
     assert_eq!(project.kind("iteration_completed")[0]["outcome"], "forced");

@@ -5,8 +5,8 @@ use creel::engine::{
     conversation::{AgentUpdate, ConversationMode, PermissionAnswer, ToolKind},
     effect::ExitReason,
     event::{
-        ActorKind, Event, GateEvent, HookEvent, PendingEvent, SessionEvent, SessionOutcome, StopTiming, TurnEvent,
-        UserPresence,
+        ActorKind, Event, GateEvent, HookEvent, PendingEvent, PromptReason, SessionEvent, SessionOutcome, StopTiming,
+        TurnEvent, UserPresence,
     },
     gate::kind::{GateChoice, GateKind},
     hooks::{
@@ -15,8 +15,8 @@ use creel::engine::{
     },
     input::{Input, SessionCommand},
     policy::{
-        BackoffPolicy, ContextPolicy, DeliveryPolicy, FinalDeliveryPolicy, HookFailurePolicy, PermissionPolicy,
-        PermissionRule, PipeOutput, RetryLimitPolicy,
+        BackoffPolicy, ContextPolicy, DeliveryPolicy, FinalDeliveryPolicy, HookAction, HookFailurePolicy, HookSpec,
+        PermissionPolicy, PermissionRule, PipeOutput, RetryLimitPolicy,
     },
     refusal::Refusal,
     retry::RetryWait,
@@ -505,6 +505,39 @@ fn a_limit_of_zero_never_retries() {
             ended forced (tests still fails; accepted because on_limit is complete)
         "#]],
     );
+}
+
+#[test]
+fn feedback_names_each_check_its_command_and_its_end() {
+    let decided = HookReply {
+        decision: Some(HookDecision::Deny),
+        reason: Some("write a test first".into()),
+        ..HookReply::default()
+    };
+    let command = |spec: &mut HookSpec| {
+        spec.action = HookAction::Command("sh test.sh".into());
+        spec.on_failure = Some(HookFailurePolicy::Block);
+    };
+    let script = Script::new()
+        .hook_with(HookPoint::Stop, "tests", [exits(1, "1 of 2 failed\n", "error: add"), passes()], command)
+        .hook(HookPoint::Stop, "silent", [exits(2, "", ""), passes()])
+        .hook(HookPoint::Stop, "cargo guard", [Ran { reply: Some(decided), ..passes() }, passes()]);
+    let world = World::begin(script).run();
+    let expected = "\
+[Hook feedback]: check `tests` failed: `sh test.sh`, exit 1
+error: add
+
+1 of 2 failed
+
+check `silent` failed, exit 2
+
+check `cargo guard` blocked
+write a test first";
+    let sent = world.events.iter().find_map(|event| match event {
+        Event::Turn(TurnEvent::PromptSent(prompt)) if prompt.reason == PromptReason::Feedback => Some(&prompt.text),
+        _ => None,
+    });
+    assert_eq!(sent.map(String::as_str), Some(expected));
 }
 
 #[test]

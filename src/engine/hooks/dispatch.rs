@@ -20,10 +20,13 @@ use crate::engine::{
         verdict::{self, RunEnd, RunJudgement, RunView, Verdict},
     },
     ids::{ItemId, RunId},
-    policy::HookSpec,
+    policy::{HookAction, HookSpec},
     time::TimeSpan,
     wording::first_line,
 };
+
+/// How many characters of a name or a command the feedback contains. Either can be a whole script.
+const NAMED: usize = 200;
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct HookDispatch {
@@ -76,6 +79,8 @@ pub struct ActiveRun {
 pub struct FinishedRun {
     pub run: RunId,
     pub hook: String,
+    /// The check, its command and its end in one line, for the agent.
+    pub summary: String,
     pub judgement: RunJudgement,
     /// Its framed output for the agent, if it is piped.
     pub piped: Option<String>,
@@ -155,7 +160,7 @@ impl HookDispatch {
         let hook = &blocking().next()?.hook;
         let reason = each_once(blocking().filter_map(|done| done.judgement.headline.as_deref())).join("\n\n");
         let blocked = blocking().map(|done| done.hook.clone()).collect();
-        let text = usual_text(counted()).unwrap_or_else(|| "[Hook feedback]: ".to_owned());
+        let text = usual_text(counted())?;
         let own: Vec<TemplateFeedback> = blocking().filter_map(|done| done.own.clone()).collect();
         let rest = usual_text(counted().filter(|done| done.own.is_none())).filter(|_| !own.is_empty());
         Some(HookFeedback { blocked, own, rest, ..HookFeedback::usual(hook, reason, text) })
@@ -194,6 +199,7 @@ impl HookDispatch {
         let done = FinishedRun {
             run: finished.run,
             hook: finished.hook.clone(),
+            summary: summary(spec, finished, judgement.verdict),
             judgement,
             own,
             piped: finished.framed(),
@@ -223,12 +229,17 @@ impl FinishedRun {
         needs_a_person(point, &self.hook, &self.judgement)
     }
 
-    /// A run's part of the feedback. The reason of a failure that does not block is context, too.
+    /// The texts of a run for the feedback. The reason of a failure that does not block is context, too.
     fn for_feedback(&self) -> impl Iterator<Item = &str> {
-        let RunJudgement { verdict, reason, context, stops, .. } = &self.judgement;
+        let RunJudgement { reason, context, stops, .. } = &self.judgement;
         let reason = reason.as_ref().filter(|_| !stops);
-        let printed = self.piped.as_ref().filter(|_| *verdict == Verdict::Pass && context.is_none());
-        reason.into_iter().chain(context).chain(printed).map(String::as_str)
+        reason.into_iter().chain(context).chain(self.framed_pass()).map(String::as_str)
+    }
+
+    /// The output of a passed run, which has a frame of its own.
+    fn framed_pass(&self) -> Option<&String> {
+        let RunJudgement { verdict, context, .. } = &self.judgement;
+        self.piped.as_ref().filter(|_| *verdict == Verdict::Pass && context.is_none())
     }
 }
 
@@ -249,12 +260,47 @@ pub(crate) fn is_broken_again(point: HookPoint, hook: &str, why: Option<&str>) -
     format!("the hook `{hook}` at {point} failed to run twice in a row")
 }
 
-/// The default feedback of these runs: the reasons of those that blocked, then the context of all.
+/// The default feedback of these runs: a paragraph for each one that blocked, then the context of the others. Each text
+/// occurs once.
 fn usual_text<'a>(runs: impl Iterator<Item = &'a FinishedRun> + Clone) -> Option<String> {
-    let blocking = runs.clone().filter(|done| done.judgement.verdict == Verdict::Block);
-    let reasons = blocking.filter_map(|done| done.judgement.reason.as_deref());
-    let texts = each_once(reasons.chain(runs.flat_map(FinishedRun::for_feedback)));
-    (!texts.is_empty()).then(|| format!("[Hook feedback]: {}", texts.join("\n\n")))
+    let blocks = |done: &&FinishedRun| done.judgement.verdict == Verdict::Block;
+    let mut told: Vec<&str> = Vec::new();
+    let mut paragraphs = Vec::new();
+    for done in runs.clone().filter(blocks).chain(runs.filter(|done| !blocks(done))) {
+        let texts: Vec<&str> = each_once(done.for_feedback()).into_iter().filter(|text| !told.contains(text)).collect();
+        told.extend(&texts);
+        let is_named = done.framed_pass().is_none() && (blocks(&done) || !texts.is_empty());
+        let texts = texts.join("\n\n");
+        let parts = [is_named.then_some(done.summary.as_str()), (!texts.is_empty()).then_some(texts.as_str())];
+        paragraphs
+            .extend(parts.into_iter().flatten().map(str::to_owned).reduce(|summary, texts| summary + "\n" + &texts));
+    }
+    (!paragraphs.is_empty()).then(|| format!("[Hook feedback]: {}", paragraphs.join("\n\n")))
+}
+
+/// What a check is and how it ended: `` check `tests` failed: `sh test.sh`, exit 1 ``.
+fn summary(spec: &HookSpec, finished: &HookFinished, verdict: Verdict) -> String {
+    let decided = view(finished).readable().is_some_and(|reply| reply.decision.is_some());
+    let verb = match verdict {
+        Verdict::Pass => "passed",
+        Verdict::Block if decided => "blocked",
+        Verdict::Block | Verdict::Fail => "failed",
+    };
+    let command = match spec.action {
+        HookAction::Command(_) | HookAction::Exec(_) => Some(spec.action.describe()),
+        HookAction::Builtin(_) | HookAction::Gatekeeper(_) => None,
+    };
+    let command = command.filter(|command| verdict != Verdict::Pass && *command != spec.name);
+    let command = command.map(|command| format!(": `{}`", first_line(&command, NAMED))).unwrap_or_default();
+    let end = match &finished.end {
+        RunEnd::Exit(0) => String::new(),
+        RunEnd::TimedOut => format!(", timed out after {}", spec.timeout.compact()),
+        end @ (RunEnd::Exit(_) | RunEnd::Signal(_) | RunEnd::SpawnFailed(_) | RunEnd::Cut) => {
+            format!(", {}", end.describe())
+        }
+    };
+    let weight = if verdict == Verdict::Fail { "; it does not block" } else { "" };
+    format!("check `{}` {verb}{command}{end}{weight}", first_line(&spec.name, NAMED))
 }
 
 fn each_once<'a>(texts: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
@@ -350,4 +396,48 @@ fn frame(point: HookPoint, hook: &str, end: &str, took: TimeSpan) -> String {
 
 fn seconds(span: TimeSpan) -> String {
     format!("{}.{} s", span.0 / 1_000, span.0 % 1_000 / 100)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::{
+        hooks::verdict::{HookDecision, HookReply},
+        policy::{PipeOutput, RetryOptions},
+    };
+
+    fn check(name: &str) -> HookSpec {
+        HookSpec {
+            name: name.into(),
+            action: HookAction::Command("sh test.sh".into()),
+            timeout: TimeSpan::secs(600),
+            pipe_output: PipeOutput::Never,
+            priority: 100,
+            enabled: true,
+            on_failure: None,
+            retry: RetryOptions::default(),
+        }
+    }
+
+    fn ended(end: RunEnd) -> HookFinished {
+        let running = ActiveRun { run: RunId(1), hook: "tests".into(), iteration: 1 };
+        HookFinished { end, ..HookFinished::cut(HookPoint::Stop, &running) }
+    }
+
+    #[test]
+    fn a_check_is_summarized_by_its_name_its_command_and_its_end() {
+        let said = |name: &str, end| summary(&check(name), &ended(end), Verdict::Block);
+        assert_eq!(said("tests", RunEnd::Exit(1)), "check `tests` failed: `sh test.sh`, exit 1");
+        assert_eq!(said("sh test.sh", RunEnd::Exit(101)), "check `sh test.sh` failed, exit 101");
+        assert_eq!(said("tests", RunEnd::TimedOut), "check `tests` failed: `sh test.sh`, timed out after 10m");
+        assert_eq!(said("tests", RunEnd::Signal(9)), "check `tests` failed: `sh test.sh`, signal 9");
+        let script = HookSpec { action: HookAction::Command("set -e\nmake\n".into()), ..check("tests") };
+        assert_eq!(
+            summary(&script, &ended(RunEnd::Exit(1)), Verdict::Fail),
+            "check `tests` failed: `set -e…`, exit 1; it does not block"
+        );
+        let reply = HookReply { decision: Some(HookDecision::Block), ..HookReply::default() };
+        let decided = HookFinished { reply: Some(reply), ..ended(RunEnd::Exit(0)) };
+        assert_eq!(summary(&check("sh test.sh"), &decided, Verdict::Block), "check `sh test.sh` blocked");
+    }
 }

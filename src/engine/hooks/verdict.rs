@@ -169,7 +169,7 @@ impl RunEnd {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RunJudgement {
     pub verdict: Verdict,
-    /// The full reason for the agent, if it blocks.
+    /// The full reason for the agent, if it does not pass and the hook gave one.
     pub reason: Option<String>,
     /// The reason in one line, for counters, rows and gates: the hook's own reason, else the most informative line of
     /// its output.
@@ -239,8 +239,8 @@ fn judge_run(point: HookPoint, hook: &HookSpec, run: RunView<'_>) -> RunJudgemen
 
 /// Why a hook does not pass.
 struct HookExplanation {
-    /// For the agent, in full.
-    reason: String,
+    /// For the agent, in full. None if the hook gave none.
+    reason: Option<String>,
     /// For the user, in one line.
     headline: String,
     /// Additional text for the agent.
@@ -251,7 +251,6 @@ impl HookExplanation {
     /// From its output. Standard error is the reason and standard output the context, but the line for the user can
     /// come from either.
     fn printed(run: RunView<'_>, unsaid: &str) -> Self {
-        let reason = told(run.stderr).unwrap_or_else(|| unsaid.to_owned());
         let line = telling_line(&[run.stdout, run.stderr]);
         let headline = match (line, run.end) {
             (Some(line), RunEnd::Exit(_)) => line,
@@ -259,7 +258,7 @@ impl HookExplanation {
             (Some(line), end) => format!("{}: {line}", end.describe()),
             (None, _) => unsaid.to_owned(),
         };
-        Self { reason, headline, context: told(run.stdout) }
+        Self { reason: told(run.stderr), headline, context: told(run.stdout) }
     }
 
     /// From its JSON reply.
@@ -267,16 +266,12 @@ impl HookExplanation {
         let context = reply.additional_context.as_deref().and_then(told);
         let own = reply.reason.as_deref().and_then(told);
         let headline = own.clone().or_else(|| telling_line(&[context.as_deref()?]));
-        Self {
-            reason: own.unwrap_or_else(|| unsaid.to_owned()),
-            headline: headline.unwrap_or_else(|| unsaid.to_owned()),
-            context,
-        }
+        Self { reason: own, headline: headline.unwrap_or_else(|| unsaid.to_owned()), context }
     }
 
     /// creel's message about a reply that cannot be used.
     fn about_reply(problem: &str) -> Self {
-        Self { reason: problem.to_owned(), headline: problem.to_owned(), context: None }
+        Self { reason: Some(problem.to_owned()), headline: problem.to_owned(), context: None }
     }
 }
 
@@ -364,7 +359,7 @@ fn passed(context: Option<String>) -> RunJudgement {
 
 fn blocked(words: HookExplanation) -> RunJudgement {
     let HookExplanation { reason, headline, context } = words;
-    RunJudgement { verdict: Verdict::Block, reason: Some(reason), headline: Some(headline), ..passed(context) }
+    RunJudgement { verdict: Verdict::Block, reason, headline: Some(headline), ..passed(context) }
 }
 
 fn failed(words: HookExplanation) -> RunJudgement {
