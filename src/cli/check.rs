@@ -98,6 +98,7 @@ impl CheckReport {
         let warnings = settings.warnings.iter().map(|warning| &warning.message);
         let warnings: Vec<&String> = warnings.chain(keymap_mistakes).collect();
         let mut follows = json!(settings.draft);
+        follows["hooks"] = json!(settings.project_hooks());
         if let Ok(plan) = plan {
             // The settings of the task type count.
             (follows["stop"], follows["max_iterations"]) = (json!(plan.stop), json!(plan.max_iterations));

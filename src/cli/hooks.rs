@@ -106,7 +106,7 @@ fn known(session: &SessionArgs) -> CliResult<Vec<HookView>> {
     {
         let project = Project::load_existing(&session.config)?;
         let draft = &project.settings.draft;
-        let lifecycle = view::hooks(&draft.hooks, &HookState::default()).into_iter();
+        let lifecycle = view::hooks(&project.settings.project_hooks(), &HookState::default()).into_iter();
         let all = lifecycle.chain(view::automation_hooks(&draft.automation, &HookState::default()));
         return Ok(all.chain(view::stop_hooks(&draft.stop, None)).collect());
     }

@@ -1,4 +1,4 @@
-//! Reads `hooks:` into the hooks of each point.
+//! Reads `hooks:` and `checks:` into the hooks of each point.
 //!
 //! Owns names, order and templates. Does not run anything.
 //!
@@ -14,7 +14,7 @@ use super::{
     node::{ConfigNode, NodeKind},
     programs::unclosed_quote,
     report::DiagnosticReport,
-    shape::{BUILTIN_HOOK, COMMAND_HOOK, EXEC_HOOK, GATEKEEPER_HOOK},
+    shape::{BUILTIN_HOOK, COMMAND_CHECK, COMMAND_HOOK, EXEC_CHECK, EXEC_HOOK, GATEKEEPER_HOOK, MapShape},
 };
 use crate::engine::{
     hooks::{
@@ -36,33 +36,123 @@ struct LocatedHook {
     at: SourceSpan,
 }
 
+/// A list of hooks in the config.
+#[derive(Clone, Copy)]
+enum HookList {
+    /// `checks:`, whose entries run at `stop` with defaults of their own.
+    Checks,
+    /// A point under `hooks:`.
+    At(HookPoint),
+}
+
+impl HookList {
+    const fn point(self) -> HookPoint {
+        match self {
+            Self::Checks => HookPoint::Stop,
+            Self::At(point) => point,
+        }
+    }
+
+    /// Its key in quotes, for messages.
+    fn shown(self) -> String {
+        match self {
+            Self::Checks => "`checks`".to_owned(),
+            Self::At(point) => format!("`{point}`"),
+        }
+    }
+
+    fn command_shape(self) -> &'static MapShape {
+        match self {
+            Self::Checks => &COMMAND_CHECK,
+            Self::At(_) => &COMMAND_HOOK,
+        }
+    }
+
+    fn exec_shape(self) -> &'static MapShape {
+        match self {
+            Self::Checks => &EXEC_CHECK,
+            Self::At(_) => &EXEC_HOOK,
+        }
+    }
+}
+
 /// The hooks of the configured points, and their lines in the config.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct HookLists {
     /// In the order in which they run. An empty list means no hooks.
     pub hooks: BTreeMap<HookPoint, Vec<HookSpec>>,
+    /// The entries of `checks:`. With equal priorities, they run before the hooks of `stop`.
+    pub checks: Option<Vec<HookSpec>>,
     /// By point and name.
     pub lines: BTreeMap<(HookPoint, String), usize>,
 }
 
-pub(super) fn lower(report: &mut DiagnosticReport, hooks: Option<&ConfigNode>) -> HookLists {
+/// The parts of a config that have hooks.
+#[derive(Clone, Copy, Default)]
+pub(super) struct HookNodes<'a> {
+    pub(super) hooks: Option<&'a ConfigNode>,
+    pub(super) checks: Option<&'a ConfigNode>,
+}
+
+impl<'a> HookNodes<'a> {
+    fn list(self, point: HookPoint) -> Option<&'a ConfigNode> {
+        self.hooks.and_then(|hooks| hooks.get(point.name())).filter(|list| is_list(list))
+    }
+
+    fn checks(self) -> Option<&'a ConfigNode> {
+        self.checks.filter(|list| is_list(list))
+    }
+}
+
+fn is_list(node: &ConfigNode) -> bool {
+    matches!(node.kind, NodeKind::List(_))
+}
+
+/// `outer` are the lists that apply where these are silent.
+pub(super) fn lower(report: &mut DiagnosticReport, nodes: HookNodes<'_>, outer: &HookLists) -> HookLists {
     let mut all = HookLists::default();
+    let outer_checks = outer.checks.iter().flatten().filter(|_| nodes.checks().is_none());
+    let outer_hooks = outer.hooks.get(&HookPoint::Stop).into_iter().flatten();
+    let outer_hooks = outer_hooks.filter(|_| nodes.list(HookPoint::Stop).is_none());
+    // The other hooks at `stop` that run in the same sessions.
+    let mut beside: Vec<HookSpec> = outer_checks.chain(outer_hooks).cloned().collect();
+    if let Some(list) = nodes.checks() {
+        let checks = all.read(report, HookList::Checks, list, &beside);
+        beside.extend(checks.iter().cloned());
+        all.checks = Some(checks);
+    }
     for point in HookPoint::ALL {
-        let Some(list) = hooks.and_then(|hooks| hooks.get(point.name())) else { continue };
-        if !matches!(list.kind, NodeKind::List(_)) {
-            continue;
-        }
-        let mut found = Vec::new();
-        for item in list.items() {
-            entry(report, point, item, &mut found);
-        }
-        let kept = in_order(report, point, found);
-        for LocatedHook { spec, at } in &kept {
-            all.lines.insert((point, spec.name.clone()), report.source.place(*at).line);
-        }
-        all.hooks.insert(point, kept.into_iter().map(|placed| placed.spec).collect());
+        let Some(list) = nodes.list(point) else { continue };
+        let beside = if point == HookPoint::Stop { beside.as_slice() } else { &[] };
+        let hooks = all.read(report, HookList::At(point), list, beside);
+        all.hooks.insert(point, hooks);
     }
     all
+}
+
+impl HookLists {
+    /// The hooks of one list, in the order in which they run.
+    fn read(
+        &mut self,
+        report: &mut DiagnosticReport,
+        list: HookList,
+        node: &ConfigNode,
+        beside: &[HookSpec],
+    ) -> Vec<HookSpec> {
+        let mut found = Vec::new();
+        for item in node.items() {
+            match list {
+                HookList::Checks => found.extend(check(report, item)),
+                HookList::At(point) => entry(report, point, item, &mut found),
+            }
+        }
+        let kept = in_order(report, list, found, beside);
+        for LocatedHook { spec, at } in &kept {
+            let line = report.source.place(*at).line;
+            self.lines.entry((list.point(), spec.name.clone())).or_insert(line);
+        }
+        kept.into_iter().map(|placed| placed.spec).collect()
+    }
 }
 
 fn is_about_submitting(point: HookPoint) -> bool {
@@ -81,21 +171,34 @@ fn is_about_submitting(point: HookPoint) -> bool {
     }
 }
 
+fn check(report: &mut DiagnosticReport, node: &ConfigNode) -> Option<LocatedHook> {
+    let list = HookList::Checks;
+    match &node.kind {
+        NodeKind::Text(text) => {
+            command_text(report, list, &ConfigFields::of(list.command_shape(), None), (text, node.at))
+        }
+        NodeKind::Map(_) if node.get("exec").is_some() => exec(report, list, node),
+        NodeKind::Map(_) => command(report, list, node),
+        NodeKind::Null | NodeKind::Bool(_) | NodeKind::Int(_) | NodeKind::Float(_) | NodeKind::List(_) => None,
+    }
+}
+
 fn entry(report: &mut DiagnosticReport, point: HookPoint, node: &ConfigNode, found: &mut Vec<LocatedHook>) {
+    let list = HookList::At(point);
     match &node.kind {
         NodeKind::Text(name) => found.extend(builtin(report, point, name, node.at)),
         NodeKind::Map(_) if node.get("builtin").is_some() => found.extend(builtin_with_options(report, point, node)),
-        NodeKind::Map(_) if node.get("exec").is_some() => found.extend(exec(report, point, node)),
+        NodeKind::Map(_) if node.get("exec").is_some() => found.extend(exec(report, list, node)),
         NodeKind::Map(_) if node.get("gatekeeper").is_some() => found.extend(gatekeeper(report, point, node)),
         NodeKind::Map(_) if node.get("hooks").is_some() || node.get("matcher").is_some() => {
-            group(report, point, node, found);
+            group(report, list, node, found);
         }
-        NodeKind::Map(_) => found.extend(command(report, point, node)),
+        NodeKind::Map(_) => found.extend(command(report, list, node)),
         NodeKind::Null | NodeKind::Bool(_) | NodeKind::Int(_) | NodeKind::Float(_) | NodeKind::List(_) => {}
     }
 }
 
-fn group(report: &mut DiagnosticReport, point: HookPoint, node: &ConfigNode, found: &mut Vec<LocatedHook>) {
+fn group(report: &mut DiagnosticReport, list: HookList, node: &ConfigNode, found: &mut Vec<LocatedHook>) {
     if let Some(matcher) = node.get("matcher")
         && matcher.text().is_some_and(|text| !matches!(text, "" | "*"))
     {
@@ -103,7 +206,7 @@ fn group(report: &mut DiagnosticReport, point: HookPoint, node: &ConfigNode, fou
         report.warning(matcher.at, message);
     }
     for item in node.get("hooks").map(ConfigNode::items).unwrap_or_default() {
-        found.extend(command(report, point, item));
+        found.extend(command(report, list, item));
     }
 }
 
@@ -112,10 +215,11 @@ fn builtin(report: &mut DiagnosticReport, point: HookPoint, name: &str, at: Sour
         return None;
     }
     if !BUILTIN_HOOKS.contains(&name) {
-        let hint = nearest(name, BUILTIN_HOOKS).map_or_else(
-            || format!("write a command as `command: …`. Built-in hooks: {}", names(&BUILTIN_HOOKS)),
-            |near| format!("did you mean `{near}`?"),
-        );
+        let hint = match nearest(name, BUILTIN_HOOKS) {
+            Some(near) => format!("did you mean `{near}`?"),
+            None if point == HookPoint::Stop => "move it to `checks:`, or write `command: …`".to_owned(),
+            None => format!("write a command as `command: …`. Built-in hooks: {}", names(&BUILTIN_HOOKS)),
+        };
         report.error_hint(at, format!("unknown built-in hook {}", quoted(name)), hint);
         return None;
     }
@@ -209,18 +313,27 @@ pub(super) fn mention(report: &mut DiagnosticReport, list: &ConfigNode) -> Vec<S
     named.into_iter().map(|(name, _)| name).collect()
 }
 
-fn command(report: &mut DiagnosticReport, point: HookPoint, node: &ConfigNode) -> Option<LocatedHook> {
-    let fields = ConfigFields::of(&COMMAND_HOOK, Some(node));
+fn command(report: &mut DiagnosticReport, list: HookList, node: &ConfigNode) -> Option<LocatedHook> {
+    let fields = ConfigFields::of(list.command_shape(), Some(node));
     let written = fields.given("command")?;
-    let text = fields.some_text("command")?;
-    check_template(report, point, &text, written.at);
-    if BUILTIN_HOOKS.contains(&text.trim()) {
-        report.warning(
-            written.at,
-            format!("this runs a program with the name {}, not the built-in hook", quoted(text.trim())),
-        );
-        let hint = if is_about_submitting(point) {
-            format!("did you mean `builtin: {}`?", text.trim())
+    command_text(report, list, &fields, (written.text()?, written.at))
+}
+
+fn command_text(
+    report: &mut DiagnosticReport,
+    list: HookList,
+    fields: &ConfigFields<'_>,
+    (text, at): (&str, SourceSpan),
+) -> Option<LocatedHook> {
+    let name = text.trim();
+    if name.is_empty() {
+        return None;
+    }
+    check_placeholders(report, &list.shown(), offered(list.point()), text, at);
+    if BUILTIN_HOOKS.contains(&name) {
+        report.warning(at, format!("this runs a program with the name {}, not the built-in hook", quoted(name)));
+        let hint = if is_about_submitting(list.point()) {
+            format!("did you mean `builtin: {name}`?")
         } else {
             "built-in hooks are for submitting and merging; write your own command here".to_owned()
         };
@@ -228,19 +341,19 @@ fn command(report: &mut DiagnosticReport, point: HookPoint, node: &ConfigNode) -
             last.hint = Some(hint);
         }
     }
-    let name = text.trim().to_owned();
-    Some(process_hook(report, point, &fields, (name, HookAction::Command(text)), written.at))
+    let action = HookAction::Command(text.to_owned());
+    Some(process_hook(report, list.point(), fields, (name.to_owned(), action), at))
 }
 
 /// A program without a shell.
-fn exec(report: &mut DiagnosticReport, point: HookPoint, node: &ConfigNode) -> Option<LocatedHook> {
-    let fields = ConfigFields::of(&EXEC_HOOK, Some(node));
-    let list = fields.given("exec")?;
-    let NodeKind::List(items) = &list.kind else { return None };
+fn exec(report: &mut DiagnosticReport, list: HookList, node: &ConfigNode) -> Option<LocatedHook> {
+    let fields = ConfigFields::of(list.exec_shape(), Some(node));
+    let written = fields.given("exec")?;
+    let NodeKind::List(items) = &written.kind else { return None };
     let arguments: Vec<String> = items.iter().map(|item| item.text().map(str::to_owned)).collect::<Option<_>>()?;
     if arguments.first().is_none_or(|program| program.trim().is_empty()) {
         let hint = "write the program first, then its arguments: `exec: [cargo, test]`".to_owned();
-        report.error_hint(list.at, "`exec` names no program", hint);
+        report.error_hint(written.at, "`exec` names no program", hint);
         return None;
     }
     if let Err((index, error)) = template::check_arguments(&arguments) {
@@ -248,10 +361,10 @@ fn exec(report: &mut DiagnosticReport, point: HookPoint, node: &ConfigNode) -> O
         report.error(at, error.to_string());
     }
     for (argument, item) in arguments.iter().zip(items) {
-        check_names(report, &format!("`{point}`"), offered(point), argument, item.at);
+        check_names(report, &list.shown(), offered(list.point()), argument, item.at);
     }
     let name = command_line(&arguments);
-    Some(process_hook(report, point, &fields, (name, HookAction::Exec(arguments)), list.at))
+    Some(process_hook(report, list.point(), &fields, (name, HookAction::Exec(arguments)), written.at))
 }
 
 /// A hook that runs a process of the user's, under its own name or the one that it has by default.
@@ -376,8 +489,14 @@ fn range_within(report: &DiagnosticReport, command: &str, range: Range<usize>, v
     }
 }
 
-/// Sorts by priority and checks that names are unique.
-fn in_order(report: &mut DiagnosticReport, point: HookPoint, found: Vec<LocatedHook>) -> Vec<LocatedHook> {
+/// Sorts by priority and checks that names are unique, also among the hooks that run beside these.
+fn in_order(
+    report: &mut DiagnosticReport,
+    list: HookList,
+    found: Vec<LocatedHook>,
+    beside: &[HookSpec],
+) -> Vec<LocatedHook> {
+    let point = list.point();
     let mut kept: Vec<LocatedHook> = Vec::new();
     for LocatedHook { spec, at } in found {
         if point == HookPoint::Stop && spec.name == PROTECT {
@@ -386,15 +505,21 @@ fn in_order(report: &mut DiagnosticReport, point: HookPoint, found: Vec<LocatedH
             report.error_hint(at, message, "give this hook another `name`".to_owned());
             continue;
         }
-        match kept.iter().find(|other| other.spec.name == spec.name) {
-            Some(same) if same.spec == spec => {
+        let in_list = kept.iter().find(|other| other.spec.name == spec.name).map(|other| &other.spec);
+        let same = in_list.or_else(|| beside.iter().find(|other| other.name == spec.name));
+        match same {
+            Some(same) if *same == spec => {
                 report.warning(at, format!("{} appears twice at `{point}` and runs once", quoted(&spec.name)));
             }
             Some(_) => {
                 let message = format!("another hook at `{point}` has the name {}", quoted(&spec.name));
                 report.error_hint(at, message, "give one of them another `name`".to_owned());
             }
-            None => kept.push(LocatedHook { spec, at }),
+            None => {}
+        }
+        // A list can apply without the one beside it.
+        if in_list.is_none() {
+            kept.push(LocatedHook { spec, at });
         }
     }
     kept.sort_by_key(|placed| placed.spec.priority);

@@ -16,14 +16,14 @@ use super::{
     agents::{AgentDescription, AgentEntry},
     diagnostic::{self, Diagnostic, Severity, SourceFile, quoted, suggest},
     fields::ConfigFields,
-    hooks::{self, HookLists},
+    hooks::{self, HookLists, HookNodes},
     known_agents::{AgentOrigin, KnownAgents},
     nats,
     node::{self, ConfigKey, ConfigNode, FileReadError, NodeKind},
     paths,
     report::DiagnosticReport,
     rules,
-    settings::{AgentOverrides, ConfigDocument, DESCRIBE, PlanDraft, Settings, UiSettings, agent_names},
+    settings::{AgentOverrides, ConfigDocument, DESCRIBE, PlanDraft, Settings, TaskType, UiSettings, agent_names},
     shape::{AGENT, GATES, RETRY, ROOT, STOP, SUBMIT, UI},
     stop, validate, workflows, worktree,
 };
@@ -32,8 +32,8 @@ use crate::{
     engine::{
         hooks::{point::HookPoint, template},
         policy::{
-            AgentSpec, BackoffPolicy, CompletionInstructions, GatePolicies, HookSpec, OpenTasksPolicy, SettledPolicy,
-            StopHook, StopPlan, StopPreset, SubmitPlan,
+            AgentSpec, BackoffPolicy, CompletionInstructions, GatePolicies, OpenTasksPolicy, SettledPolicy, StopHook,
+            StopPlan, StopPreset, SubmitPlan,
         },
     },
 };
@@ -142,9 +142,10 @@ impl ConfigLoader {
         self.check_version(&root);
         let agents = self.agents(&root);
         let agent = self.agent(&root, &agents);
-        let notes = self.notes(&root);
-        let (draft, lines) = self.draft(&root);
-        let task_types = self.task_types(&root, &draft.stop.rules);
+        let hooks = self.hooks(&root);
+        let draft = self.draft(&root);
+        let task_types = self.task_types(&root, &draft.stop.rules, &hooks);
+        let notes = self.notes(&root, &checks_of_all(&hooks, &task_types));
         hooks::check_mentioned(&mut self.report, &agent_names(agents.keys(), &self.known).collect::<Vec<_>>());
         Settings {
             path: Some(self.path.clone()),
@@ -154,9 +155,9 @@ impl ConfigLoader {
             agents,
             known: self.known.clone(),
             draft,
+            hooks,
             task_types,
             notes,
-            lines,
             nats: root.given("nats").and_then(|given| nats::lower(&mut self.report, given, &self.path)),
             ui: ui(&root),
             documents: std::mem::take(&mut self.documents),
@@ -247,19 +248,17 @@ impl ConfigLoader {
     }
 
     /// The settings in agents' entries besides their launch methods.
-    fn notes(&mut self, root: &ConfigFields<'_>) -> BTreeMap<String, AgentOverrides> {
+    fn notes(&mut self, root: &ConfigFields<'_>, outer: &HookLists) -> BTreeMap<String, AgentOverrides> {
         let entries = root.given("agents").map(ConfigNode::entries).unwrap_or_default();
-        let all = entries.iter().map(|(key, node)| (key.name.clone(), self.agent_notes(node)));
+        let all = entries.iter().map(|(key, node)| (key.name.clone(), self.agent_notes(node, outer)));
         all.filter(|(_, notes)| *notes != AgentOverrides::default()).collect()
     }
 
-    fn agent_notes(&mut self, node: &ConfigNode) -> AgentOverrides {
+    fn agent_notes(&mut self, node: &ConfigNode, outer: &HookLists) -> AgentOverrides {
         let fields = ConfigFields::of(&AGENT, Some(node));
         let prompt = fields.given("prompt_file").and_then(|file| self.read_beside(file, "prompt_file"));
-        AgentOverrides {
-            hooks: hooks::lower(&mut self.report, fields.given("hooks")),
-            prompt: prompt.map(|(_, text)| text),
-        }
+        let nodes = HookNodes { hooks: fields.given("hooks"), checks: None };
+        AgentOverrides { hooks: hooks::lower(&mut self.report, nodes, outer), prompt: prompt.map(|(_, text)| text) }
     }
 
     fn script(&mut self, file: &ConfigNode) -> Option<AgentSpec> {
@@ -280,13 +279,19 @@ impl ConfigLoader {
         Some(name)
     }
 
-    fn draft(&mut self, root: &ConfigFields<'_>) -> (PlanDraft, BTreeMap<(HookPoint, String), usize>) {
+    /// The project's hooks. An empty list matters only where a missing list would mean default hooks.
+    fn hooks(&mut self, root: &ConfigFields<'_>) -> HookLists {
+        let nodes = HookNodes { hooks: root.given("hooks"), checks: root.given("checks") };
+        let mut lists = hooks::lower(&mut self.report, nodes, &HookLists::default());
+        lists.hooks.retain(|point, hooks| !hooks.is_empty() || *point == HookPoint::BeforeSubmit);
+        lists.checks = lists.checks.filter(|checks| !checks.is_empty());
+        lists
+    }
+
+    fn draft(&mut self, root: &ConfigFields<'_>) -> PlanDraft {
         let gates = root.below("gates", &GATES);
-        let HookLists { mut hooks, lines } = hooks::lower(&mut self.report, root.given("hooks"));
-        // An empty list matters only where a missing list would mean default hooks.
-        hooks.retain(|point, hooks: &mut Vec<HookSpec>| !hooks.is_empty() || *point == HookPoint::BeforeSubmit);
         let (limits, fallback) = permissions::limits(&mut self.report, root);
-        let draft = PlanDraft {
+        PlanDraft {
             limits,
             fallback,
             max_iterations: root.int("max_iterations"),
@@ -304,7 +309,6 @@ impl ConfigLoader {
                 permissions: gates.one_of("permissions"),
                 timeout: gates.duration("timeout"),
             },
-            hooks,
             automation: self.automation(root),
             workflows: workflows::lower(&mut self.report, root.given("workflows")),
             stop: self.stop(root),
@@ -314,8 +318,7 @@ impl ConfigLoader {
             budget: permissions::budget(root),
             submit: submit(&mut self.report, root),
             worktree: worktree::worktree(&mut self.report, root),
-        };
-        (draft, lines)
+        }
     }
 
     fn backoff(&mut self, root: &ConfigFields<'_>) -> Option<BackoffPolicy> {
@@ -354,6 +357,13 @@ impl ConfigLoader {
             no_progress: stop.int("no_progress"),
         }
     }
+}
+
+/// The checks that can run beside the hooks of an agent: the project's, and those of every task type.
+fn checks_of_all(project: &HookLists, types: &BTreeMap<String, TaskType>) -> HookLists {
+    let lists = std::iter::once(project).chain(types.values().map(|of_type| &of_type.hooks));
+    let checks = lists.flat_map(|lists| lists.checks.iter().flatten()).cloned().collect();
+    HookLists { checks: Some(checks), ..HookLists::default() }
 }
 
 fn submit(report: &mut DiagnosticReport, root: &ConfigFields<'_>) -> SubmitPlan {

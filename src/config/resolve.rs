@@ -4,7 +4,7 @@
 //!
 //! # Invariants
 //! - Each hook point is resolved separately: the agent's list, otherwise the task type's, otherwise the project's,
-//!   otherwise the default.
+//!   otherwise the default. `checks` is a list of its own, which runs at `stop` before that point's list.
 //! - The merge is the last hook of its point, wherever the list comes from.
 
 use std::{collections::BTreeMap, env, ffi::OsStr, iter};
@@ -169,11 +169,10 @@ impl Settings {
     pub fn hooks_for(&self, task_type: Option<&str>, agent: Option<&str>) -> BTreeMap<HookPoint, Vec<ResolvedHook>> {
         let of_agent = agent.and_then(|name| Some((name, &self.notes.get(name)?.hooks)));
         let of_type = task_type.and_then(|name| Some((name, &self.task_types.get(name)?.hooks)));
-        let project = HookLists { hooks: self.draft.hooks.clone(), lines: self.lines.clone() };
         let layers = [
             of_agent.map(|(name, lists)| (HookOrigin::Agent(name.to_owned()), lists)),
             of_type.map(|(name, lists)| (HookOrigin::TaskType(name.to_owned()), lists)),
-            Some((HookOrigin::Project, &project)),
+            Some((HookOrigin::Project, &self.hooks)),
         ];
         let layers: Vec<_> = layers.into_iter().flatten().collect();
         let chosen = HookPoint::ALL.into_iter().filter_map(|point| Some((point, self.choose(point, &layers)?)));
@@ -181,20 +180,31 @@ impl Settings {
     }
 
     /// The hooks of a point from the first layer that has a list for it.
-    fn choose(&self, point: HookPoint, layers: &[(HookOrigin, &HookLists)]) -> Option<Vec<ResolvedHook>> {
+    fn choose(&self, point: HookPoint, layers: &[HookLayer<'_>]) -> Option<Vec<ResolvedHook>> {
         let usual = self.draft.submit.usual.get(&point);
         let as_usual = |spec: &HookSpec| ResolvedHook { spec: spec.clone(), origin: HookOrigin::Usual, line: None };
-        let Some((origin, lists)) = layers.iter().find(|(_, lists)| lists.hooks.contains_key(&point)) else {
+        let listed = from_first(layers, point, |lists| lists.hooks.get(&point));
+        let checks = from_first(layers, point, |lists| lists.checks.as_ref().filter(|_| point == HookPoint::Stop));
+        if listed.is_none() && checks.is_none() {
             return usual.map(|usual| usual.iter().map(as_usual).collect());
-        };
-        let line = |spec: &HookSpec| lists.lines.get(&(point, spec.name.clone())).copied();
-        let written = lists.hooks[&point].iter();
-        let mut chosen: Vec<ResolvedHook> =
-            written.map(|spec| ResolvedHook { spec: spec.clone(), origin: origin.clone(), line: line(spec) }).collect();
+        }
+        let mut chosen = checks.unwrap_or_default();
+        for hook in listed.into_iter().flatten() {
+            // The config warned about a hook that is also a check.
+            if !chosen.iter().any(|check| check.spec.name == hook.spec.name) {
+                chosen.push(hook);
+            }
+        }
+        chosen.sort_by_key(|hook| hook.spec.priority);
         if point == HookPoint::BeforeMerge && !chosen.iter().any(|chosen| chosen.spec.is_merge()) {
             chosen.push(as_usual(&HookSpec::merge()));
         }
         Some(chosen)
+    }
+
+    /// The hooks that the project configures, without those of agents and task types.
+    pub fn project_hooks(&self) -> BTreeMap<HookPoint, Vec<HookSpec>> {
+        given(self.hooks_for(None, None))
     }
 
     fn task_type(&self, name: &str) -> Result<&TaskType, PlanError> {
@@ -234,6 +244,20 @@ impl Settings {
         });
         found.collect()
     }
+}
+
+type HookLayer<'a> = (HookOrigin, &'a HookLists);
+
+/// The list of the first layer that has one.
+fn from_first<'a>(
+    layers: &[HookLayer<'a>],
+    point: HookPoint,
+    list: impl Fn(&'a HookLists) -> Option<&'a Vec<HookSpec>>,
+) -> Option<Vec<ResolvedHook>> {
+    let (origin, lists, specs) = layers.iter().find_map(|(origin, lists)| Some((origin, lists, list(lists)?)))?;
+    let line = |spec: &HookSpec| lists.lines.get(&(point, spec.name.clone())).copied();
+    let resolved = |spec: &HookSpec| ResolvedHook { spec: spec.clone(), origin: origin.clone(), line: line(spec) };
+    Some(specs.iter().map(resolved).collect())
 }
 
 /// The configured hooks. Points with default hooks only are omitted.

@@ -20,11 +20,10 @@ use super::{
 };
 use crate::engine::{
     actor::UserCommand,
-    hooks::point::HookPoint,
     policy::{
         AgentSpec, AutomationHook, BackoffPolicy, Budget, CompletionInstructions, ContextPolicy, GatePolicies,
-        HookSpec, LimitsPlan, PermissionRule, RetryLimitPolicy, RuleSpec, SettledPolicy, StopHook, StopPlan,
-        SubmitPlan, TypeNotAllowed, Workflow, WorktreePlan,
+        LimitsPlan, PermissionRule, RetryLimitPolicy, RuleSpec, SettledPolicy, StopHook, StopPlan, SubmitPlan,
+        TypeNotAllowed, Workflow, WorktreePlan,
     },
     time::TimeSpan,
 };
@@ -43,11 +42,11 @@ pub struct Settings {
     pub known: KnownAgents,
     /// The session's plan without the agent.
     pub draft: PlanDraft,
+    /// The project's hooks and checks.
+    pub hooks: HookLists,
     pub task_types: BTreeMap<String, TaskType>,
     /// By agent. Entries without overrides are omitted.
     pub notes: BTreeMap<String, AgentOverrides>,
-    /// The lines of the project's hooks in the config.
-    pub lines: BTreeMap<(HookPoint, String), usize>,
     pub nats: Option<NatsConfig>,
     pub ui: UiSettings,
     /// Every file that affects which commands run. Trust covers their contents.
@@ -55,7 +54,7 @@ pub struct Settings {
     pub warnings: Vec<Diagnostic>,
 }
 
-/// A [`Plan`](crate::engine::policy::SessionPlan) without its agent. It has the same fields.
+/// A [`Plan`](crate::engine::policy::SessionPlan) without its agent and its hooks. It has the same fields.
 #[derive(Debug, Clone, PartialEq, serde::Serialize)]
 pub struct PlanDraft {
     pub max_iterations: u32,
@@ -68,7 +67,6 @@ pub struct PlanDraft {
     pub output_limit: usize,
     pub backoff: Option<BackoffPolicy>,
     pub gates: GatePolicies,
-    pub hooks: BTreeMap<HookPoint, Vec<HookSpec>>,
     pub automation: Vec<AutomationHook>,
     pub workflows: BTreeMap<String, Workflow>,
     pub stop: StopPlan,

@@ -21,7 +21,9 @@ mod worktree;
 pub use crate::config::shape::permissions::{BUDGET, LIMITS, PERMISSION};
 pub use agents::{AGENT, KNOWN_AGENT, WAY};
 pub use automation::{AUTOMATION, AUTOMATION_HOOK};
-pub use hooks::{BUILTIN_HOOK, COMMAND_HOOK, EXEC_HOOK, GATEKEEPER_HOOK, HOOKS, MATCHER_GROUP};
+pub use hooks::{
+    BUILTIN_HOOK, COMMAND_CHECK, COMMAND_HOOK, EXEC_CHECK, EXEC_HOOK, GATEKEEPER_HOOK, HOOKS, MATCHER_GROUP,
+};
 pub use nats::{NATS, NATS_TLS};
 pub use root::{GATES, RETRY, ROOT, STOP, UI};
 pub use rules::{COMMAND_RULE, COVERAGE_RULE, FILES_RULE, PATTERN_RULE};

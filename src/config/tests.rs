@@ -1,6 +1,7 @@
 //! Whole configs and the messages about them.
 
 mod agents;
+mod checks;
 mod example;
 mod mistakes;
 mod nats;

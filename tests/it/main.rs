@@ -11,6 +11,7 @@ mod blocked_output;
 mod book;
 mod book_samples;
 mod bounds;
+mod checks;
 mod contract;
 mod conversations;
 mod crowd;

@@ -10,7 +10,7 @@ use crate::{
         automation,
         diagnostic::SourceFile,
         fields::ConfigFields,
-        hooks,
+        hooks::{self, HookLists, HookNodes},
         node::{self, ConfigNode, NodeKind},
         report::DiagnosticReport,
         rules,
@@ -60,20 +60,32 @@ impl ConfigLoader {
         Some((report, root))
     }
 
-    pub(super) fn task_types(&mut self, root: &ConfigFields<'_>, rules: &[RuleSpec]) -> BTreeMap<String, TaskType> {
+    /// `rules` and `hooks` are the project's, which apply where a type has none.
+    pub(super) fn task_types(
+        &mut self,
+        root: &ConfigFields<'_>,
+        rules: &[RuleSpec],
+        hooks: &HookLists,
+    ) -> BTreeMap<String, TaskType> {
         let given = root.given("task_types").map(ConfigNode::entries).unwrap_or_default();
         let settled = root.below("stop", &STOP).maybe_one_of("settled");
-        given.iter().map(|(key, node)| (key.name.clone(), self.task_type(node, rules, settled))).collect()
+        let mut of_type = |node| self.task_type(node, (rules, hooks), settled);
+        given.iter().map(|(key, node)| (key.name.clone(), of_type(node))).collect()
     }
 
-    /// `common` are the project's rules, which apply if the type has none.
-    fn task_type(&mut self, node: &ConfigNode, common: &[RuleSpec], settled: Option<SettledPolicy>) -> TaskType {
+    fn task_type(
+        &mut self,
+        node: &ConfigNode,
+        (common, outer): (&[RuleSpec], &HookLists),
+        settled: Option<SettledPolicy>,
+    ) -> TaskType {
         let fields = ConfigFields::of(&TASK_TYPE, Some(node));
         let deciding = fields.below("stop", &TYPE_STOP);
         let own = deciding.given("rules").map(|list| rules::lower(&mut self.report, Some(list)));
         let known: Vec<&str> = own.as_deref().unwrap_or(common).iter().map(|rule| rule.name.as_str()).collect();
+        let nodes = HookNodes { hooks: fields.given("hooks"), checks: fields.given("checks") };
         TaskType {
-            hooks: hooks::lower(&mut self.report, fields.given("hooks")),
+            hooks: hooks::lower(&mut self.report, nodes, outer),
             agents: fields.given("agents").map(|agents| self.task_agents(agents)),
             settled: deciding.given("hooks").map(|_| settled.unwrap_or(SettledPolicy::Continue)),
             stop_hooks: deciding.given("hooks").map(|list| stop::hooks(&mut self.report, list.items(), &known)),

@@ -11,6 +11,13 @@ const HOOK: ValueType = ValueType::Either(&[
     (AlternativeMatch::Map, ValueType::Object(&COMMAND_HOOK)),
 ]);
 
+/// A list of checks: hooks at `stop` with other defaults. A text is a command.
+pub const CHECKS: ValueType = ValueType::List(&ValueType::Either(&[
+    (AlternativeMatch::Text, ValueType::SomeText),
+    (AlternativeMatch::With(&["exec"]), ValueType::Object(&EXEC_CHECK)),
+    (AlternativeMatch::Map, ValueType::Object(&COMMAND_CHECK)),
+]));
+
 const fn point(name: &'static str, doc: &'static str) -> FieldShape {
     FieldShape { name, doc, ty: ValueType::List(&HOOK), default: DefaultValue::Names(&[]) }
 }
@@ -71,6 +78,13 @@ const PIPE_OUTPUT: FieldShape = FieldShape {
     ty: ValueType::Bool,
     default: DefaultValue::Bool(false),
 };
+/// A check takes as long as tests take, and blocks unless it says otherwise.
+const CHECK_TIMEOUT: FieldShape = FieldShape { default: DefaultValue::Text("10m"), ..TIMEOUT };
+const CHECK_ON_FAILURE: FieldShape = FieldShape {
+    doc: "What a failure means. `block` sends the agent back with the output, `ignore` makes the check advisory.",
+    default: DefaultValue::Text("block"),
+    ..ON_FAILURE
+};
 const RETRIES: FieldShape = FieldShape {
     name: "retries",
     doc: "Only at `stop`: how many times the hook can send the agent back; 0: never. `max_hook_retries` limits all \
@@ -86,56 +100,53 @@ const FEEDBACK: FieldShape = FieldShape {
     default: DefaultValue::Absent,
 };
 
+const COMMAND: FieldShape = FieldShape {
+    name: "command",
+    doc: "A command for `sh -c` in the project folder. `{{session}}` and others stand for values.",
+    ty: ValueType::SomeText,
+    default: DefaultValue::Required,
+};
+const EXEC: FieldShape = FieldShape {
+    name: "exec",
+    doc: "A program and its arguments, run in the project folder without a shell. `{{session}}` and others stand for \
+          values in arguments.",
+    ty: ValueType::List(&ValueType::Text),
+    default: DefaultValue::Required,
+};
+const TYPE: FieldShape = FieldShape {
+    name: "type",
+    doc: "Always `command`, as other tools write it.",
+    ty: ValueType::OneOf(&["command"]),
+    default: DefaultValue::Absent,
+};
+
 /// A hook that runs a program without a shell.
 pub static EXEC_HOOK: MapShape = MapShape {
     name: "exec_hook",
     noun: "key",
     keys: KeyPolicy::Known,
-    fields: &[
-        FieldShape {
-            name: "exec",
-            doc: "A program and its arguments, run in the project folder without a shell. `{{session}}` and others \
-                  stand for values in arguments.",
-            ty: ValueType::List(&ValueType::Text),
-            default: DefaultValue::Required,
-        },
-        NAME,
-        TIMEOUT,
-        PIPE_OUTPUT,
-        PRIORITY,
-        ENABLED,
-        ON_FAILURE,
-        RETRIES,
-        FEEDBACK,
-    ],
+    fields: &[EXEC, NAME, TIMEOUT, PIPE_OUTPUT, PRIORITY, ENABLED, ON_FAILURE, RETRIES, FEEDBACK],
 };
 
 pub static COMMAND_HOOK: MapShape = MapShape {
     name: "command_hook",
     noun: "key",
     keys: KeyPolicy::Known,
-    fields: &[
-        FieldShape {
-            name: "command",
-            doc: "A command for `sh -c` in the project folder. `{{session}}` and others stand for values.",
-            ty: ValueType::SomeText,
-            default: DefaultValue::Required,
-        },
-        NAME,
-        TIMEOUT,
-        PIPE_OUTPUT,
-        PRIORITY,
-        ENABLED,
-        ON_FAILURE,
-        RETRIES,
-        FEEDBACK,
-        FieldShape {
-            name: "type",
-            doc: "Always `command`, as other tools write it.",
-            ty: ValueType::OneOf(&["command"]),
-            default: DefaultValue::Absent,
-        },
-    ],
+    fields: &[COMMAND, NAME, TIMEOUT, PIPE_OUTPUT, PRIORITY, ENABLED, ON_FAILURE, RETRIES, FEEDBACK, TYPE],
+};
+
+pub static EXEC_CHECK: MapShape = MapShape {
+    name: "exec_check",
+    noun: "key",
+    keys: KeyPolicy::Known,
+    fields: &[EXEC, NAME, CHECK_TIMEOUT, PIPE_OUTPUT, PRIORITY, ENABLED, CHECK_ON_FAILURE, RETRIES, FEEDBACK],
+};
+
+pub static COMMAND_CHECK: MapShape = MapShape {
+    name: "command_check",
+    noun: "key",
+    keys: KeyPolicy::Known,
+    fields: &[COMMAND, NAME, CHECK_TIMEOUT, PIPE_OUTPUT, PRIORITY, ENABLED, CHECK_ON_FAILURE, RETRIES, FEEDBACK, TYPE],
 };
 
 pub static BUILTIN_HOOK: MapShape = MapShape {

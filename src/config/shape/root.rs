@@ -4,7 +4,7 @@ use super::{
     DefaultValue, FieldShape, KeyPolicy, MapShape, ValueType, ZeroDuration,
     agents::AGENT,
     automation::AUTOMATION,
-    hooks::HOOKS,
+    hooks::{CHECKS, HOOKS},
     nats::NATS,
     rules::RULE,
     stop::STOP_HOOK,
@@ -148,6 +148,12 @@ pub static ROOT: MapShape = MapShape {
             default: DefaultValue::OfItsKeys,
         },
         FieldShape {
+            name: "checks",
+            doc: "Commands that must pass after each turn. A failure sends the agent back to work with the output.",
+            ty: CHECKS,
+            default: DefaultValue::Names(&[]),
+        },
+        FieldShape {
             name: "hooks",
             doc: "Commands at each point of the lifecycle.",
             ty: ValueType::Object(&HOOKS),
@@ -173,7 +179,7 @@ pub static ROOT: MapShape = MapShape {
         },
         FieldShape {
             name: "task_types",
-            doc: "Hooks, agents and limits for each type of task.",
+            doc: "Checks, hooks, agents and limits for each type of task.",
             ty: ValueType::Map(&ValueType::Object(&TASK_TYPE)),
             default: DefaultValue::EmptyMap,
         },

@@ -1,8 +1,10 @@
 //! The keys of submitting and merging, and of task types.
 
 use super::{
-    AlternativeMatch, DefaultValue, FieldShape, KeyPolicy, MapShape, ValueType, ZeroDuration, hooks::HOOKS,
-    rules::RULE, stop::STOP_HOOK,
+    AlternativeMatch, DefaultValue, FieldShape, KeyPolicy, MapShape, ValueType, ZeroDuration,
+    hooks::{CHECKS, HOOKS},
+    rules::RULE,
+    stop::STOP_HOOK,
 };
 
 const NAMES: ValueType = ValueType::List(&ValueType::SomeText);
@@ -56,6 +58,12 @@ pub static TASK_TYPE: MapShape = MapShape {
     noun: "key",
     keys: KeyPolicy::Known,
     fields: &[
+        FieldShape {
+            name: "checks",
+            doc: "The commands that must pass after each turn, instead of the project's `checks`.",
+            ty: CHECKS,
+            default: DefaultValue::Absent,
+        },
         FieldShape {
             name: "hooks",
             doc: "Replaces the hooks of a point for tasks of this type.",

@@ -152,7 +152,7 @@ task_types: { t: { agents: [codx, somebody-else] } }
         6 | task_types: { t: { agents: [codx, somebody-else] } }
           |                                   ^^^^^^^^^^^^^"#]]
     .assert_eq(&said(text));
-    assert_eq!(good(text).draft.hooks[&HookPoint::Stop].len(), 1);
+    assert_eq!(good(text).hooks.hooks[&HookPoint::Stop].len(), 1);
 }
 
 #[test]
@@ -556,7 +556,7 @@ fn files_beside_the_config_are_read_with_it() {
 #[test]
 fn hooks_run_by_priority_and_then_as_written() {
     let settings = good("hooks: { stop: [{command: a}, {command: b, priority: 0}, {command: c, timeout: 1.5}] }");
-    let hooks = &settings.draft.hooks[&HookPoint::Stop];
+    let hooks = &settings.hooks.hooks[&HookPoint::Stop];
     assert_eq!(hooks.iter().map(|hook| hook.name.as_str()).collect::<Vec<_>>(), ["b", "a", "c"]);
     assert_eq!(hooks[2].timeout, TimeSpan(1_500));
 }

@@ -28,7 +28,7 @@ fn warnings(settings: &Settings) -> Vec<&str> {
 fn lifecycle_hooks_load() {
     let settings = seed("lifecycle.yaml");
     assert_eq!(warnings(&settings), [""; 0]);
-    let hooks = &settings.draft.hooks;
+    let hooks = &settings.hooks.hooks;
     let counts: Vec<_> = hooks.iter().map(|(point, hooks)| (point.name(), hooks.len())).collect();
     assert_eq!(
         counts,
@@ -48,7 +48,7 @@ fn lifecycle_hooks_load() {
 
 #[test]
 fn the_tracer_bullet_loads() {
-    let hooks = seed("tracer_bullet.yaml").draft.hooks;
+    let hooks = seed("tracer_bullet.yaml").hooks.hooks;
     let piped: Vec<_> = hooks[&HookPoint::PostIteration].iter().map(|hook| hook.pipe_output).collect();
     assert_eq!(piped, [PipeOutput::Always, PipeOutput::Never]);
 }
@@ -58,7 +58,7 @@ fn stop_hooks_in_groups_load_flattened() {
     let settings = seed("stop_retries.json");
     assert_eq!(warnings(&settings), [""; 0]);
     assert_eq!(settings.draft.max_hook_retries, 5);
-    let [hook] = &settings.draft.hooks[&HookPoint::Stop][..] else { panic!("one hook") };
+    let [hook] = &settings.hooks.hooks[&HookPoint::Stop][..] else { panic!("one hook") };
     assert_eq!(hook.action, HookAction::Command("./.codemie/run-tests.sh".to_owned()));
 }
 
