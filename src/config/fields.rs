@@ -5,7 +5,10 @@
 
 use std::time::Duration;
 
-use serde::{Deserialize, de::IntoDeserializer as _};
+use serde::{
+    Deserialize,
+    de::{DeserializeOwned, IntoDeserializer as _},
+};
 
 use super::{
     node::{ConfigNode, NodeKind},
@@ -143,6 +146,11 @@ impl<'a> ConfigFields<'a> {
     /// Text that is not blank.
     pub(super) fn some_text(&self, name: &str) -> Option<String> {
         self.text(name).filter(|text| !text.trim().is_empty())
+    }
+
+    /// A value that is written as records write it.
+    pub(super) fn recorded<T: DeserializeOwned>(&self, name: &str) -> T {
+        self.certain(name, |node| serde_json::from_value(node.to_json()).ok())
     }
 
     /// Converts a name to its enum value.

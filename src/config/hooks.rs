@@ -377,7 +377,7 @@ fn process_hook(
 ) -> LocatedHook {
     let name = fields.some_text("name").unwrap_or(default_name);
     let mut spec = spec(fields, name, action, fields.duration("timeout"));
-    spec.pipe_output = if fields.bool("pipe_output") { PipeOutput::Always } else { PipeOutput::Never };
+    spec.pipe_output = fields.recorded("pipe_output");
     spec.retry = retry_options(report, point, fields);
     if point == HookPoint::OnGate {
         check_gate_hook(report, &spec, fields);

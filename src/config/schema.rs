@@ -89,6 +89,11 @@ fn of_type(ty: &ValueType, defs: &mut SchemaDefs) -> Value {
         ValueType::Text => json!({ "type": "string" }),
         ValueType::SomeText => json!({ "type": "string", "minLength": 1 }),
         ValueType::OneOf(known) => json!({ "enum": known }),
+        ValueType::BoolOr(words) => {
+            let all: Vec<Value> =
+                [true, false].map(Value::from).into_iter().chain(words.iter().copied().map(Value::from)).collect();
+            json!({ "enum": all })
+        }
         ValueType::List(item) => json!({ "type": "array", "items": of_type(item, defs) }),
         ValueType::Map(value) => json!({ "type": "object", "additionalProperties": of_type(value, defs) }),
         ValueType::Object(shape) => {

@@ -49,6 +49,8 @@ pub enum ValueType {
     /// Text that is not blank.
     SomeText,
     OneOf(&'static [&'static str]),
+    /// `true`, `false`, or one of these words.
+    BoolOr(&'static [&'static str]),
     List(&'static ValueType),
     /// A map with arbitrary keys and values of one type.
     Map(&'static ValueType),
@@ -178,6 +180,7 @@ impl ValueType {
             Self::Duration(_) => "a length of time, such as `30` (seconds) or `2m`".to_owned(),
             Self::Text | Self::SomeText => "text".to_owned(),
             Self::OneOf(known) => format!("one of {}", names(known)),
+            Self::BoolOr(words) => format!("`true`, `false` or {}", names(words)),
             Self::List(_) => "a list".to_owned(),
             Self::Map(_) | Self::Object(_) => "a map".to_owned(),
             Self::Either(alternatives) => {

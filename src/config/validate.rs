@@ -63,7 +63,9 @@ fn unknown_key(report: &mut DiagnosticReport, shape: &MapShape, key: &ConfigKey)
 /// Checks one value. `name` is for messages.
 pub(super) fn check(report: &mut DiagnosticReport, ty: &ValueType, node: &ConfigNode, name: &str) {
     match (ty, &node.kind) {
-        (ValueType::Anything, _) | (ValueType::Bool, NodeKind::Bool(_)) | (ValueType::Text, NodeKind::Text(_)) => {}
+        (ValueType::Anything, _)
+        | (ValueType::Bool | ValueType::BoolOr(_), NodeKind::Bool(_))
+        | (ValueType::Text, NodeKind::Text(_)) => {}
         (ValueType::Integer(min, max), NodeKind::Int(n)) => {
             if !(i128::from(*min)..=i128::from(*max)).contains(n) {
                 out_of_range(report, ty, node, name);
@@ -85,6 +87,14 @@ pub(super) fn check(report: &mut DiagnosticReport, ty: &ValueType, node: &Config
                 let message = format!("{} must be {}, not {}", quoted(name), ty.describe(), quoted(text));
                 let hint = nearest(text, known.iter().copied()).map(|near| format!("did you mean `{near}`?"));
                 report.error_hint(node.at, message, hint);
+            }
+        }
+        (ValueType::BoolOr(words), NodeKind::Text(text)) => {
+            if !words.contains(&text.as_str()) {
+                let message = format!("{} must be {}, not {}", quoted(name), ty.describe(), quoted(text));
+                let meant = meant_as_bool(text).map(|meant| meant.to_string());
+                let meant = meant.or_else(|| nearest(text, words.iter().copied()).map(str::to_owned));
+                report.error_hint(node.at, message, meant.map(|meant| format!("did you mean `{meant}`?")));
             }
         }
         (ValueType::List(item), NodeKind::List(items)) => {
@@ -109,6 +119,7 @@ pub(super) fn check(report: &mut DiagnosticReport, ty: &ValueType, node: &Config
             | ValueType::Integer(..)
             | ValueType::Number(..)
             | ValueType::OneOf(_)
+            | ValueType::BoolOr(_)
             | ValueType::List(_)
             | ValueType::Map(_)
             | ValueType::Object(_),

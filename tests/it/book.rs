@@ -278,8 +278,8 @@ fn meaning(value: &Value) -> String {
     let text = value["description"].as_str().unwrap_or_default().replace('|', "\\|");
     let alternatives = value["anyOf"].as_array().into_iter().flatten();
     let choices = std::iter::once(value).chain(alternatives).find_map(|one| one["enum"].as_array());
-    let choices: Vec<String> =
-        choices.into_iter().flatten().filter_map(|one| Some(format!("`{}`", one.as_str()?))).collect();
+    let word = |one: &Value| one.as_str().map_or_else(|| one.to_string(), str::to_owned);
+    let choices: Vec<String> = choices.into_iter().flatten().map(|one| format!("`{}`", word(one))).collect();
     if choices.is_empty() { text } else { format!("{text} One of {}.", choices.join(", ")) }
 }
 

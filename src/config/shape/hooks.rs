@@ -74,8 +74,8 @@ const TIMEOUT: FieldShape = FieldShape {
 };
 const PIPE_OUTPUT: FieldShape = FieldShape {
     name: "pipe_output",
-    doc: "Whether the agent gets its output.",
-    ty: ValueType::Bool,
+    doc: "Whether the agent gets its output. `on_failure`: only the output of a run that did not pass.",
+    ty: ValueType::BoolOr(&["on_failure"]),
     default: DefaultValue::Bool(false),
 };
 /// A check takes as long as tests take, and blocks unless it says otherwise.

@@ -56,6 +56,28 @@ fn a_check_is_a_stop_hook_that_blocks_and_has_ten_minutes() {
 }
 
 #[test]
+fn output_is_piped_always_never_or_on_failure() {
+    let piped = |written: &str| {
+        let settings = good(&format!("{AGENT}hooks: {{ post_iteration: [{{ command: a, pipe_output: {written} }}] }}"));
+        settings.hooks.hooks[&HookPoint::PostIteration][0].pipe_output
+    };
+    let read = ["true", "false", "on_failure", "null"].map(piped);
+    assert_eq!(read, [PipeOutput::Always, PipeOutput::Never, PipeOutput::OnFailure, PipeOutput::Never]);
+    expect_test::expect![[r#"
+        creel.yaml:2:32: `pipe_output` must be `true`, `false` or `on_failure`, not `on_failur`
+        2 |   - { command: a, pipe_output: on_failur }
+          |                                ^^^^^^^^^ did you mean `on_failure`?
+        creel.yaml:3:31: `pipeOutput` must be `true`, `false` or `on_failure`, not `yes`
+        3 |   - { command: b, pipeOutput: yes }
+          |                               ^^^ did you mean `true`?
+        creel.yaml:4:31: `pipe_output` must be `true`, `false` or `on_failure`, not a number
+        4 |   - { exec: [c], pipe_output: 1 }
+          |                               ^"#]].assert_eq(&said(
+        "checks:\n  - { command: a, pipe_output: on_failur }\n  - { command: b, pipeOutput: yes }\n  - { exec: [c], pipe_output: 1 }\n",
+    ));
+}
+
+#[test]
 fn checks_run_before_stop_hooks_of_the_same_priority() {
     let text =
         format!("{AGENT}hooks: {{ stop: [{{ command: b }}, {{ command: first, priority: 1 }}] }}\nchecks: [a]\n");

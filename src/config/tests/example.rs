@@ -27,6 +27,7 @@ fn shapes_of(ty: &ValueType, found: &mut Vec<&'static MapShape>) {
         | ValueType::Text
         | ValueType::SomeText
         | ValueType::OneOf(_)
+        | ValueType::BoolOr(_)
         | ValueType::Anything => {}
     }
 }

@@ -66,7 +66,7 @@ hooks:
         creel.yaml:14:22: `stop` has no `{{error}}`
         14 |     - command: 'echo {{error}}'
            |                      ^^^^^^^^^ `stop` has `session`, `iteration`, `attempt`
-        creel.yaml:15:19: `pipeOutput` must be `true` or `false`, not text
+        creel.yaml:15:19: `pipeOutput` must be `true`, `false` or `on_failure`, not `yes`
         15 |       pipeOutput: yes
            |                   ^^^ did you mean `true`?
         creel.yaml:16:7: `pipe_output` appears twice: it means the same as `pipeOutput`
