@@ -32,8 +32,8 @@ use crate::{
     engine::{
         hooks::{point::HookPoint, template},
         policy::{
-            AgentSpec, BackoffPolicy, CompletionInstructions, GatePolicies, OpenTasksPolicy, SettledPolicy, StopHook,
-            StopPlan, StopPreset, SubmitPlan,
+            AgentSpec, BackoffPolicy, CompletionInstructions, GatePolicies, SettledPolicy, StopHook, StopPlan,
+            StopPreset, SubmitPlan,
         },
     },
 };
@@ -351,7 +351,7 @@ impl ConfigLoader {
             hooks,
             rules,
             settled: stop.maybe_one_of("settled").unwrap_or(usually),
-            open_tasks: OpenTasksPolicy::Ignore,
+            open_tasks: stop.one_of("open_tasks"),
             circuit_breaker: stop.int("circuit_breaker"),
             thrashing: stop.int("thrashing"),
             no_progress: stop.int("no_progress"),

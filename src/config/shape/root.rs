@@ -314,6 +314,13 @@ pub static STOP: MapShape = MapShape {
             default: DefaultValue::Absent,
         },
         FieldShape {
+            name: "open_tasks",
+            doc: "What happens when the agent reports completion while tasks of the session are open: `continue` starts \
+                  another iteration with the list of them, once per set of open tasks; `ignore` lets it end.",
+            ty: ValueType::OneOf(&["continue", "ignore"]),
+            default: DefaultValue::Text("continue"),
+        },
+        FieldShape {
             name: "circuit_breaker",
             doc: "Escalate after so many iterations in a row with failed rules; 0: never.",
             ty: ValueType::Integer(0, 1_000_000),

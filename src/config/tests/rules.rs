@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::{good, said};
 use crate::engine::{
-    policy::{CoverageFormat, FileRequirement, PatternTarget, RuleCheck, RuleSpec},
+    policy::{CoverageFormat, FileRequirement, OpenTasksPolicy, PatternTarget, RuleCheck, RuleSpec},
     time::TimeSpan,
 };
 
@@ -161,6 +161,14 @@ stop:
         creel.yaml:16:15: `noProgress` must be a whole number from 0 to 1000000, not text
         16 |   noProgress: many
            |               ^^^^"#]].assert_eq(&said(text));
+}
+
+#[test]
+fn open_tasks_start_another_iteration_unless_the_config_ignores_them() {
+    let policy = |text: &str| good(text).draft.stop.open_tasks;
+    assert_eq!(policy(""), OpenTasksPolicy::Continue);
+    assert_eq!(policy("stop: { open_tasks: continue }"), OpenTasksPolicy::Continue);
+    assert_eq!(policy("stop: { openTasks: ignore }"), OpenTasksPolicy::Ignore);
 }
 
 #[test]
