@@ -1,8 +1,10 @@
 //! `checks:` in real sessions, and what `creel check` says about a config's checks.
 
+use std::{fs, path::Path};
+
 use serde_json::json;
 
-use crate::support::project::Project;
+use crate::{book::pages, support::project::Project};
 
 /// A project whose agent plays these turns.
 fn scripted(config: &str, turns: &serde_json::Value) -> Project {
@@ -29,4 +31,25 @@ fn an_advisory_check_holds_nothing_up() {
     let project = scripted("checks: [{ command: 'exit 1', on_failure: ignore }]", &turns);
     let ran = project.run();
     assert_eq!((ran.code, project.kind("turn_ended").len()), (0, 1), "{}{}", ran.out, ran.err);
+}
+
+#[test]
+fn no_sample_works_around_exit_codes() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut texts = pages();
+    let mut folders = vec![root.join("assets/demo"), root.join("assets/help")];
+    while let Some(folder) = folders.pop() {
+        for path in fs::read_dir(folder).expect("a folder").map(|entry| entry.expect("an entry").path()) {
+            if path.is_dir() {
+                folders.push(path);
+            } else {
+                texts.push((path.clone(), fs::read_to_string(path).expect("a text")));
+            }
+        }
+    }
+    for file in ["config.example.yaml", "src/cli/init/config_text.rs"] {
+        texts.push((root.join(file), fs::read_to_string(root.join(file)).expect("a text")));
+    }
+    let found = texts.iter().filter(|(_, text)| text.contains("|| exit 2")).map(|(path, _)| path);
+    assert_eq!(found.collect::<Vec<_>>(), Vec::<&std::path::PathBuf>::new(), "`checks:` blocks on any exit code");
 }

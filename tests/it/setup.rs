@@ -252,7 +252,7 @@ fn in_a_terminal_init_asks_for_the_agent_the_check_and_the_limit() {
     assert_eq!(terminal.end(), 0, "{}", terminal.text());
     let config = project.read("creel.yaml");
     assert!(config.contains("\nagent: codex\n") && config.contains("\non_limit: escalate\n"), "{config}");
-    assert!(config.contains(r#"command: "{ make \"all\"; make check; } 2>&1 || exit 2""#), "{config}");
+    assert!(config.contains(r#"- "make \"all\"; make check""#), "{config}");
     assert_eq!(ran(&project, &["check"]).code, 0);
 }
 
@@ -264,5 +264,5 @@ fn in_a_terminal_init_asks_nothing_with_yes() {
     assert_eq!(terminal.end(), 0, "{}", terminal.text());
     assert!(!terminal.text().contains("Which agent"), "{}", terminal.text());
     let config = project.read("creel.yaml");
-    assert!(config.contains("\nagent: opencode\n") && config.contains("\"cargo test 2>&1 || exit 2\""), "{config}");
+    assert!(config.contains("\nagent: opencode\n") && config.contains("\nchecks:\n  - \"cargo test\"\n"), "{config}");
 }

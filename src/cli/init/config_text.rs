@@ -28,7 +28,7 @@ impl fmt::Display for ConfigText<'_> {
         writeln!(f, "version: 1\n\n{}", self.agent())?;
         writeln!(f, "max_iterations: {iterations}")?;
         f.write_str(NOTE)?;
-        writeln!(f, "\n{}\n{}", self.hooks(), limit(self.choices.on_limit))?;
+        writeln!(f, "\n{}\n{}", self.checks(), limit(self.choices.on_limit))?;
         f.write_str(&self.stop())
     }
 }
@@ -53,17 +53,17 @@ impl ConfigText<'_> {
         )
     }
 
-    fn hooks(&self) -> String {
+    fn checks(&self) -> String {
         // The rules of this template already run the tests.
         let check = self.choices.check.as_deref().filter(|_| self.template != Some(InitTemplate::Tdd));
         let Some(check) = check else {
-            return "hooks:\n  stop: []   # commands that must pass after each turn; exit code 2 sends the output back to the agent\n"
+            return "checks: []   # commands that must pass after each turn; the agent gets the output of a failure\n"
                 .to_owned();
         };
         format!(
-            "hooks:\n  stop:\n    # Exit code 2 sends the output back to the agent, up to max_hook_retries times (5).\n    \
-             - name: tests\n      command: {}\n      timeout: 10m\n",
-            quoted(&format!("{} || exit 2", with_errors(&as_one_command(check))))
+            "# After each turn, these must pass. The agent gets the output of a failure, up to max_hook_retries times (5).\n\
+             checks:\n  - {}\n",
+            quoted(check)
         )
     }
 
@@ -150,23 +150,6 @@ fn is_plain(name: &str) -> bool {
 /// Quotes a text for YAML, which accepts JSON strings.
 fn quoted(text: &str) -> String {
     serde_json::Value::from(text).to_string()
-}
-
-/// Merges the standard error of a command into its output, so that the agent reads both in their order.
-fn with_errors(command: &str) -> String {
-    if command.ends_with("2>&1") { command.to_owned() } else { format!("{command} 2>&1") }
-}
-
-/// Groups a command so that `2>&1 || …` can follow it.
-fn as_one_command(command: &str) -> String {
-    let command = command.trim_end_matches([';', ' ']);
-    if command.contains('#') {
-        format!("{{ {command}\n}}")
-    } else if command.contains("&&") || command.replace("2>&1", "").contains([';', '&', '|']) {
-        format!("{{ {command}; }}")
-    } else {
-        command.to_owned()
-    }
 }
 
 /// For a YAML comment, which must not contain a newline.
