@@ -7,6 +7,7 @@
 //! - All mistakes are reported at once, and nothing of an invalid config is used.
 //! - One table ([`shape`]) contains every key. The validation, the defaults and the JSON schema follow from it.
 
+mod advice;
 mod agents;
 mod automation;
 pub mod diagnostic;

@@ -7,10 +7,15 @@ use serde_json::json;
 
 use crate::{
     cli::{
-        agents::INTERRUPTED, arguments::ConfigArgs, error::CliResult, launch::readiness, output::print,
-        target::project::Project, verb_outcome::VerbOutcome,
+        agents::INTERRUPTED,
+        arguments::ConfigArgs,
+        error::CliResult,
+        launch::readiness,
+        output::{print, say},
+        target::project::Project,
+        verb_outcome::VerbOutcome,
     },
-    config::{HookOrigin, PlanError, PlanRequest, ResolvedHook, Settings},
+    config::{self, HookOrigin, PlanError, PlanRequest, ResolvedHook, Settings},
     engine::{
         hooks::point::HookPoint,
         policy::{
@@ -42,7 +47,7 @@ pub struct CheckArgs {
     /// Print JSON.
     #[arg(long)]
     pub json: bool,
-    /// Exit with code 1 if the config is valid but needs something that this machine does not have.
+    /// Exit with code 1 if the config is valid but has warnings, or needs something that this machine does not have.
     #[arg(long)]
     pub strict: bool,
 }
@@ -53,6 +58,8 @@ pub(crate) struct CheckReport {
     project: Project,
     plan: Result<SessionPlan, PlanError>,
     problems: Vec<String>,
+    /// What the config says and probably does not mean.
+    warnings: Vec<String>,
     hooks: BTreeMap<HookPoint, Vec<ResolvedHook>>,
 }
 
@@ -77,26 +84,33 @@ pub(super) fn check(args: CheckArgs) -> CliResult<VerbOutcome> {
         return Ok(VerbOutcome::Done(INTERRUPTED));
     };
     let agent = plan.as_ref().map(|plan| plan.agent.as_str()).ok().or(args.agent.as_deref());
-    let hooks = project.settings.hooks_for(args.task_type.as_deref(), agent);
-    Ok(VerbOutcome::PrintCheck(Box::new(CheckReport { args, project, plan, problems, hooks })))
+    let settings = &project.settings;
+    let hooks = settings.hooks_for(args.task_type.as_deref(), agent);
+    let stop = plan.as_ref().map_or(&settings.draft.stop, |plan| &plan.stop);
+    let advice = settings.advice_for(&hooks, stop);
+    if !advice.is_empty() {
+        say(&config::render(&advice));
+    }
+    let warnings = settings.warnings.iter().chain(&advice).map(|warning| warning.message.clone()).collect();
+    Ok(VerbOutcome::PrintCheck(Box::new(CheckReport { args, project, plan, problems, warnings, hooks })))
 }
 
 impl CheckReport {
     /// Prints the report, and returns the exit code. The screen knows the mistakes in the user's keymap.
     pub(crate) fn print(&self, keymap_mistakes: &[String]) -> CliResult {
         let text = if self.args.json { self.json(keymap_mistakes) } else { self.text(keymap_mistakes) };
-        print(&text).map(|_| u8::from(self.args.strict && !self.problems.is_empty()))
+        let is_clean = self.problems.is_empty() && self.warnings.is_empty();
+        print(&text).map(|_| u8::from(self.args.strict && !is_clean))
     }
 
     fn json(&self, keymap_mistakes: &[String]) -> String {
-        let Self { args, project, plan, problems, hooks } = self;
+        let Self { args, project, plan, problems, warnings, hooks } = self;
         let settings = &project.settings;
         let agent = match plan {
             Ok(plan) => json!({ "name": plan.agent, "runs": plan.agent_spec }),
             Err(error) => json!({ "name": settings.agent, "error": error.to_string() }),
         };
-        let warnings = settings.warnings.iter().map(|warning| &warning.message);
-        let warnings: Vec<&String> = warnings.chain(keymap_mistakes).collect();
+        let warnings: Vec<&String> = warnings.iter().chain(keymap_mistakes).collect();
         let mut follows = json!(settings.draft);
         follows["hooks"] = json!(settings.project_hooks());
         if let Ok(plan) = plan {
@@ -123,10 +137,10 @@ impl CheckReport {
     }
 
     fn text(&self, keymap_mistakes: &[String]) -> String {
-        let Self { args, project, plan, problems, hooks } = self;
+        let Self { args, project, plan, problems, warnings, hooks } = self;
         let settings = &project.settings;
         let paint = ColourMode::for_stream(&std::io::stdout());
-        let mut text = heading(settings, problems, paint);
+        let mut text = heading(settings, problems, warnings, paint);
         text += &plan.as_ref().map_or_else(|_| "agent      none\n".to_owned(), agent_line);
         text += &limits(settings, plan.as_ref().ok());
         text += &allowance(settings);
@@ -142,11 +156,15 @@ impl CheckReport {
     }
 }
 
-/// Whether the config is valid, and what is missing on this machine.
-fn heading(settings: &Settings, problems: &[String], paint: ColourMode) -> String {
+/// Whether the config is valid, and what is missing on this machine. The warnings are on standard error.
+fn heading(settings: &Settings, problems: &[String], warnings: &[String], paint: ColourMode) -> String {
     let path = settings.path.as_deref().map(|path| plain(&path.display().to_string())).unwrap_or_default();
     if problems.is_empty() {
-        return paint.paint(TextRole::Heading, format!("{path} is valid\n"));
+        let with = match warnings.len() {
+            0 => String::new(),
+            all => format!(", with {}", counted(all, "warning")),
+        };
+        return paint.paint(TextRole::Heading, format!("{path} is valid{with}\n"));
     }
     let item = |problem: &String| format!("  - {}\n", plain(problem).replace('\n', "\n  "));
     let list: String = problems.iter().map(item).collect();

@@ -9,6 +9,7 @@
 use std::{collections::BTreeMap, ops::Range};
 
 use super::{
+    advice,
     diagnostic::{SourceSpan, names, nearest, quoted},
     fields::ConfigFields,
     node::{ConfigNode, NodeKind},
@@ -342,7 +343,7 @@ fn command_text(
         }
     }
     let action = HookAction::Command(text.to_owned());
-    Some(process_hook(report, list.point(), fields, (name.to_owned(), action), at))
+    Some(process_hook(report, list, fields, (name.to_owned(), action), at))
 }
 
 /// A program without a shell.
@@ -364,13 +365,13 @@ fn exec(report: &mut DiagnosticReport, list: HookList, node: &ConfigNode) -> Opt
         check_names(report, &list.shown(), offered(list.point()), argument, item.at);
     }
     let name = command_line(&arguments);
-    Some(process_hook(report, list.point(), &fields, (name, HookAction::Exec(arguments)), written.at))
+    Some(process_hook(report, list, &fields, (name, HookAction::Exec(arguments)), written.at))
 }
 
 /// A hook that runs a process of the user's, under its own name or the one that it has by default.
 fn process_hook(
     report: &mut DiagnosticReport,
-    point: HookPoint,
+    list: HookList,
     fields: &ConfigFields<'_>,
     (default_name, action): (String, HookAction),
     at: SourceSpan,
@@ -378,9 +379,14 @@ fn process_hook(
     let name = fields.some_text("name").unwrap_or(default_name);
     let mut spec = spec(fields, name, action, fields.duration("timeout"));
     spec.pipe_output = fields.recorded("pipe_output");
-    spec.retry = retry_options(report, point, fields);
-    if point == HookPoint::OnGate {
-        check_gate_hook(report, &spec, fields);
+    spec.retry = retry_options(report, list.point(), fields);
+    match list {
+        HookList::At(HookPoint::Stop) => advice::about_stop_hook(report, &spec, fields, at),
+        HookList::At(HookPoint::OnGate) => check_gate_hook(report, &spec, fields),
+        HookList::At(HookPoint::SessionEnd) => {
+            check_piped(report, (HookPoint::SessionEnd, "no prompt follows"), &spec, fields)
+        }
+        HookList::Checks | HookList::At(_) => {}
     }
     LocatedHook { spec, at: name_at(fields, at) }
 }
@@ -410,11 +416,18 @@ fn check_gate_hook(report: &mut DiagnosticReport, spec: &HookSpec, fields: &Conf
         let hint = "a hook at `on_gate` never opens a gate itself; remove `on_failure`".to_owned();
         report.error_hint(given.at, "a failure at `on_gate` can only be ignored", hint);
     }
+    check_piped(report, (HookPoint::OnGate, "the agent does not get its output"), spec, fields);
+}
+
+/// Warns about piped output that goes nowhere.
+fn check_piped(
+    report: &mut DiagnosticReport,
+    (point, why): (HookPoint, &str),
+    spec: &HookSpec,
+    fields: &ConfigFields<'_>,
+) {
     if let Some(given) = fields.given("pipe_output").filter(|_| spec.pipe_output != PipeOutput::Never) {
-        report.warning(
-            given.at,
-            "`pipe_output` has no effect at `on_gate`: the agent does not get its output".to_owned(),
-        );
+        report.warning(given.at, format!("`pipe_output` has no effect at `{point}`: {why}"));
     }
 }
 

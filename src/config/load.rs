@@ -134,6 +134,8 @@ impl ConfigLoader {
             return Err(ConfigErrors { diagnostics });
         }
         settings.warnings = diagnostics;
+        settings.advice = self.report.advice;
+        diagnostic::sort(&mut settings.advice);
         Ok(settings)
     }
 
@@ -162,6 +164,7 @@ impl ConfigLoader {
             ui: ui(&root),
             documents: std::mem::take(&mut self.documents),
             warnings: Vec::new(),
+            advice: Vec::new(),
         }
     }
 

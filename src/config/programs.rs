@@ -121,6 +121,27 @@ pub fn is_one_command(command: &str) -> bool {
     !tokens.is_empty() && !command.contains('#') && tokens.iter().all(is_argument)
 }
 
+/// The program whose exit code is the command's, if that is certain.
+pub(super) fn deciding_program(command: &str) -> Option<String> {
+    let tokens = tokens(command);
+    let is_clear = |token: &ShellToken| match token {
+        ShellToken::Word(_) | ShellToken::Operator(ShellOperator::And | ShellOperator::Next) => true,
+        ShellToken::Operator(ShellOperator::Or | ShellOperator::Pipe) | ShellToken::Unclear => false,
+    };
+    if !tokens.iter().all(is_clear) {
+        return None;
+    }
+    let list = tokens.rsplit(|token| *token == ShellToken::Operator(ShellOperator::Next)).find(|list| !list.is_empty());
+    let mut scan = CommandScan::default();
+    for part in list?.split(|token| *token == ShellToken::Operator(ShellOperator::And)) {
+        match scan.command(part) {
+            ScanControl::Continue => {}
+            ScanControl::SkipList | ScanControl::Stop => return None,
+        }
+    }
+    scan.found.pop()
+}
+
 /// The programs that a command certainly starts, in order.
 pub fn needed(command: &str) -> Vec<String> {
     let mut reading = CommandScan::default();
@@ -292,6 +313,27 @@ mod tests {
         ] {
             let found = needed(command);
             assert!(found.iter().all(|name| !name.contains("gone") && !name.contains("tool")), "{command}: {found:?}");
+        }
+    }
+
+    #[test]
+    fn the_deciding_program_is_the_last_one_if_nothing_else_can_decide() {
+        for (command, program) in [
+            ("cargo test 2>&1", Some("cargo")),
+            ("cd web && CI=1 npm test\n", Some("npm")),
+            ("./prepare.sh; time pytest -q", Some("pytest")),
+            ("cargo test && echo fine", Some("cargo")),
+            ("cargo test; echo done", None),
+            ("command -v prettier && prettier -c .", None),
+            ("cargo test | tail -n 5", None),
+            ("cargo test || exit 2", None),
+            ("cargo test && exit 1", None),
+            ("if cargo test; then echo; fi", None),
+            ("(cargo test)", None),
+            ("$CARGO test", None),
+            ("", None),
+        ] {
+            assert_eq!(deciding_program(command).as_deref(), program, "{command}");
         }
     }
 

@@ -16,6 +16,8 @@ const MOST: usize = 200;
 pub(super) struct DiagnosticReport {
     pub(super) source: Arc<SourceFile>,
     pub(super) diagnostics: Vec<Diagnostic>,
+    /// Warnings that only `creel check` shows.
+    pub(super) advice: Vec<Diagnostic>,
     /// Agents that are named somewhere. They are checked when all agents are known.
     pub(super) mentioned: Vec<(String, SourceSpan)>,
     errors: usize,
@@ -23,7 +25,7 @@ pub(super) struct DiagnosticReport {
 
 impl DiagnosticReport {
     pub(super) fn new(source: Arc<SourceFile>) -> Self {
-        Self { source, diagnostics: Vec::new(), mentioned: Vec::new(), errors: 0 }
+        Self { source, diagnostics: Vec::new(), advice: Vec::new(), mentioned: Vec::new(), errors: 0 }
     }
 
     pub(super) fn error(&mut self, at: SourceSpan, message: impl Into<String>) {
@@ -39,6 +41,10 @@ impl DiagnosticReport {
 
     pub(super) fn warning(&mut self, at: SourceSpan, message: impl Into<String>) {
         self.diagnostics.push(Diagnostic::warning(&self.source, at, message));
+    }
+
+    pub(super) fn advise(&mut self, at: SourceSpan, message: impl Into<String>, hint: &str) {
+        self.advice.push(Diagnostic::warning(&self.source, at, message).hint(hint));
     }
 
     /// The position of a byte of a text. If escapes hide it, the whole value.

@@ -12,6 +12,7 @@ use std::{collections::BTreeMap, path::Path};
 use regex::Regex;
 
 use super::{
+    advice,
     agents::reason,
     diagnostic::{SourceSpan, names, quoted},
     fields::ConfigFields,
@@ -73,6 +74,7 @@ fn command(report: &mut DiagnosticReport, fields: &ConfigFields<'_>) -> Option<R
     let exit = either(report, fields, "expected_exit", "expected_exit_code");
     let (written, command) = (fields.given("command")?, fields.some_text("command")?);
     check_placeholders(report, "a rule", OFFERED, &command, written.at);
+    advice::about_rule(report, &command, fields, written.at);
     let expected_exit =
         exit.map_or_else(|| fields.int("expected_exit"), |(name, _)| fields.maybe_int(name).unwrap_or(0));
     Some(RuleCheck::Command { command, expected_exit, folder, env })

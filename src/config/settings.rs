@@ -52,6 +52,8 @@ pub struct Settings {
     /// Every file that affects which commands run. Trust covers their contents.
     pub documents: Vec<ConfigDocument>,
     pub warnings: Vec<Diagnostic>,
+    /// Further warnings, which only `creel check` shows.
+    pub advice: Vec<Diagnostic>,
 }
 
 /// A [`Plan`](crate::engine::policy::SessionPlan) without its agent and its hooks. It has the same fields.

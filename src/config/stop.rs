@@ -8,6 +8,7 @@
 use std::collections::BTreeMap;
 
 use super::{
+    advice,
     diagnostic::{quoted, suggest},
     fields::ConfigFields,
     hooks::check_placeholders,
@@ -39,7 +40,8 @@ impl StopHookReader<'_> {
         let (shape, judge, unnamed) = match &node.kind {
             NodeKind::Text(name) => {
                 let preset = StopPreset::named(name)?;
-                return Some(StopHook { name: self.name(None, preset.name(), node)?, ..StopHook::preset(preset) });
+                let hook = StopHook { name: self.name(None, preset.name(), node)?, ..StopHook::preset(preset) };
+                return Some(self.advised(hook, node));
             }
             NodeKind::Map(_) if node.get("command").is_some() => self.command(node)?,
             NodeKind::Map(_) if node.get("action").is_some() => fixed(node)?,
@@ -60,7 +62,14 @@ impl StopHookReader<'_> {
         let fields = ConfigFields::of(shape, Some(node));
         let name = self.name(fields.some_text("name"), &unnamed, node)?;
         let when = self.when(&fields.below("when", &STOP_WHEN));
-        Some(StopHook { name, judge, when, enabled: fields.bool("enabled") })
+        Some(self.advised(StopHook { name, judge, when, enabled: fields.bool("enabled") }, node))
+    }
+
+    fn advised(&mut self, hook: StopHook, node: &ConfigNode) -> StopHook {
+        if hook.enabled && hook.judge == StopHookKind::Preset(StopPreset::Validation) && self.rules.is_empty() {
+            advice::about_validation(self.report, node.at);
+        }
+        hook
     }
 
     fn parts(&mut self, node: &ConfigNode, key: &str) -> Vec<StopHook> {

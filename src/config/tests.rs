@@ -1,5 +1,6 @@
 //! Whole configs and the messages about them.
 
+mod advice;
 mod agents;
 mod checks;
 mod example;

@@ -1,8 +1,8 @@
 //! `checks:` in real sessions, and what `creel check` says about a config's checks.
 
-use std::{fs, path::Path};
+use std::{fs, os::unix::fs::PermissionsExt as _, path::Path};
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::{book::pages, support::project::Project};
 
@@ -31,6 +31,36 @@ fn an_advisory_check_holds_nothing_up() {
     let project = scripted("checks: [{ command: 'exit 1', on_failure: ignore }]", &turns);
     let ran = project.run();
     assert_eq!((ran.code, project.kind("turn_ended").len()), (0, 1), "{}{}", ran.out, ran.err);
+}
+
+#[test]
+fn check_warns_about_checks_that_are_probably_not_meant() {
+    let agent = "agents: { mine: { command: sh } }\n";
+    for (config, warning) in [
+        ("", "no check: the session ends as complete without any check"),
+        (
+            "hooks: { stop: [{ command: sh -c true }, { command: './npm test' }] }",
+            "a failure of `./npm` does not send the agent back: under `hooks.stop` only exit code 2 blocks",
+        ),
+        (
+            "checks: ['true']\nhooks: { session_end: [{ command: 'true', pipe_output: true }] }",
+            "`pipe_output` has no effect at `session_end`: no prompt follows",
+        ),
+    ] {
+        let project = Project::with(&format!("{agent}{config}\n")).file("npm", "#!/bin/sh\n");
+        let npm = project.root().join("npm");
+        fs::set_permissions(npm, fs::Permissions::from_mode(0o755)).expect("permissions");
+        let checked = project.creel(&["check"]);
+        assert_eq!(checked.code, 0, "{}", checked.err);
+        assert!(checked.out.contains("creel.yaml is valid, with 1 warning\n"), "{}", checked.out);
+        assert!(checked.err.contains(&format!("warning: {warning}\n")), "{}", checked.err);
+        assert_eq!(project.creel(&["check", "--strict"]).code, 1);
+        let json: Value = serde_json::from_str(&project.creel(&["check", "--json"]).out).expect("JSON");
+        assert_eq!((&json["warnings"], &json["ready"]), (&json!([warning]), &json!(true)));
+    }
+    let project = Project::with(&format!("{agent}checks: ['true']\n"));
+    let checked = project.creel(&["check", "--strict"]);
+    assert_eq!((checked.code, checked.err.as_str()), (0, ""), "{}", checked.out);
 }
 
 #[test]

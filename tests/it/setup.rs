@@ -102,7 +102,7 @@ fn check_looks_at_everything_that_a_session_may_start() {
 #[test]
 fn check_starts_every_known_agent_of_a_session() {
     let config = "agents: { mine: { command: good } }\nagent: mine\nlimits: { fallback: [mine, codex] }\n\
-                  hooks: { before_submit: [{ gatekeeper: [gemini] }] }\n";
+                  checks: [good]\nhooks: { before_submit: [{ gatekeeper: [gemini] }] }\n";
     let project = Project::with(config);
     for program in ["good", "codex-acp", "gemini"] {
         install(&project, program, "echo 1.2.3");
@@ -140,7 +140,7 @@ fn check_raises_no_false_alarm() {
 
 #[test]
 fn check_starts_a_known_agent_to_see_whether_it_works() {
-    let project = Project::with("agent: claude\n");
+    let project = Project::with("agent: claude\nprotect: [tests]\n");
     install(&project, "claude-agent-acp", "echo 'node: not found' >&2; exit 127");
     let checked = ran(&project, &["check"]);
     assert_eq!(checked.code, 0, "{}", checked.err);

@@ -126,7 +126,7 @@ const EXAMPLES: &[CommandExamples] = &[
         "check",
         &[
             ("creel check", "Check the config, and show what runs where"),
-            ("creel check --strict", "Exit with code 1 if something is missing"),
+            ("creel check --strict", "Exit with code 1 if something is missing, or after a warning"),
         ],
     ),
     ("config", &[("creel config example", "Print every key with its default")]),

@@ -139,17 +139,21 @@ hooks:
   stop:
     - { command: c }
     - { command: c }
+  session_end: [{ command: x, pipe_output: true }, { command: y, pipe_output: false }]
 task_types: { t: { agents: [codx, somebody-else] } }
 ";
     expect_test::expect![[r#"
         creel.yaml:5:18: warning: `c` appears twice at `stop` and runs once
         5 |     - { command: c }
           |                  ^
-        creel.yaml:6:29: warning: `agents:` has no agent `codx`
-        6 | task_types: { t: { agents: [codx, somebody-else] } }
+        creel.yaml:6:44: warning: `pipe_output` has no effect at `session_end`: no prompt follows
+        6 |   session_end: [{ command: x, pipe_output: true }, { command: y, pipe_output: false }]
+          |                                            ^^^^
+        creel.yaml:7:29: warning: `agents:` has no agent `codx`
+        7 | task_types: { t: { agents: [codx, somebody-else] } }
           |                             ^^^^ did you mean `codex`?
-        creel.yaml:6:35: warning: `agents:` has no agent `somebody-else`
-        6 | task_types: { t: { agents: [codx, somebody-else] } }
+        creel.yaml:7:35: warning: `agents:` has no agent `somebody-else`
+        7 | task_types: { t: { agents: [codx, somebody-else] } }
           |                                   ^^^^^^^^^^^^^"#]]
     .assert_eq(&said(text));
     assert_eq!(good(text).hooks.hooks[&HookPoint::Stop].len(), 1);
