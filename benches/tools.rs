@@ -127,7 +127,7 @@ fn stop_hooks() -> Result<Vec<Finding>> {
 
 /// A session with a loop of that many hooks, ready to be judged.
 fn judging() -> Result<SessionState> {
-    let plan = Settings::default().plan_outside();
+    let plan = Settings::default().plan_outside(None);
     let began = SessionStarted {
         agent: plan.agent.clone(),
         cwd: "/".into(),

@@ -105,7 +105,9 @@ fn check_end(end: RunEnd, action: &HookAction, captured: &mut CapturedOutput) ->
             Some(program) if !is_on_path(program) => RunEnd::SpawnFailed(format!("`{program}` is not on PATH")),
             Some(_) | None => RunEnd::Exit(NOT_FOUND),
         },
-        (RunEnd::SpawnFailed(why), HookAction::Exec(arguments)) if arguments.iter().take(1).any(|it| it.contains('/')) => {
+        (RunEnd::SpawnFailed(why), HookAction::Exec(arguments))
+            if arguments.iter().take(1).any(|it| it.contains('/')) =>
+        {
             captured.stderr = why;
             RunEnd::Exit(NOT_FOUND)
         }

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use creel::engine::{
     conversation::{StopReason, ToolKind},
     event::{
-        ActorKind, CheckResult, Event, GateEvent, HookEvent, PendingEvent, PromptReason, RetryEvent,
-        SessionEvent, SessionOutcome, SteeringEvent, StopEvent, StopTiming, TaskEvent, TurnEvent, VerifyEvent,
+        ActorKind, CheckResult, Event, GateEvent, HookEvent, PendingEvent, PromptReason, RetryEvent, SessionEvent,
+        SessionOutcome, SteeringEvent, StopEvent, StopTiming, TaskEvent, TurnEvent, VerifyEvent,
     },
     gate::kind::{GateChoice, GateKind},
     hooks::{
