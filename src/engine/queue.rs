@@ -359,8 +359,8 @@ impl TaskOutcome {
             SessionOutcome::Complete => Self::Done(end_of(&session.turns.said)),
             // Other tasks would build on work that has not passed its checks.
             SessionOutcome::Forced | SessionOutcome::Unverified => {
-                let check = session.iterations.forced_past.as_deref().unwrap_or(reason);
-                Self::Stuck(format!("its checks did not pass: {check}{rules}"))
+                let proof = session.ending.as_ref().map(|ending| session.verification().end(ending).1);
+                Self::Stuck(format!("its checks did not pass: {}", proof.as_deref().unwrap_or(reason)))
             }
             SessionOutcome::Limit => Self::Stuck(format!(
                 "it used all its iterations, and the agent did not report that it is done: {reason}{rules}"

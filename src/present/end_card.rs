@@ -8,7 +8,7 @@ use super::{
     clock::short_span,
     hook_stats::HookTallies,
     idle_time::IdleTime,
-    text::{counted, plain, plain_line, some_names},
+    text::{counted, plain, plain_line, sentence_case, some_names},
     usage_totals::UsageTotals,
 };
 use crate::engine::{
@@ -68,10 +68,7 @@ impl EndTally {
         let (at, reason) = self.end.as_ref()?;
         let reason = plain(reason).replace('\n', " ");
         let head = self.head(outcome, &reason);
-        let mut facts = Vec::new();
-        // Why the loop ended is not why the session counts as forced.
-        facts.extend((outcome == SessionOutcome::Forced && !reason.is_empty()).then_some(("loop ended", reason)));
-        facts.push(("took", self.took(state, *at)));
+        let mut facts = vec![("took", self.took(state, *at))];
         let used = UsageTotals::from(&state.account).suffix();
         facts.extend((!used.is_empty()).then(|| ("used", used.trim_start_matches(" · ").to_owned())));
         let never: Vec<String> = never_passed(hooks);
@@ -101,12 +98,12 @@ impl EndTally {
     }
 
     fn head(&self, outcome: SessionOutcome, reason: &str) -> String {
-        if outcome == SessionOutcome::Forced {
-            let hook = self.blocked_by.as_deref().unwrap_or("a hook");
+        // Journals of earlier versions do not name the check in the reason.
+        let blocked_by = self.blocked_by.as_deref().filter(|hook| !reason.contains(hook));
+        if let Some(hook) = blocked_by.filter(|_| outcome == SessionOutcome::Forced) {
             return format!("Forced: the last iteration was accepted although {hook} blocked it");
         }
-        let end = ended_as(outcome);
-        if reason.is_empty() { end.to_owned() } else { format!("{end}: {reason}") }
+        outcome_sentence(outcome, reason)
     }
 
     fn took(&self, state: &SessionState, at: UnixTime) -> String {
@@ -157,13 +154,24 @@ impl EndCard {
     }
 }
 
+/// How a session ended and why, in one sentence.
+pub fn outcome_sentence(outcome: SessionOutcome, reason: &str) -> String {
+    let end = ended_as(outcome);
+    match reason {
+        "" => end.to_owned(),
+        // The reason says it in full: "stopped at 3 iterations: tests still fails".
+        reason if reason.to_lowercase().starts_with(&end.to_lowercase()) => sentence_case(reason),
+        reason => format!("{end}: {reason}"),
+    }
+}
+
 const fn ended_as(outcome: SessionOutcome) -> &'static str {
     match outcome {
         SessionOutcome::Complete => "Complete",
         SessionOutcome::Forced => "Forced",
         SessionOutcome::Unverified => "Not verified",
-        SessionOutcome::Limit => "No iterations are left",
-        SessionOutcome::Escalated => "Escalated",
+        SessionOutcome::Limit => "Stopped",
+        SessionOutcome::Escalated => "Needs you",
         SessionOutcome::Aborted => "Aborted",
         SessionOutcome::Failed => "Failed",
         SessionOutcome::Cancelled => "Stopped",

@@ -13,6 +13,7 @@ use jiff::tz::TimeZone;
 
 use super::{
     clock::running_clock,
+    end_card::outcome_sentence,
     gate_words,
     local_time::local_zone,
     session_chip::{ChipRole, CurrentActivity, SessionTimes, ended_chip},
@@ -235,7 +236,7 @@ impl ListedSession {
             ListedState::Runs { activity, reason } => running_words(activity, reason, now, zone),
             ListedState::Ended { outcome, reason } => {
                 let chip = ended_chip(*outcome);
-                words(chip.sign, with_reason(&sentence_case(&chip.word.to_lowercase()), reason), chip.role)
+                words(chip.sign, outcome_sentence(*outcome, reason), chip.role)
             }
             ListedState::Stopped { gate: Some(gate) } => {
                 let text = format!("Stopped while it needed you: {}", gate.name().replace('_', " "));

@@ -234,7 +234,7 @@ fn a_message_of_the_agent_uses_up_an_iteration() {
           decided Continue
           LoopEnded
           warning not sent: 1 message of the agent or its hooks; the text is in the journal
-        ended limit (the limit of 3 iterations was reached, 2 of them for messages of the agent or its hooks)
+        ended limit (stopped at 3 iterations: the agent has not said that it is done)
     "#]]
     .assert_eq(&world.story());
     // A message from the user does not count, and the agent's message is sent along with it.
@@ -348,7 +348,7 @@ fn a_turn_stopped_in_the_last_iteration_is_sent_again_in_it() {
         iteration 1 done
           decided Complete
           LoopEnded
-        ended complete (Agent signaled completion via <promise>COMPLETE</promise>)
+        ended complete (no checks are configured, and the agent says it is done)
     "#]]
     .assert_eq(&resumed.story());
 }
@@ -421,7 +421,7 @@ fn after_cancelling_a_turn_the_user_can_write_another_message() {
           prompt FinalDelivery items [1] "[Hook output: session_start \"build\" · exit 0 · 1.2 s]\nheld"
           turn ended EndTurn
           delivered [1]
-        ended complete (Agent signaled completion via <promise>COMPLETE</promise>)
+        ended complete (no checks are configured, and the agent says it is done)
     "#]]
     .assert_eq(&world.run().story());
 }
@@ -561,8 +561,10 @@ fn a_pause_survives_a_kill_and_ends_with_the_session() {
     world.settle();
     world.command(SessionCommand::Pause);
     world.finish_turn();
+    assert_eq!(world.state.phase.outcome(), None, "a pause holds the end of the loop, too");
+    world.command(SessionCommand::Unpause);
     let ended = world.run();
-    assert_eq!((ended.state.phase.outcome(), ended.state.steering.paused), (Some(SessionOutcome::Limit), true));
+    assert_eq!(ended.state.phase.outcome(), Some(SessionOutcome::Limit));
     let mut more = World::from_events(script(), &ended.events);
     more.input(Input::Resume { presence: more.script.presence, max_iterations: Some(2), checkpoint: None });
     assert_eq!(more.run().state.iterations.current, 2);

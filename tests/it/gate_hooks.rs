@@ -65,7 +65,7 @@ fn hooks_run_beside_the_session_when_a_gate_opens_and_when_it_closes() {
           LoopEnded
           on_gate tell exit 0 -> Pass
           on_gate tell exit 0 -> Pass
-        ended forced (Agent signaled completion via <promise>COMPLETE</promise>)
+        ended forced (tests still fails; you accepted it)
     "#]]
     .assert_eq(&world.story());
 }

@@ -46,7 +46,7 @@ fn a_message_that_arrives_while_the_stop_hooks_run_is_answered_and_checked_befor
         iteration 1 done
           decided Complete
           LoopEnded
-        ended complete (Agent signaled completion via <promise>COMPLETE</promise>)
+        ended complete (tests passed, and the agent says it is done)
     "#]]
     .assert_eq(&world.run().story());
 }
@@ -73,7 +73,7 @@ fn a_message_that_arrives_while_the_stop_decision_is_made_is_answered_first() {
           stop_decision judge exit 0 -> Pass
           decided Complete
           LoopEnded
-        ended complete (fine)
+        ended complete (no checks are configured)
     "#]]
     .assert_eq(&world.run().story());
 }
@@ -105,7 +105,7 @@ fn an_answer_without_a_promise_does_not_complete_the_session() {
         iteration 2 done
           decided Complete
           LoopEnded
-        ended complete (Agent signaled completion via <promise>COMPLETE</promise>)
+        ended complete (tests passed, and the agent says it is done)
     "#]]
     .assert_eq(&world.run().story());
     let mut world = World::begin(script.plan(|plan| plan.max_iterations = 1));
@@ -147,6 +147,8 @@ fn a_message_during_the_final_delivery_continues_the_loop() {
           MessageQueued
           turn ended EndTurn
           delivered [1]
+          stop tests exit 0 -> Pass
+          DeliveryChecked
           prompt Message "Use tabs."
           turn ended EndTurn
           stop tests exit 0 -> Pass
@@ -154,7 +156,7 @@ fn a_message_during_the_final_delivery_continues_the_loop() {
           post_iteration lint exit 0 -> Pass
           decided Complete
           LoopEnded
-        ended complete (Agent signaled completion via <promise>COMPLETE</promise>)
+        ended complete (tests passed, and the agent says it is done)
     "#]]
     .assert_eq(&world.run().story());
 }
@@ -189,6 +191,8 @@ fn items_that_the_user_approved_are_sent_before_a_later_message() {
           prompt FinalDelivery items [1] "[Hook output: post_iteration \"lint\" · exit 0 · 1.2 s]\nlint"
           turn ended EndTurn
           delivered [1]
+          stop tests exit 0 -> Pass
+          DeliveryChecked
           prompt Message "Use tabs."
           turn ended EndTurn
           stop tests exit 0 -> Pass
@@ -196,7 +200,7 @@ fn items_that_the_user_approved_are_sent_before_a_later_message() {
           post_iteration lint exit 0 -> Pass
           decided Complete
           LoopEnded
-        ended complete (Agent signaled completion via <promise>COMPLETE</promise>)
+        ended complete (tests passed, and the agent says it is done)
     "#]]
     .assert_eq(&world.run().story());
 }
@@ -234,7 +238,7 @@ fn a_message_during_the_submit_is_answered_and_checked_and_the_work_is_submitted
         submit
           before_submit lint exit 0 -> Pass
         submit done (every check has passed)
-        ended complete (Agent signaled completion via <promise>COMPLETE</promise>)
+        ended complete (tests passed, and the agent says it is done)
     "#]]
     .assert_eq(&world.run().story());
 }
@@ -264,7 +268,7 @@ fn a_message_whose_turn_fails_goes_with_the_next_iteration() {
         iteration 2 done
           decided Complete
           LoopEnded
-        ended complete (Agent signaled completion via <promise>COMPLETE</promise>)
+        ended complete (tests passed, and the agent says it is done)
     "#]]
     .assert_eq(&world.run().story());
 }

@@ -76,13 +76,13 @@ fn permission_requests_and_answers_are_printed_in_the_agents_words() {
           ✗ Rejected: Edit b.rs · “no”
           Working.
           ✓ Iteration 1 done
-          Decision: continue · Iteration in progress
+          Next iteration: the agent has not said that it is done
         ━━ Iteration 2
           → Prompt sent · 4 bytes: GOAL
           All done. <promise>COMPLETE</promise>
           ✓ Iteration 2 done
           Decision: complete · Agent signaled completion via <promise>COMPLETE</promise>
-        Session complete after 2 iterations: Agent signaled completion via <promise>COMPLETE</promise>
+        Session complete after 2 iterations: no checks are configured, and the agent says it is done
     "#]]
     .assert_eq(&lines(&world));
 }
@@ -102,10 +102,12 @@ fn usage_is_printed_for_each_iteration_and_at_the_end() {
     expect![[r#"
         Session started · agent demo · up to 20 iterations
           ✓ Iteration 1 done · 12.3k tokens · $0.04
+          Next iteration: the agent has not said that it is done
           ✓ Iteration 2 done · $0.50
+          Next iteration: the agent has not said that it is done
           All done. <promise>COMPLETE</promise>
           ✓ Iteration 3 done
-        Session complete after 3 iterations · 12.3k tokens · $0.54: Agent signaled completion via <promise>COMPLETE</promise>
+        Session complete after 3 iterations · 12.3k tokens · $0.54: no checks are configured, and the agent says it is done
     "#]]
     .assert_eq(&told);
 }

@@ -57,7 +57,13 @@ pub(crate) fn apply_stop(session: &mut SessionState, at: UnixTime, event: &StopE
             session.stop.registered.push(RegisteredStopHook { id, task, hook: (**hook).clone(), metadata, by });
         }
         StopEvent::HooksCleared { hooks, .. } => session.stop.registered.retain(|known| !hooks.contains(&known.id)),
-        StopEvent::CompletionPromised { reason, .. } => session.stop.promised = Some(reason.clone()),
+        StopEvent::CompletionPromised { reason, .. } => {
+            session.stop.promised = Some(reason.clone());
+            // creel sees no turns of an agent that drives itself, so its checks always run.
+            if session.plan().is_led_from_outside() {
+                session.verify.forget_the_work();
+            }
+        }
         StopEvent::LoopStarted { loop_id, task, max_iterations, promises, .. } => {
             session.stop.last += 1;
             session.stop.loops.push(AgentLoop {

@@ -21,8 +21,11 @@ pub fn judge(preset: StopPreset, context: &AgentContext) -> StopResult {
     }
 }
 
+/// The reason to continue if nothing speaks for an end.
+pub const IN_PROGRESS: &str = "Iteration in progress";
+
 fn in_progress() -> StopResult {
-    StopResult::new(StopAction::Continue, "Iteration in progress")
+    StopResult::new(StopAction::Continue, IN_PROGRESS)
 }
 
 fn promised(context: &AgentContext) -> Option<StopResult> {

@@ -4,7 +4,7 @@ use super::{Described, EventTone, name, sentence};
 use crate::{
     engine::{
         event::{StopDecided, StopEvent},
-        stop::{checkpoint::Checkpoint, decision::StopAction},
+        stop::{checkpoint::Checkpoint, decision::StopAction, preset::IN_PROGRESS},
     },
     present::{clock::brief_span, stop_decisions::action, text::counted},
 };
@@ -56,6 +56,10 @@ fn decision(decided: &StopDecided) -> Described {
     let is_named = decided.hook != "default" && decided.hook != decided.reason;
     let by = if is_named { format!(" · by {}", name(&decided.hook)) } else { String::new() };
     let (action, reason, within) = (action(decided.action), sentence(&decided.reason), within(decided.of.as_deref()));
+    if decided.action == StopAction::Continue && decided.reason == IN_PROGRESS && decided.of.is_none() {
+        let text = "Next iteration: the agent has not said that it is done".to_owned();
+        return Described::new("", tone, text);
+    }
     Described::new("", tone, format!("Decision: {action} · {reason}{by}{within}"))
 }
 
