@@ -475,16 +475,26 @@ pub(super) fn check_placeholders(
 }
 
 /// Checks that the `{{name}}`s of a text exist.
-fn check_names(report: &mut DiagnosticReport, place: &str, known: &[&str], command: &str, at: SourceSpan) {
+pub(super) fn check_names(report: &mut DiagnosticReport, place: &str, known: &[&str], command: &str, at: SourceSpan) {
     for placeholder in placeholders(command) {
-        if known.contains(&placeholder.name.as_str()) {
-            continue;
+        if !known.contains(&placeholder.name.as_str()) {
+            unknown_name(report, place, known, command, (&placeholder, at));
         }
-        let hint = nearest(&placeholder.name, known.iter().copied())
-            .map_or_else(|| format!("{place} has {}", names(known)), |near| format!("did you mean `{{{{{near}}}}}`?"));
-        let at = within(report, command, &placeholder, at);
-        report.error_hint(at, format!("{place} has no {}", quoted(&format!("{{{{{}}}}}", placeholder.name))), hint);
     }
+}
+
+/// Reports a `{{name}}` of a text that does not exist.
+pub(super) fn unknown_name(
+    report: &mut DiagnosticReport,
+    place: &str,
+    known: &[&str],
+    text: &str,
+    (placeholder, at): (&Placeholder, SourceSpan),
+) {
+    let hint = nearest(&placeholder.name, known.iter().copied())
+        .map_or_else(|| format!("{place} has {}", names(known)), |near| format!("did you mean `{{{{{near}}}}}`?"));
+    let at = within(report, text, placeholder, at);
+    report.error_hint(at, format!("{place} has no {}", quoted(&format!("{{{{{}}}}}", placeholder.name))), hint);
 }
 
 /// The position of a placeholder: the same occurrence of the text in the source as in the command. If escapes hide it,

@@ -11,15 +11,18 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value};
 
 use super::{
-    diagnostic::{SourceSpan, names, quoted, suggest},
+    diagnostic::{SourceSpan, names, nearest, quoted, suggest},
     fields::ConfigFields,
-    hooks::check_placeholders,
+    hooks::{check_names, check_placeholders, unknown_name},
     node::{ConfigNode, NodeKind},
     report::DiagnosticReport,
     shape::{MapShape, PART, STEP},
 };
 use crate::engine::{
-    hooks::{point::HookPoint, template},
+    hooks::{
+        point::HookPoint,
+        template::{self, Placeholder},
+    },
     policy::{
         HookAction, HookSpec, PipeOutput, RetryOptions, StepAction, StepCondition, StepTransition, Workflow,
         WorkflowStep,
@@ -166,9 +169,12 @@ impl WorkflowReader<'_> {
     ) -> StepAction {
         let given = needed(report, node, "command", "command");
         let command = given.and_then(ConfigNode::text).unwrap_or_default().to_owned();
-        let offered = self.offered();
+        let at = given.map_or(node.at, |given| given.at);
+        let offered = self.offered(&command);
         let offered: Vec<&str> = offered.iter().map(String::as_str).collect();
-        check_placeholders(report, "a workflow", &offered, &command, given.map_or(node.at, |given| given.at));
+        check_placeholders(report, PLACE, &offered, &command, at);
+        self.check_lookalikes(report, &command, at);
+        check_variables(report, &command, at);
         StepAction::Command(HookSpec {
             name: format!("{}/{name}", self.workflow),
             action: HookAction::Command(command),
@@ -181,11 +187,29 @@ impl WorkflowReader<'_> {
         })
     }
 
-    /// The placeholders that are valid in this workflow.
-    fn offered(&self) -> Vec<String> {
+    /// The placeholders that are valid in this workflow. The action that starts it brings the context, so any part of it
+    /// that a text uses can be there.
+    fn offered(&self, text: &str) -> Vec<String> {
         let steps = self.known.iter().flat_map(|step| FIELDS.map(|field| format!("steps.{step}.{field}")));
         let plain = template::offered(HookPoint::Automation).iter().chain(&["context"]).map(|&name| name.to_owned());
-        plain.chain(steps).collect()
+        let used = template::placeholders(text).into_iter().map(|used| used.name);
+        plain.chain(steps).chain(used.filter(|name| name.starts_with("context."))).collect()
+    }
+
+    /// Reports names with a misspelt beginning, such as `{{contxt.version}}`.
+    fn check_lookalikes(&self, report: &mut DiagnosticReport, text: &str, at: SourceSpan) {
+        for found in template::lookalikes(text) {
+            let meant = found.name.split_once('.').map(|(_, path)| format!("context.{path}"));
+            let known: Vec<String> = self.offered("").into_iter().chain(meant).collect();
+            let near = nearest(&found.name, known.iter().map(String::as_str));
+            unknown_name(
+                report,
+                PLACE,
+                &near.map_or(vec!["context.NAME", "steps.NAME.stdout"], |near| vec![near]),
+                text,
+                (&found, at),
+            );
+        }
     }
 
     fn payload(&self, report: &mut DiagnosticReport, node: Option<&ConfigNode>) -> Value {
@@ -205,14 +229,26 @@ impl WorkflowReader<'_> {
     }
 
     fn check_text(&self, report: &mut DiagnosticReport, text: &str, at: SourceSpan) {
-        let offered = self.offered();
-        for placeholder in template::placeholders(text) {
-            if !offered.contains(&placeholder.name) {
-                let known: Vec<&str> = offered.iter().map(String::as_str).collect();
-                let message = format!("a workflow has no {}", quoted(&format!("{{{{{}}}}}", placeholder.name)));
-                report.error_hint(at, message, suggest(&placeholder.name, known, "use one of"));
-            }
+        let offered = self.offered(text);
+        check_names(report, PLACE, &offered.iter().map(String::as_str).collect::<Vec<_>>(), text, at);
+        self.check_lookalikes(report, text, at);
+    }
+}
+
+/// For messages about placeholders.
+const PLACE: &str = "a workflow";
+
+/// Reports placeholders of a command that differ, but would share a variable.
+fn check_variables(report: &mut DiagnosticReport, command: &str, at: SourceSpan) {
+    let mut seen: Vec<String> = Vec::new();
+    for Placeholder { name, .. } in template::placeholders(command) {
+        let same = seen.iter().find(|other| **other != name && template::variable(other) == template::variable(&name));
+        if let Some(same) = same {
+            let (one, other) = (quoted(&format!("{{{{{same}}}}}")), quoted(&format!("{{{{{name}}}}}")));
+            let message = format!("{one} and {other} would both be {}", template::variable(&name));
+            report.error_hint(at, message, "use them in different steps".to_owned());
         }
+        seen.push(name);
     }
 }
 

@@ -22,19 +22,18 @@ agents: { demo: { acp: x } }
 workflows:
   release:
     steps:
-      - { name: build, type: command, command: "make {{task_id}} {{context}}", on_failure: tell }
+      - { name: build, type: command, command: "make {{task_id}} {{context}} {{context.why}} {{context.tags.1}} {{context.tags}} {{context.no.such}}", on_failure: tell }
       - name: checks
         type: parallel
         steps:
           - { name: lint, type: command, command: "lint {{steps.build.stdout}}" }
-          - { name: note, type: create_task, task: { goal: "Note: {{steps.build.stdout}}", labels: ["from {{session}}"] } }
+          - { name: note, type: create_task, task: { goal: "Note: {{steps.build.stdout}}", labels: ["from {{session}}", "{{context.tags.0}}"] } }
       - { name: clean, type: condition, value: "{{steps.lint.exit}} {{steps.note.task}}", equals: "0 task_1" }
       - { name: finish, type: update_task, task_id: "{{task_id}}", action: add_labels, payload: { labels: [built] }, on_success: stop }
       - { name: tell, type: create_task, task: { goal: "Repair: {{steps.build.stderr}}" } }
 "#;
 
-const BEGIN: &str =
-    r#"[{"type":"execute_workflow","payload":{"workflowId":"release","context":{"why":"it's \"new\""}}}]"#;
+const BEGIN: &str = r#"[{"type":"execute_workflow","payload":{"workflowId":"release","context":{"why":"it's \"new\"","tags":["a","b"]}}}]"#;
 
 fn script(build: Ran) -> Script {
     let settings = creel::config::parse(CONFIG, Path::new("creel.yaml")).expect("a config");
@@ -108,7 +107,7 @@ fn steps_follow_each_other_and_pass_on_their_output() {
     assert_eq!(goals(&world), ["Do a", "Note: v1 $(touch pwned)"]);
     let graph = &world.state.tasks.graph;
     assert_eq!(graph.get("a").expect("a task").labels, ["built"]);
-    assert_eq!(graph.get("task_1").expect("a task").labels, ["from story"]);
+    assert_eq!(graph.get("task_1").expect("a task").labels, ["from story", "a"]);
     let record: Vec<Value> = world.events.iter().map(|event| serde_json::to_value(event).expect("JSON")).collect();
     let note = record.iter().rfind(|record| record["kind"] == "task_created").expect("a record");
     assert_eq!(note["step"], json!({ "flow": 1, "step": "note" }));
@@ -144,7 +143,15 @@ fn values_reach_commands_as_variables() {
     world.finish_hook(0);
     let build = &world.jobs[0];
     assert_eq!(build.hook.name, "release/build");
-    assert_eq!(build.facts.values, [("context".to_owned(), r#"{"why":"it's \"new\""}"#.to_owned())]);
+    let values: Vec<_> = build.facts.values.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+    let expected = [
+        ("context", r#"{"why":"it's \"new\"","tags":["a","b"]}"#),
+        ("context.why", r#"it's "new""#),
+        ("context.tags.1", "b"),
+        ("context.tags", r#"["a","b"]"#),
+        ("context.no.such", ""),
+    ];
+    assert_eq!(values, expected);
     assert_eq!(build.facts.task.as_ref().map(|task| task.id.as_str()), Some("a"));
     world.finish_hook(0);
     assert_eq!(world.jobs[0].facts.values, [("steps.build.stdout".to_owned(), "it's `x`".to_owned())]);

@@ -32,7 +32,8 @@ const ID: FieldShape =
     FieldShape { name: "id", doc: "Another name for `name`.", ty: ValueType::SomeText, default: DefaultValue::Absent };
 const COMMAND: FieldShape = FieldShape {
     name: "command",
-    doc: "A command for `sh -c`, in a step of type `command`.",
+    doc: "A command for `sh -c`, in a step of type `command`. `{{context.NAME}}` is a part of the context that the action \
+          passed on.",
     ty: ValueType::SomeText,
     default: DefaultValue::Absent,
 };

@@ -379,6 +379,9 @@ workflows:
       - { name: build, type: create_task }
       - { type: condition, value: '{{steps.nope.exit}}' }
       - { name: a b, type: parallel, steps: [{ type: noop, on_failure: stop }] }
+      - { type: command, command: 'echo {{contxt.word}} {{context.word}} {{context.a.0.b}} {{.Names}} {{steps.build}}' }
+      - { type: create_task, task: { goal: 'About {{contet.word}} and {{other.thing}}' } }
+      - { type: command, command: 'echo {{context.a-b}} {{context.A_b}}' }
   around:
     steps:
       - { name: one, type: noop }
@@ -390,7 +393,7 @@ workflows:
           |                                                      ^^^^^^^^^^^^^^^^^^^^^ did you mean `{{steps.build.stdout}}`?
         creel.yaml:4:90: unknown step `publsh`
         4 | …ommand, command: 'make {{steps.buld.stdout}}', on_success: publsh }
-          |                                                             ^^^^^^ choose from these, or `stop`: `build`, `build`, `step_3`, `a b`
+          |                                                             ^^^^^^ choose from these, or `stop`: `build`, `build`, `step_3`, `a b`, `step_5`, `step_6`, `step_7`
         creel.yaml:5:9: a step of type `create_task` needs `task`
         5 |       - { name: build, type: create_task }
           |         ^
@@ -400,9 +403,9 @@ workflows:
         creel.yaml:6:9: this condition checks nothing
         6 |       - { type: condition, value: '{{steps.nope.exit}}' }
           |         ^ add `equals` or `contains`
-        creel.yaml:6:35: a workflow has no `{{steps.nope.exit}}`
+        creel.yaml:6:36: a workflow has no `{{steps.nope.exit}}`
         6 |       - { type: condition, value: '{{steps.nope.exit}}' }
-          |                                   ^^^^^^^^^^^^^^^^^^^^^ did you mean `steps.a b.exit`?
+          |                                    ^^^^^^^^^^^^^^^^^^^ did you mean `{{steps.a b.exit}}`?
         creel.yaml:7:17: `a b` is not a valid step name
         7 |       - { name: a b, type: parallel, steps: [{ type: noop, on_failure: stop }] }
           |                 ^^^ use letters, digits, `-` and `_`; `stop` ends the workflow
@@ -412,8 +415,23 @@ workflows:
         creel.yaml:7:60: unknown key `on_failure`
         7 |       - { name: a b, type: parallel, steps: [{ type: noop, on_failure: stop }] }
           |                                                            ^^^^^^^^^^ known here: `name`, `id`, `type`, `command`, `timeout`, `task`, `task_id`, `action`, `payload`, `value`, `equals`, `contains`
-        creel.yaml:10:9: these steps form a loop: `one`, `two`, `one`
-        10 |       - { name: one, type: noop }
+        creel.yaml:8:41: a workflow has no `{{contxt.word}}`
+        8 |       - { type: command, command: 'echo {{contxt.word}} {{context.word}} {{context.a.0.b}} {{.Names}} {{steps.build}}' }
+          |                                         ^^^^^^^^^^^^^^^ did you mean `{{context.word}}`?
+        creel.yaml:8:103: a workflow has no `{{steps.build}}`
+        8 | …ontxt.word}} {{context.word}} {{context.a.0.b}} {{.Names}} {{steps.build}}' }
+          |                                                             ^^^^^^^^^^^^^^^ did you mean `{{steps.build.exit}}`?
+        creel.yaml:9:51: a workflow has no `{{contet.word}}`
+        9 |       - { type: create_task, task: { goal: 'About {{contet.word}} and {{other.thing}}' } }
+          |                                                   ^^^^^^^^^^^^^^^ did you mean `{{context.word}}`?
+        creel.yaml:9:71: a workflow has no `{{other.thing}}`
+        9 | …ype: create_task, task: { goal: 'About {{contet.word}} and {{other.thing}}' } }
+          |                                                             ^^^^^^^^^^^^^^^ a workflow has `context.NAME`, `steps.NAME.stdout`
+        creel.yaml:10:35: `{{context.a-b}}` and `{{context.A_b}}` would both be CREEL_CONTEXT_A_B
+        10 |       - { type: command, command: 'echo {{context.a-b}} {{context.A_b}}' }
+           |                                   ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^ use them in different steps
+        creel.yaml:13:9: these steps form a loop: `one`, `two`, `one`
+        13 |       - { name: one, type: noop }
            |         ^"#]].assert_eq(&said(text));
 }
 

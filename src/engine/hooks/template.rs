@@ -33,16 +33,27 @@ pub struct Placeholder {
     pub range: Range<usize>,
 }
 
-/// All placeholders of a text. Braces around anything but one plain name, or the output of a workflow step
-/// (`{{steps.build.stdout}}`), are ordinary text (`{{.Names}}`, `{{ a b }}`), since other programs have templates too.
+/// All placeholders of a text. Braces around anything but one plain name, the output of a workflow step
+/// (`{{steps.build.stdout}}`) or a part of its context (`{{context.version}}`) are ordinary text (`{{.Names}}`,
+/// `{{ a b }}`), since other programs have templates too.
 pub fn placeholders(text: &str) -> Vec<Placeholder> {
+    in_braces(text, is_name)
+}
+
+/// Dotted names in braces that are no placeholders, such as `{{contxt.version}}`.
+pub fn lookalikes(text: &str) -> Vec<Placeholder> {
+    let is_part = |part: &str| is_plain_name(&part.replace('-', "_"));
+    in_braces(text, |name| name.contains('.') && name.split('.').all(is_part) && !is_name(name))
+}
+
+fn in_braces(text: &str, is_wanted: impl Fn(&str) -> bool) -> Vec<Placeholder> {
     let mut found = Vec::new();
     let mut from = 0;
     while let Some(open) = text[from..].find("{{").map(|i| from + i) {
         let inside = open + 2;
         let Some(close) = text[inside..].find("}}").map(|i| inside + i) else { break };
         let name = text[inside..close].trim_matches([' ', '\t']);
-        if is_name(name) {
+        if is_wanted(name) {
             found.push(Placeholder { name: name.to_owned(), range: open..close + 2 });
             from = close + 2;
         } else {
@@ -64,7 +75,15 @@ fn is_name(text: &str) -> bool {
                 && field.chars().all(plain)
         });
     }
-    text.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_') && text.chars().all(plain)
+    if let Some(path) = text.strip_prefix("context.") {
+        return path.split('.').all(|key| !key.is_empty() && key.chars().all(|c| plain(c) || c == '-'));
+    }
+    is_plain_name(text)
+}
+
+fn is_plain_name(text: &str) -> bool {
+    text.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
+        && text.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
 }
 
 /// The placeholders of a command that opens a pull request.
@@ -255,6 +274,14 @@ mod tests {
         for text in ["{{steps.x}}", "{{steps..x}}", "{{steps.a.b.c}}", "{{steps.$x.y}}"] {
             assert_eq!(expanded(text), text);
         }
+    }
+
+    #[test]
+    fn a_part_of_the_context_is_a_placeholder_and_what_looks_like_one_is_found() {
+        assert_eq!(expanded("a {{context.items.0.name}}"), r#"a "${CREEL_CONTEXT_ITEMS_0_NAME-}""#);
+        let found = |text: &str| lookalikes(text).into_iter().map(|found| found.name).collect::<Vec<_>>();
+        assert_eq!(found("{{contxt.word}} {{ steps.x }} {{context.a}} {{a}}"), ["contxt.word", "steps.x"]);
+        assert_eq!(found("{{.Names}} {{json .State}} {{context.}} {{a..b}} {{context.$x}}"), [""; 0]);
     }
 
     #[test]

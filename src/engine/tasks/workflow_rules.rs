@@ -45,6 +45,23 @@ pub(crate) fn filled_in(given: &Value, value: &dyn Fn(&str) -> String) -> Value 
     }
 }
 
+/// A part of a workflow's context, by the keys and indices that lead to it. A text is itself, anything else is JSON.
+fn part_of(context: &Value, path: &str) -> Option<String> {
+    let mut part = context;
+    for key in path.split('.') {
+        part = match part {
+            Value::Array(items) => items.get(key.parse::<usize>().ok()?)?,
+            Value::Object(map) => map.get(key)?,
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => return None,
+        };
+    }
+    match part {
+        Value::Null => None,
+        Value::String(text) => Some(text.clone()),
+        Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_) => Some(part.to_string()),
+    }
+}
+
 #[derive(Debug, Clone, Copy)]
 pub struct WorkflowRules<'a> {
     pub(crate) name: &'a str,
@@ -85,7 +102,10 @@ impl<'a> WorkflowRules<'a> {
             "task_id" => Some(flow.began.task.clone()),
             "task_content" => self.tasks.graph.get(&flow.began.task).map(|task| task.goal.clone()),
             "context" => Some(flow.began.context.to_string()),
-            _ => name.strip_prefix("steps.").and_then(of_step),
+            _ => match name.strip_prefix("context.") {
+                Some(path) => part_of(&flow.began.context, path),
+                None => name.strip_prefix("steps.").and_then(of_step),
+            },
         };
         value.unwrap_or_default()
     }
@@ -116,7 +136,7 @@ impl<'a> WorkflowRules<'a> {
     pub(crate) fn run_step(self, flow: &WorkflowRun, part: &WorkflowStep, hook: &HookSpec) -> EngineOutput {
         let run = self.hooks.last_run.next();
         let HookAction::Command(command) = &hook.action else { return EngineOutput::default() };
-        let own = |name: &str| name.starts_with("steps.") || name == "context";
+        let own = |name: &str| name.starts_with("steps.") || name == "context" || name.starts_with("context.");
         let names = placeholders(command).into_iter().map(|placeholder| placeholder.name).filter(|name| own(name));
         let values = names.map(|name| (name.clone(), self.value_in(flow, &name))).collect();
         let facts = HookFacts {
