@@ -20,7 +20,7 @@ use crate::{
         hooks::point::HookPoint,
         policy::{
             AgentSpec, AutomationHook, Budget, FinalDeliveryPolicy, HookAction, HookSpec, OutputFormat,
-            PermissionPolicy, PermissionRule, RuleSpec, SessionPlan, StopPlan,
+            PermissionPolicy, PermissionRule, RuleSpec, SessionPlan, StopPlan, SubmitPlan,
         },
         time::TimeSpan,
     },
@@ -283,9 +283,23 @@ fn types(settings: &Settings, asked: Option<&str>) -> String {
     text
 }
 
+const SUBMITTING: [HookPoint; 4] =
+    [HookPoint::BeforeSubmit, HookPoint::AfterSubmit, HookPoint::BeforeMerge, HookPoint::AfterMerge];
+
+/// Whether the config says anything about submitting or merging. Otherwise their default hooks are of no interest.
+fn uses_submit(settings: &Settings) -> bool {
+    let of_agents = settings.notes.values().map(|notes| &notes.hooks);
+    let of_types = settings.task_types.values().map(|of_type| &of_type.hooks);
+    let mut lists = std::iter::once(&settings.hooks).chain(of_agents).chain(of_types);
+    settings.draft.submit != SubmitPlan::default()
+        || lists.any(|lists| SUBMITTING.iter().any(|point| lists.hooks.contains_key(point)))
+}
+
 fn points(settings: &Settings, hooks: &BTreeMap<HookPoint, Vec<ResolvedHook>>, paint: ColourMode) -> String {
     let mut text = String::new();
-    for (point, list) in hooks.iter().filter(|(_, list)| !list.is_empty()) {
+    let submits = uses_submit(settings);
+    let is_shown = |point: HookPoint| submits || !SUBMITTING.contains(&point);
+    for (point, list) in hooks.iter().filter(|(point, list)| !list.is_empty() && is_shown(**point)) {
         text += &format!("\n{}\n", paint.paint(TextRole::Heading, point.name()));
         for (n, chosen) in list.iter().enumerate() {
             let from = paint.paint(TextRole::Faint, format!("  {}", plain(&origin(settings, chosen))));
@@ -351,8 +365,11 @@ fn rules(stop: &StopPlan, paint: ColourMode) -> String {
     format!("\n{}\n{}", paint.paint(TextRole::Heading, "rules"), lines.collect::<String>())
 }
 
-/// The automation hooks, without built-in ones that are off, and the workflows.
+/// The automation hooks, without built-in ones that are off, and the workflows. Nothing if the config changes neither.
 fn automation(settings: &Settings, paint: ColourMode) -> String {
+    if settings.draft.workflows.is_empty() && settings.draft.automation == Settings::default().draft.automation {
+        return String::new();
+    }
     let built_in = |hook: &AutomationHook| matches!(hook.spec.action, HookAction::Builtin(_));
     let listed = settings.draft.automation.iter().filter(|hook| hook.spec.enabled || !built_in(hook));
     let mut text = format!("\n{}\n", paint.paint(TextRole::Heading, "automation"));

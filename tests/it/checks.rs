@@ -63,6 +63,32 @@ fn check_warns_about_checks_that_are_probably_not_meant() {
     assert_eq!((checked.code, checked.err.as_str()), (0, ""), "{}", checked.out);
 }
 
+/// The headings in the output of `creel check`.
+fn headings(config: &str, args: &[&str]) -> Vec<String> {
+    let project = Project::with(&format!("agents: {{ mine: {{ command: sh }} }}\nprotect: [tests]\n{config}\n"));
+    let checked = project.creel(&[&["check"], args].concat());
+    assert_eq!(checked.code, 0, "{}", checked.err);
+    let sections = checked.out.split("\n\n").skip(1).filter_map(|section| section.lines().next());
+    sections.map(str::to_owned).collect()
+}
+
+#[test]
+fn check_shows_submit_merge_and_automation_only_if_the_config_uses_them() {
+    assert_eq!(headings("", &[]), [""; 0]);
+    assert_eq!(headings("hooks: { session_end: [{ command: 'true' }] }", &[]), ["session_end"]);
+    let pipelines = ["before_submit", "before_merge"];
+    assert_eq!(headings("submit: true", &[]), pipelines);
+    assert_eq!(headings("submit: { base_branch: trunk }", &[]), pipelines);
+    assert_eq!(headings("hooks: { before_merge: [{ command: 'true' }] }", &[]), pipelines);
+    let of_type = "task_types: { t: { hooks: { after_submit: [{ command: 'true' }] } } }";
+    assert_eq!(headings(of_type, &[]), pipelines);
+    assert_eq!(headings(of_type, &["-t", "t"]), ["before_submit", "after_submit", "before_merge"]);
+    let quiet = "automation: { hooks: [{ name: auto-create-review-task, enabled: false }] }";
+    assert_eq!(headings(quiet, &[]), ["automation"]);
+    let workflow = "workflows: { w: { steps: [{ type: noop }] } }";
+    assert_eq!(headings(workflow, &[]), ["automation", "workflow w"]);
+}
+
 #[test]
 fn no_sample_works_around_exit_codes() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));

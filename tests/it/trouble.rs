@@ -203,12 +203,6 @@ fn the_plan_is_printed_in_the_order_in_which_hooks_run() {
           1. a  [timeout 2 min, priority 0, piped]  creel.yaml:5
           2. b  [timeout 1 min]  creel.yaml:5
 
-        before_submit
-          1. create_pr (built in)  [timeout 30 min]  default
-
-        before_merge
-          1. merge_pr (built in)  [timeout 30 min, last]  default
-
         automation
           1. check-dependency-satisfaction (built in)  [priority 20] on task_completed
           2. tell: ./tell  [timeout 1 min, priority 30] on task_blocked
