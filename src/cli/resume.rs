@@ -93,6 +93,8 @@ pub(super) fn resume(args: &ResumeArgs) -> CliResult<VerbOutcome> {
     };
     if began.errand.is_none() {
         readiness::require_agent(&root, &began.plan, readiness::RESUME_LATER)?;
+        let checks = readiness::checks_of_session(&opened.state);
+        readiness::require_checks(&root, checks, readiness::ANOTHER_CHECK_LATER)?;
     }
     let exit_code = began.errand.map_or(ExitCodeSource::Session, ExitCodeSource::Pipeline);
     let sweep = SweepScope::Project;

@@ -96,6 +96,7 @@ pub(super) fn run(args: &RunArgs) -> CliResult<VerbOutcome> {
         plan.submit.on_complete = false;
     }
     readiness::require_agent(&project.root, &plan, readiness::ANOTHER_AGENT)?;
+    readiness::require_checks(&project.root, readiness::checks_at_start(&plan), readiness::ANOTHER_CHECK)?;
     let prompt = prompt(&project, args)?;
     let sessions = SessionsDir::of(&project.root);
     let place = FolderRequest { cwd: &project.root, sessions: &sessions, resumed: None };

@@ -68,6 +68,13 @@ pub fn missing(command: &str, folder: &Path, path: &OsStr) -> Vec<MissingProgram
     missing
 }
 
+/// The first program of a command, if it is a bare name that is not on `PATH`. Later programs can appear until they are
+/// needed, and so can scripts of the project.
+pub fn first_not_on_path(command: &str, folder: &Path, path: &OsStr) -> Option<String> {
+    let first = needed(command).into_iter().next()?;
+    (!first.contains('/') && on_path(&first, folder, path).is_none()).then_some(first)
+}
+
 fn problem(program: &str, folder: &Path, path: &OsStr) -> Option<MissingProgram> {
     let file = if program.contains('/') {
         let file = folder.join(program);

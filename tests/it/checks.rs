@@ -4,7 +4,10 @@ use std::{fs, os::unix::fs::PermissionsExt as _, path::Path};
 
 use serde_json::{Value, json};
 
-use crate::{book::pages, support::project::Project};
+use crate::{
+    book::pages,
+    support::project::{Project, Ran},
+};
 
 /// A project whose agent plays these turns.
 fn scripted(config: &str, turns: &serde_json::Value) -> Project {
@@ -31,6 +34,64 @@ fn an_advisory_check_holds_nothing_up() {
     let project = scripted("checks: [{ command: 'exit 1', on_failure: ignore }]", &turns);
     let ran = project.run();
     assert_eq!((ran.code, project.kind("turn_ended").len()), (0, 1), "{}{}", ran.out, ran.err);
+}
+
+#[test]
+fn a_session_does_not_begin_while_the_program_of_a_check_is_missing() {
+    let turns = json!([{ "say": "Done. <promise>COMPLETE</promise>" }]);
+    let checks = "checks: ['true', { name: lint, command: 'cd . && no-such-linter .' }, { exec: [no-such-test, x] }]";
+    let project = scripted(checks, &turns);
+    let refused = project.run();
+    assert_eq!(refused.code, 2, "{}{}", refused.out, refused.err);
+    let expected = "creel: the check `lint` cannot start: `no-such-linter` is not on PATH\n\
+                    the check `no-such-test x` cannot start: `no-such-test` is not on PATH\n  \
+                    install it, or correct the name under `checks:`\n  Nothing has run.\n";
+    assert_eq!(refused.err, expected);
+    assert!(!project.root().join(".creel").exists());
+}
+
+#[test]
+fn a_session_begins_if_a_check_can_appear_or_does_not_count() {
+    let turns = json!([{ "say": "Done. <promise>COMPLETE</promise>" }]);
+    for (config, said) in [
+        ("checks: [{ command: no-such-linter, enabled: false }]", ""),
+        ("checks: [./gone.sh]\nmax_hook_retries: 0", ""),
+        ("checks: ['./gone.sh && no-such-linter']\nmax_hook_retries: 0", ""),
+        ("checks: [no-such-linter]\nhooks: { session_start: [{ command: 'true' }] }", ""),
+        (
+            "checks: [{ name: lint, command: no-such-linter, on_failure: ignore }]",
+            "creel: warning: the check `lint` cannot run: `no-such-linter` is not on PATH\n",
+        ),
+    ] {
+        let project = scripted(config, &turns);
+        let ran = project.run();
+        assert_ne!(ran.code, 2, "{config}: {}{}", ran.out, ran.err);
+        let about_path: String = ran.err.split_inclusive('\n').filter(|line| line.contains("PATH")).collect();
+        assert_eq!(about_path, said, "{config}");
+        assert_eq!(project.kind("session_started").len(), 1, "{config}");
+    }
+}
+
+#[test]
+fn a_session_is_resumed_only_if_the_programs_of_its_checks_are_there() {
+    let turns = json!([{ "run": "touch work", "say": "One." }, { "say": "Done. <promise>COMPLETE</promise>" }]);
+    let project = scripted("max_iterations: 1\nchecks: [{ name: lint, command: my-linter }]", &turns);
+    let linter = project.temp_dir().join("my-linter");
+    fs::write(&linter, "#!/bin/sh\n").expect("a program");
+    fs::set_permissions(&linter, fs::Permissions::from_mode(0o755)).expect("permissions");
+    let with_linter = |args: &[&str]| {
+        let path = format!("{}:{}", project.temp_dir().display(), std::env::var("PATH").unwrap_or_default());
+        Ran::of(&project.command(args).env("PATH", path).output().expect("creel starts"))
+    };
+    assert_eq!(with_linter(&["run", "--headless", "--trust", "-s", "s"]).code, 3);
+    let before = project.records().len();
+    let refused = project.creel(&["resume", "--headless", "-n", "2", "s"]);
+    assert_eq!(refused.code, 2, "{}{}", refused.out, refused.err);
+    let expected = "creel: the check `lint` cannot start: `my-linter` is not on PATH\n  install it, then resume the \
+                    session; or correct the name under `checks:` and start a new one\n  Nothing has run.\n";
+    assert_eq!(refused.err, expected);
+    assert_eq!(project.records().len(), before);
+    assert_eq!(with_linter(&["resume", "--headless", "-n", "2", "s"]).code, 0);
 }
 
 #[test]

@@ -16,6 +16,7 @@ use crate::{
             version::{self, VersionAnswer, VersionQuery},
         },
         error::{CliError, CliResult},
+        output::say,
         target::project::Project,
     },
     config::{
@@ -23,9 +24,12 @@ use crate::{
         programs::{self, MissingProgram},
     },
     engine::{
+        hooks::point::HookPoint,
         policy::{
-            AgentSpec, HookAction, HookSpec, RuleCheck, SessionPlan, StepAction, StopHook, StopHookKind, WorkflowStep,
+            AgentSpec, HookAction, HookFailurePolicy, HookSpec, RuleCheck, SessionPlan, StepAction, StopHook,
+            StopHookKind, WorkflowStep,
         },
+        session::SessionState,
         wording::shell_word,
     },
 };
@@ -98,6 +102,54 @@ pub(crate) const RESUME_LATER: &str = "then resume the session";
 pub(crate) fn require_agent(root: &Path, plan: &SessionPlan, way_out: &str) -> CliResult<()> {
     let Some(problem) = agent_problem(root, plan) else { return Ok(()) };
     Err(CliError::usage(format!("{problem}\n  {way_out}\n  Nothing has run.")))
+}
+
+/// What the user can do about a check whose program is missing.
+pub(crate) const ANOTHER_CHECK: &str = "install it, or correct the name under `checks:`";
+/// The same for a session that has started, which keeps its plan.
+pub(crate) const ANOTHER_CHECK_LATER: &str =
+    "install it, then resume the session; or correct the name under `checks:` and start a new one";
+
+/// Refuses to start or resume a session while the program of a check is missing, before anything runs. Only warns about
+/// an advisory check.
+pub(crate) fn require_checks<'a>(
+    root: &Path,
+    checks: impl IntoIterator<Item = &'a HookSpec>,
+    way_out: &str,
+) -> CliResult<()> {
+    let path = search_path();
+    let mut missing = String::new();
+    for check in checks {
+        let program = hook_command(check).and_then(|command| programs::first_not_on_path(&command, root, &path));
+        let (Some(program), name) = (program, &check.name) else { continue };
+        if check.on_failure == Some(HookFailurePolicy::Ignore) {
+            say(&format!("creel: warning: the check `{name}` cannot run: `{program}` is not on PATH"));
+        } else {
+            let _ = writeln!(missing, "the check `{name}` cannot start: `{program}` is not on PATH");
+        }
+    }
+    if missing.is_empty() { Ok(()) } else { Err(CliError::usage(format!("{missing}  {way_out}\n  Nothing has run."))) }
+}
+
+/// The checks of a new session that must be able to start now: none if something can install their programs first.
+pub(crate) fn checks_at_start(plan: &SessionPlan) -> impl Iterator<Item = &HookSpec> {
+    let sets_up = plan.worktree.as_ref().is_some_and(|worktree| !worktree.setup.is_empty());
+    let installs = sets_up || enabled_hooks(plan, HookPoint::SessionStart).next().is_some();
+    enabled_hooks(plan, HookPoint::Stop).filter(move |_| !installs)
+}
+
+fn enabled_hooks(plan: &SessionPlan, point: HookPoint) -> impl Iterator<Item = &HookSpec> {
+    plan.hooks.get(&point).into_iter().flatten().filter(|hook| hook.enabled)
+}
+
+/// The checks of a session that must be able to start when it is resumed.
+pub(crate) fn checks_of_session(state: &SessionState) -> impl Iterator<Item = &HookSpec> {
+    // Until the first iteration, a hook at `session_start` can still install something.
+    let has_started = state.iterations.current > 0;
+    let plan = &state.began.plan;
+    let starts_with_hooks = enabled_hooks(plan, HookPoint::SessionStart).next().is_some();
+    let checks = plan.hooks.get(&HookPoint::Stop).into_iter().flatten();
+    checks.filter(move |check| (has_started || !starts_with_hooks) && state.hooks.is_enabled(HookPoint::Stop, check))
 }
 
 fn search_path() -> OsString {
@@ -216,6 +268,17 @@ fn in_project(owner: String, command: &str) -> PlannedCommand<'_> {
     PlannedCommand { owner, command: command.into(), folder: None }
 }
 
+/// The command line of a hook that starts a process.
+fn hook_command(hook: &HookSpec) -> Option<Cow<'_, str>> {
+    Some(match &hook.action {
+        HookAction::Command(command) => Cow::Borrowed(command.as_str()),
+        // Its arguments are no commands, whatever they say.
+        HookAction::Exec(arguments) => shell_word(arguments.first()?).into(),
+        HookAction::Builtin(call) => call.options.command.as_deref()?.into(),
+        HookAction::Gatekeeper(_) => return None,
+    })
+}
+
 /// The commands that the session runs by itself.
 fn commands(plan: &SessionPlan) -> Vec<PlannedCommand<'_>> {
     let named = |what: &str, name: &str, command: &str| {
@@ -224,15 +287,8 @@ fn commands(plan: &SessionPlan) -> Vec<PlannedCommand<'_>> {
     let hooks = plan.hooks.iter().flat_map(|(point, hooks)| hooks.iter().map(move |hook| (point.name(), hook)));
     let automation = plan.automation.iter().map(|hook| ("automation", &hook.spec));
     let hooks = hooks.chain(automation).filter(|(_, hook)| hook.enabled).filter_map(|(point, hook)| {
-        let command = match &hook.action {
-            HookAction::Command(command) => Cow::Borrowed(command.as_str()),
-            // Its arguments are no commands, whatever they say.
-            HookAction::Exec(arguments) => shell_word(arguments.first()?).into(),
-            HookAction::Builtin(call) => call.options.command.as_deref()?.into(),
-            HookAction::Gatekeeper(_) => return None,
-        };
         let owner = named(&format!("the {point} hook"), &hook.name, &hook.action.describe());
-        Some(PlannedCommand { owner, command, folder: None })
+        Some(PlannedCommand { owner, command: hook_command(hook)?, folder: None })
     });
     let rules = plan.stop.rules.iter().filter(|rule| rule.enabled).filter_map(|rule| match &rule.check {
         RuleCheck::Command { env, .. } if env.contains_key("PATH") => None,
