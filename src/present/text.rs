@@ -25,12 +25,19 @@ pub fn prompt_line(prompt: &PromptSent, most: usize) -> String {
             let line = printed.and_then(|(_, printed)| telling_line(&[printed])).or_else(|| telling_line(&[feedback]));
             first_line(&line.unwrap_or_default(), most)
         }
-        PromptReason::Iteration
-        | PromptReason::Recovery
-        | PromptReason::FinalDelivery
-        | PromptReason::Message
-        | PromptReason::Remediation
-        | PromptReason::Gatekeeper => first_line(&plain(&prompt.text), most),
+        // The row already says what the prompt is.
+        PromptReason::Recovery | PromptReason::FinalDelivery | PromptReason::Message => {
+            let is_opening = |line: &str| {
+                ["[Recovery]: ", "[Final delivery]: ", "[Message]: from "]
+                    .iter()
+                    .any(|opening| line.starts_with(opening))
+            };
+            let content = prompt.text.split_once('\n').filter(|(line, _)| is_opening(line));
+            first_line(&plain(content.map_or(prompt.text.as_str(), |(_, content)| content)), most)
+        }
+        PromptReason::Iteration | PromptReason::Remediation | PromptReason::Gatekeeper => {
+            first_line(&plain(&prompt.text), most)
+        }
     }
 }
 

@@ -224,10 +224,10 @@ fn a_message_of_the_agent_uses_up_an_iteration() {
           prompt iteration "GOAL"
           MessageQueued
           turn ended EndTurn
-          prompt Message "Again."
+          prompt Message "[Message]: from yourself, in an earlier turn\nAgain."
           MessageQueued
           turn ended EndTurn
-          prompt Message "Again."
+          prompt Message "[Message]: from yourself, in an earlier turn\nAgain."
           MessageQueued
           turn ended EndTurn
         iteration 1 done
@@ -242,7 +242,11 @@ fn a_message_of_the_agent_uses_up_an_iteration() {
     world.settle();
     world.command(SessionCommand::Message { text: "Use tabs.".into() });
     let world = world.run();
-    assert!(world.story().contains("prompt Message \"Use tabs.\\n\\nAgain.\""), "{}", world.story());
+    assert!(
+        world.story().contains("Use tabs.\\n\\n[Message]: from yourself, in an earlier turn\\nAgain.\""),
+        "{}",
+        world.story()
+    );
     assert_eq!(world.state.phase.outcome(), Some(SessionOutcome::Complete));
 }
 
@@ -256,7 +260,7 @@ fn a_message_of_the_agent_does_not_reset_the_retries() {
     assert_eq!(world.state.phase.outcome(), Some(SessionOutcome::Forced));
     assert_eq!(prompts(&world, PromptReason::Feedback), 2, "{}", world.story());
     assert!(
-        world.story().contains("prompt Feedback \"Again.\\n\\n[Hook feedback]: check `tests` failed, exit 2\\nred\""),
+        world.story().contains("Again.\\n\\n[Hook feedback]: check `tests` failed, exit 2\\nred\""),
         "{}",
         world.story()
     );
@@ -411,14 +415,14 @@ fn after_cancelling_a_turn_the_user_can_write_another_message() {
           turn ended Cancelled
           MessageQueued
           Unpaused
-          prompt Message "Use tabs."
+          prompt Message "[Message]: from the user\nUse tabs."
           turn ended EndTurn
         iteration 1 done
           decided Complete
           LoopEnded
           gate 1 final_delivery
           gate 1 approve by Policy
-          prompt FinalDelivery items [1] "[Hook output: session_start \"build\" · exit 0 · 1.2 s]\nheld"
+          prompt FinalDelivery items [1] "[Final delivery]: the loop has ended; this output of hooks has not reached you yet. Act on it if it needs work.\n\n[Hook output: session_start \"build\" · exit 0 · 1.2 s]\nheld"
           turn ended EndTurn
           delivered [1]
         ended complete (no checks are configured, and the agent says it is done)

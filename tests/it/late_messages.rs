@@ -36,7 +36,7 @@ fn a_message_that_arrives_while_the_stop_hooks_run_is_answered_and_checked_befor
           stop tests exit 0 -> Pass
         iteration 1 done
           decided Complete
-          prompt Message "Use tabs."
+          prompt Message "[Message]: from the user\nUse tabs."
           turn ended EndTurn
           stop tests exit 2 -> Block
           retry 1/5
@@ -67,7 +67,7 @@ fn a_message_that_arrives_while_the_stop_decision_is_made_is_answered_first() {
           MessageQueued
           stop_decision judge exit 0 -> Pass
           decided Complete
-          prompt Message "Use tabs."
+          prompt Message "[Message]: from the user\nUse tabs."
           turn ended EndTurn
         iteration 1 done
           stop_decision judge exit 0 -> Pass
@@ -93,7 +93,7 @@ fn an_answer_without_a_promise_does_not_complete_the_session() {
           stop tests exit 0 -> Pass
         iteration 1 done
           decided Complete
-          prompt Message "Use tabs."
+          prompt Message "[Message]: from the user\nUse tabs."
           turn ended EndTurn
           stop tests exit 0 -> Pass
         iteration 1 done
@@ -143,7 +143,7 @@ fn a_message_during_the_final_delivery_continues_the_loop() {
           LoopEnded
           gate 1 final_delivery
           gate 1 approve by Policy
-          prompt FinalDelivery items [1] "[Hook output: post_iteration \"lint\" · exit 0 · 1.2 s]\nlint"
+          prompt FinalDelivery items [1] "[Final delivery]: the loop has ended; this output of hooks has not reached you yet. Act on it if it needs work.\n\n[Hook output: post_iteration \"lint\" · exit 0 · 1.2 s]\nlint"
           MessageQueued
           turn ended EndTurn
           delivered [1]
@@ -188,7 +188,7 @@ fn items_that_the_user_approved_are_sent_before_a_later_message() {
           gate 1 final_delivery
           MessageQueued
           gate 1 approve by Tui
-          prompt FinalDelivery items [1] "[Hook output: post_iteration \"lint\" · exit 0 · 1.2 s]\nlint"
+          prompt FinalDelivery items [1] "[Final delivery]: the loop has ended; this output of hooks has not reached you yet. Act on it if it needs work.\n\n[Hook output: post_iteration \"lint\" · exit 0 · 1.2 s]\nlint"
           turn ended EndTurn
           delivered [1]
           stop tests exit 0 -> Pass
@@ -229,7 +229,7 @@ fn a_message_during_the_submit_is_answered_and_checked_and_the_work_is_submitted
           MessageQueued
           before_submit lint exit 0 -> Pass
         submit done (every check has passed)
-          prompt Message "Use tabs."
+          prompt Message "[Message]: from the user\nUse tabs."
           turn ended EndTurn
           stop tests exit 0 -> Pass
         iteration 1 done
@@ -258,7 +258,7 @@ fn a_message_whose_turn_fails_goes_with_the_next_iteration() {
           stop tests exit 0 -> Pass
         iteration 1 done
           decided Complete
-          prompt Message "Use tabs."
+          prompt Message "[Message]: from the user\nUse tabs."
           turn failed reset
         iteration 1 failed
         iteration 2

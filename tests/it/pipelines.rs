@@ -199,7 +199,7 @@ fn at_the_gate_the_user_retries_writes_skips_or_leaves() {
           gate 2 submit
           MessageQueued
           gate 2 send by Tui
-          prompt Message "Try another way."
+          prompt Message "[Message]: from the user\nTry another way."
           turn ended EndTurn
           before_submit run_tests exit 0 -> Pass
           before_submit create_pr exit 0 -> Pass

@@ -145,7 +145,7 @@ fn what_should_be_different_goes_to_the_agent_which_proposes_again() {
         .collect();
     assert_eq!(prompts.len(), 2);
     let form = "Answer with the whole proposal again, in the form that was asked for.";
-    assert_eq!(prompts[1].text, format!("In one step, please.\n\n{form}"));
+    assert_eq!(prompts[1].text, format!("[Message]: from the user\nIn one step, please.\n\n{form}"));
     assert_eq!(prompts[1].conversation, creel::engine::conversation::ConversationMode::Same);
     let world = world.run();
     expect![[r#"
@@ -156,7 +156,7 @@ fn what_should_be_different_goes_to_the_agent_which_proposes_again() {
           gate 1 proposal
           MessageQueued
           gate 1 send by Tui
-          prompt Message "In one step, please.\n\nAnswer with the whole proposal again, in the form that was asked for."
+          prompt Message "[Message]: from the user\nIn one step, please.\n\nAnswer with the whole proposal again, in the form that was asked for."
           turn ended EndTurn
           stop check the proposal exit 0 -> Pass
           gate 2 proposal
@@ -178,7 +178,7 @@ fn the_agent_reads_what_it_cannot_know() {
     answer(&mut world, GateChoice::Edit, Some(CHANGED));
     answer(&mut world, GateChoice::Send, Some("And a manual."));
     let told = sent(&world);
-    assert!(told.starts_with("And a manual.\n\nThis is about the proposal as the user has changed it:\n\n{"), "{told}");
+    assert!(told.contains("\nAnd a manual.\n\nThis is about the proposal as the user has changed it:\n\n{"), "{told}");
     assert!(told.contains("Write half of it.") && !told.contains("GOAL"), "{told}");
     let world = until(world, |world| world.state.gates.open.is_some());
     assert_eq!(proposed(&world), ["all: Do it in one step."], "the change was of the first proposal");

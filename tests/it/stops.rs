@@ -1028,5 +1028,5 @@ fn a_session_killed_in_a_turn_gets_the_checkpoint_too() {
     assert_eq!(again, "GOAL");
     world.finish_turn();
     let (_, told) = world.turn.clone().expect("a prompt");
-    assert_eq!(told, "[Checkpoint 1 · iteration 1]\n{\"milestone\":\"halfway\"}");
+    assert_eq!(told, "[Message]: from the user\n[Checkpoint 1 · iteration 1]\n{\"milestone\":\"halfway\"}");
 }

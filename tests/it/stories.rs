@@ -533,11 +533,49 @@ check `silent` failed, exit 2
 
 check `cargo guard` blocked
 write a test first";
-    let sent = world.events.iter().find_map(|event| match event {
-        Event::Turn(TurnEvent::PromptSent(prompt)) if prompt.reason == PromptReason::Feedback => Some(&prompt.text),
+    assert_eq!(texts(&world, PromptReason::Feedback), [expected]);
+}
+
+/// The texts of all prompts with this reason.
+fn texts(world: &World, reason: PromptReason) -> Vec<&str> {
+    let sent = world.events.iter().filter_map(|event| match event {
+        Event::Turn(TurnEvent::PromptSent(prompt)) if prompt.reason == reason => Some(prompt.text.as_str()),
         _ => None,
     });
-    assert_eq!(sent.map(String::as_str), Some(expected));
+    sent.collect()
+}
+
+#[test]
+fn prompts_that_begin_no_iteration_say_first_what_they_are() {
+    let script = Script::new()
+        .piped(HookPoint::OnError, "look", [prints("disk full")])
+        .piped(HookPoint::SessionStart, "facts", [prints("2 warnings")])
+        .agent([Answer::Fails("connection reset.\nat line 3"), WORKS, DONE])
+        .plan(|plan| plan.max_iterations = 1);
+    let world = World::begin(script).run();
+    assert_eq!(
+        texts(&world, PromptReason::Recovery),
+        [
+            "[Recovery]: the last turn failed: connection reset. Repair what the hooks report about it; the work continues in \
+          the next turn.\n\n[Hook output: on_error \"look\" · exit 0 · 1.2 s]\ndisk full"
+        ]
+    );
+    assert_eq!(
+        texts(&world, PromptReason::FinalDelivery),
+        ["[Final delivery]: the loop has ended; this output of hooks has not reached you yet. Act on it if it needs \
+             work.\n\n[Hook output: session_start \"facts\" · exit 0 · 1.2 s]\n2 warnings"]
+    );
+    let mut world = World::begin(Script::new());
+    world.settle();
+    world.command(SessionCommand::Message { text: "Use tabs.".into() });
+    world.command(SessionCommand::Message { text: "And <b>.".into() });
+    let by_hook = SessionCommand::Message { text: "Again.".into() };
+    world.input(Input::Command { by: ActorKind::Hook.into(), command: by_hook });
+    let world = world.run();
+    assert_eq!(
+        texts(&world, PromptReason::Message),
+        ["[Message]: from the user\nUse tabs.\n\nAnd <b>.\n\n[Message]: from a hook of this session\nAgain."]
+    );
 }
 
 #[test]
@@ -869,7 +907,7 @@ fn a_stop_with_grace_lets_the_iteration_end_and_delivers() {
           LoopEnded
           gate 1 final_delivery
           gate 1 approve by Policy
-          prompt FinalDelivery items [1] "[Hook output: post_iteration \"test\" · exit 0 · 1.2 s]\nred"
+          prompt FinalDelivery items [1] "[Final delivery]: the loop has ended; this output of hooks has not reached you yet. Act on it if it needs work.\n\n[Hook output: post_iteration \"test\" · exit 0 · 1.2 s]\nred"
           turn ended EndTurn
           delivered [1]
         ended cancelled (stopped by the user)
@@ -898,7 +936,7 @@ fn a_message_is_sent_when_the_turn_ends_and_before_the_stop_hooks() {
           prompt iteration "GOAL"
           MessageQueued
           turn ended EndTurn
-          prompt Message "Use tabs."
+          prompt Message "[Message]: from the user\nUse tabs."
           turn ended EndTurn
           stop tests exit 0 -> Pass
         iteration 1 done
@@ -919,7 +957,7 @@ fn a_message_is_not_lost_when_its_turn_fails() {
           prompt iteration "GOAL"
           MessageQueued
           turn ended EndTurn
-          prompt Message "Use tabs."
+          prompt Message "[Message]: from the user\nUse tabs."
           turn failed reset
         iteration 1 failed
         iteration 2
@@ -954,7 +992,7 @@ fn a_task_hook_runs_beside_the_agent_and_nothing_is_delivered_or_ended_meanwhile
           held 1 "[Hook output: on_task_complete \"validate\" · exit 0 · 1.2 s]\ntask is wrong"
           gate 1 final_delivery
           gate 1 approve by Policy
-          prompt FinalDelivery items [1] "[Hook output: on_task_complete \"validate\" · exit 0 · 1.2 s]\ntask is wrong"
+          prompt FinalDelivery items [1] "[Final delivery]: the loop has ended; this output of hooks has not reached you yet. Act on it if it needs work.\n\n[Hook output: on_task_complete \"validate\" · exit 0 · 1.2 s]\ntask is wrong"
           turn ended EndTurn
           delivered [1]
         ended complete (no checks are configured, and the agent says it is done)
@@ -1556,11 +1594,11 @@ fn a_message_whose_turn_is_cancelled_is_sent_again_when_the_session_continues_an
           prompt iteration "GOAL"
           MessageQueued
           turn ended EndTurn
-          prompt Message "Use tabs."
+          prompt Message "[Message]: from the user\nUse tabs."
           Paused
           turn ended Cancelled
           Unpaused
-          prompt Message "Use tabs."
+          prompt Message "[Message]: from the user\nUse tabs."
           turn ended EndTurn
         iteration 1 done
           decided Complete
@@ -1596,7 +1634,7 @@ fn an_interrupt_after_the_loop_waits_for_no_server_and_sends_no_recovery() {
           LoopEnded
           gate 1 final_delivery
           gate 1 approve by Policy
-          prompt FinalDelivery items [1] "[Hook output: post_iteration \"test\" · exit 0 · 1.2 s]\nred"
+          prompt FinalDelivery items [1] "[Final delivery]: the loop has ended; this output of hooks has not reached you yet. Act on it if it needs work.\n\n[Hook output: post_iteration \"test\" · exit 0 · 1.2 s]\nred"
           turn failed 429
           on_error look exit 0 -> Pass piped
           waits 10 min

@@ -143,7 +143,7 @@ fn the_user_can_ignore_it_write_to_the_agent_or_abort() {
           gate 1 tampered
           MessageQueued
           gate 1 send by Tui
-          prompt Message "Try another way."
+          prompt Message "[Message]: from the user\nTry another way."
           turn ended EndTurn
         iteration 1 done
           decided Complete

@@ -1,10 +1,13 @@
 //! The text of each prompt, and the one function that sends it.
+//!
+//! # Invariants
+//! - The first line of a prompt says what it is, except that an iteration prompt begins with its own content.
 
 use crate::engine::{
     budget::BudgetCheck,
     conversation::ConversationMode,
     effect::Effect,
-    event::{Event, PromptReason, PromptSent, SessionOutcome, SessionStarted, TurnEvent},
+    event::{ActorKind, Event, PromptReason, PromptSent, SessionOutcome, SessionStarted, TurnEvent},
     hooks::dispatch::HookDispatch,
     ids::ItemId,
     output::EngineOutput,
@@ -21,7 +24,15 @@ use crate::engine::{
     time::TimeSpan,
     turn::TurnState,
     usage_limit::{AgentChoice, UsageLimitState},
+    wording::shortened,
 };
+
+/// How many characters of an error the recovery prompt contains.
+const ERROR_SHOWN: usize = 500;
+
+/// The first line of a final delivery.
+const FINAL_DELIVERY: &str = "[Final delivery]: the loop has ended; this output of hooks has not reached you yet. Act on \
+                              it if it needs work.";
 
 /// The context in which prompts are composed and sent.
 #[derive(Debug, Clone, Copy)]
@@ -104,7 +115,7 @@ impl PromptRules<'_> {
     }
 
     pub(crate) fn send_with_messages(self, reason: PromptReason, more: Option<&str>) -> EngineOutput {
-        let parts = self.steering.messages_text().into_iter().chain(more.map(str::to_owned));
+        let parts = self.messages_with_origin().into_iter().chain(more.map(str::to_owned));
         let text = parts.collect::<Vec<_>>().join("\n\n");
         self.send(PromptSent { messages: self.steering.messages.len(), ..self.prompt(reason, text) })
     }
@@ -113,10 +124,30 @@ impl PromptRules<'_> {
         self.send_with_messages(PromptReason::Remediation, Some(text))
     }
 
-    pub(crate) fn recovery_prompt(self, text: String) -> EngineOutput {
+    /// The waiting messages, each after a line that names its author. Iteration prompts contain only the messages.
+    fn messages_with_origin(self) -> Option<String> {
+        let mut author = "";
+        let mut paragraphs = Vec::new();
+        for message in &self.steering.messages {
+            let before = std::mem::replace(&mut author, author_of(message.by));
+            let origin = if before == author { String::new() } else { format!("[Message]: from {author}\n") };
+            paragraphs.push(origin + &message.text);
+        }
+        (!paragraphs.is_empty()).then(|| paragraphs.join("\n\n"))
+    }
+
+    /// `piped` is the output of the `on_error` hooks.
+    pub(crate) fn recovery_prompt(self, piped: String) -> EngineOutput {
         if self.steering.paused {
             return EngineOutput::default();
         }
+        let error = self.turns.last_error.as_deref().unwrap_or_default();
+        let error = error.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or("unknown error");
+        let text = format!(
+            "[Recovery]: the last turn failed: {}. Repair what the hooks report about it; the work continues in the next \
+             turn.\n\n{piped}",
+            shortened(error.trim_end_matches('.'), ERROR_SHOWN)
+        );
         self.send(self.prompt(PromptReason::Recovery, text))
     }
 
@@ -126,7 +157,8 @@ impl PromptRules<'_> {
         let complete = self.ending.as_ref().is_some_and(|ending| ending.outcome == SessionOutcome::Complete);
         let messages = if complete { 0 } else { self.steering.messages.len() };
         let held = items.iter().filter_map(|id| self.pending.get(*id)).map(|item| item.text.clone());
-        let parts = held.chain(self.steering.messages_text().filter(|_| messages > 0));
+        let opening = (!items.is_empty()).then(|| FINAL_DELIVERY.to_owned());
+        let parts = opening.into_iter().chain(held).chain(self.messages_with_origin().filter(|_| messages > 0));
         (parts.collect::<Vec<_>>().join("\n\n"), messages)
     }
 
@@ -139,7 +171,7 @@ impl PromptRules<'_> {
     /// The messages that arrived before the session was complete, as one more turn of its last iteration.
     pub(crate) fn reopening_prompt(self) -> EngineOutput {
         let messages = self.steering.messages.len();
-        let text = self.steering.messages_text().unwrap_or_default();
+        let text = self.messages_with_origin().unwrap_or_default();
         self.send(PromptSent { messages, reopens: true, ..self.prompt(PromptReason::Message, text) })
     }
 
@@ -200,5 +232,16 @@ impl PromptRules<'_> {
             baseline: self.unsettled.protect_baseline(),
         };
         EngineOutput::record(Event::Turn(TurnEvent::PromptSent(Box::new(prompt)))).then(effect)
+    }
+}
+
+/// The author of a message, for the agent.
+const fn author_of(by: ActorKind) -> &'static str {
+    match by {
+        ActorKind::Agent => "yourself, in an earlier turn",
+        ActorKind::Hook => "a hook of this session",
+        ActorKind::Tui | ActorKind::Cli | ActorKind::Mcp | ActorKind::Nats | ActorKind::Policy | ActorKind::Timeout => {
+            "the user"
+        }
     }
 }
