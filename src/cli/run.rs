@@ -99,6 +99,9 @@ pub(super) fn run(args: &RunArgs) -> CliResult<VerbOutcome> {
     readiness::require_checks(&project.root, readiness::checks_at_start(&plan), readiness::ANOTHER_CHECK)?;
     let prompt = prompt(&project, args)?;
     let sessions = SessionsDir::of(&project.root);
+    if let Some(name) = &args.session {
+        require_free(&sessions.folder(name))?;
+    }
     let place = FolderRequest { cwd: &project.root, sessions: &sessions, resumed: None };
     // The process that started this one in the background has asked, and keeps others from starting meanwhile.
     let is_settled = args.force || args.detach.background || plan.worktree.is_some();
@@ -213,7 +216,7 @@ fn choose_folder(
 ) -> CliResult<SessionDir> {
     if let Some(name) = asked {
         let folder = sessions.folder(name);
-        return if folder.exists() { Err(taken(&folder)) } else { Ok(folder) };
+        return require_free(&folder).map(|()| folder);
     }
     let Some(name) = &project.settings.session else {
         let name = worktree.map_or_else(|| dated_name(&project.root), str::to_owned);
@@ -226,6 +229,10 @@ fn choose_folder(
         return Err(taken(&folder));
     }
     Ok(first_free(sessions, name))
+}
+
+fn require_free(folder: &SessionDir) -> CliResult<()> {
+    if folder.exists() { Err(taken(folder)) } else { Ok(()) }
 }
 
 fn taken(folder: &SessionDir) -> CliError {

@@ -213,3 +213,12 @@ fn a_session_of_a_type_has_the_configs_agent_or_else_the_first_installed_one_of_
     "#]]
     .assert_eq(&fails(&["-t", "other", "-a", "ada"]));
 }
+
+#[test]
+fn the_trust_question_shows_the_hooks_of_a_type_without_an_installed_agent() {
+    let config = "prompt: GOAL\nagent: eve\nagents: { eve: { script: scenario.yaml } }\ntask_types:\n  \
+                  other: { agents: [codex], hooks: { stop: [{ command: deploy-it }] } }\n";
+    let project = Project::with(config).file("scenario.yaml", "otherwise: { say: done }\n");
+    let asked = ran(&project, &["run", "--headless"]);
+    assert!(asked.code == 2 && asked.err.contains("stop: deploy-it"), "{}", asked.err);
+}

@@ -171,7 +171,7 @@ fn a_worker_works_beside_a_session() {
 
 // On a terminal
 
-const QUESTION: &str = "run [b]eside it anyway";
+const QUESTION: &str = "[b]eside it anyway";
 
 fn asked(project: &Project, args: &[&str]) -> Terminal {
     let terminal = Terminal::open(project, args, SIZE);

@@ -29,7 +29,7 @@ hooks:
 /// Runs a session in the background until it works, waits or has ended.
 #[track_caller]
 pub(crate) fn detached(project: &Project, folder: &str, name: &str) {
-    let mut command = project.command(&["run", "--detach", "--trust", "-s", name]);
+    let mut command = project.command(&["run", "--detach", "--trust", "--force", "-s", name]);
     let ran = Ran::of(&command.current_dir(project.root().join(folder)).output().expect("creel starts"));
     assert_eq!(ran.code, 0, "{}", ran.err);
     let wanted = match name.split('-').next() {

@@ -241,13 +241,16 @@ fn typed_work_goes_through_the_hooks_of_its_type() {
 #[test]
 fn an_agent_not_allowed_for_a_type_is_refused_before_anything_runs() {
     let site = Site::new(TYPES);
-    let ran = site.run(&["-t", "product"]);
+    let ran = site.run(&["-t", "product", "-a", "own"]);
     assert_eq!(ran.code, 2);
     assert!(
         ran.err.contains("`own` may not work on tasks of type `product`. Agents for this type: `another`"),
         "{}",
         ran.err
     );
+    let missing = site.run(&["-t", "product"]);
+    assert_eq!(missing.code, 2);
+    assert!(missing.err.contains("none of the agents for tasks of type `product` is installed"), "{}", missing.err);
     assert!(!site.repo.work.join(".creel/sessions/s").exists());
     let unknown = site.run(&["-t", "hotfx"]);
     assert_eq!(unknown.code, 2);
@@ -269,7 +272,10 @@ fn check_shows_what_would_run_and_where_it_is_configured() {
     assert_eq!(json["hooks"]["before_submit"][0]["line"], 6);
     assert_eq!(json["hooks"]["before_submit"][0]["from"], "project");
     assert_eq!(json["hooks"]["before_merge"][0]["from"], "usual");
-    assert_eq!(site.creel(&["check", "-t", "product"]).code, 2);
+    assert_eq!(site.creel(&["check", "-t", "product", "-a", "own"]).code, 2);
+    let missing = site.creel(&["check", "-t", "product", "--strict"]);
+    assert_eq!(missing.code, 1);
+    assert!(missing.out.contains("none of the agents for tasks of type `product` is installed"), "{}", missing.out);
 }
 
 #[test]

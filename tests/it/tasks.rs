@@ -654,7 +654,9 @@ fn a_task_that_another_session_takes_over_stays_blocked_with_its_reason() {
         block("c", "no key"),
         start("a"),
     ];
-    commands.into_iter().for_each(|command| first.command(command));
+    for command in commands {
+        first.command(command);
+    }
     let mut second = begun(Script::new().builtins());
     for event in inherit(&first.state.tasks.graph).events {
         second.state.apply(UnixTime(0), &event);

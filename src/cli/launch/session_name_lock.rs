@@ -1,6 +1,6 @@
-//! A lock for starting a session, so that two processes choose neither the same name nor, without being told, the same folder.
+//! A lock for starting a session, so that two processes do not choose the same name, or the same folder unnoticed.
 //!
-//! For names, only generated ones need it: the journal's lock still refuses a second session of the same name.
+//! Only generated names need it: the journal's lock still refuses a second session of the same name.
 
 use std::{
     fs::{DirBuilder, File, OpenOptions, TryLockError},

@@ -95,7 +95,7 @@ impl FolderRequest<'_> {
         let question = if has_worktrees {
             format!("Run this one in its own git [w]orktree, run [b]eside {them} anyway, or [l]eave? [w/b/L] ")
         } else {
-            format!("Leave, or run [b]eside {them} anyway? [b/L] ")
+            format!("Run [b]eside {them} anyway, or [l]eave? [b/L] ")
         };
         say(&format!("creel: {}", conflict(others)));
         loop {
