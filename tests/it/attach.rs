@@ -388,18 +388,18 @@ fn sheets(project: &Project) -> Vec<std::path::PathBuf> {
 
 #[test]
 fn a_refused_text_is_kept_and_a_delivered_item_is_not_edited() {
-    let project = scripted(HELD, &format!("{UNTIL_GO}{}", UNTIL_GO.replace("-e go ", "-e later ")));
-    let creel = project.command(&[]).get_program().to_string_lossy().into_owned();
+    let waits = "{ pre_iteration: [{ command: 'until [ $CREEL_ITERATION = 1 ] || [ -e on ]; do sleep 0.02; done' }], ";
+    let held = HELD.replacen("{ ", waits, 1);
+    let project = scripted(&held, &format!("{UNTIL_GO}{}", UNTIL_GO.replace("-e go ", "-e later ")));
     let session = Background::start(project);
     session.waits_for("prompt_sent");
-    assert_eq!(session.project.creel(&["pause"]).code, 0);
     session.project.write("go", "");
     session.waits_for("pending_added");
     assert_eq!(edits(&session, "true"), (0, "creel: you changed nothing".into()));
     assert_eq!((session.project.kind("pending_edited").len(), sheets(&session.project).len()), (0, 0));
     // The item is sent to the agent while it is edited.
     let goes = "until [ \"$(grep -c '\"prompt_sent\"' .creel/sessions/s/journal.jsonl)\" = 2 ]; do sleep 0.02; done";
-    let editor = format!("stat -c %a \"$1\" > mode; '{creel}' unpause; {goes}; echo 'as a brick' >> \"$1\"");
+    let editor = format!("stat -c %a \"$1\" > mode; touch on; {goes}; echo 'as a brick' >> \"$1\"");
     let (code, text) = edits(&session, &editor);
     assert_eq!(code, 1, "{text}");
     assert!(text.contains("item 1 is already with the agent; your text is in"), "{text}");

@@ -1498,9 +1498,10 @@ fn a_replay_is_stepped_through_and_not_steered() {
     };
     assert_eq!(screen.press("]"), [ScreenRequest::Seek(started(2))]);
     screen.press("space + +");
-    assert!(screen.row("replay").contains("replay 10/76 playing · 4x"));
+    let all = world.events.len();
+    assert!(screen.row("replay").contains(&format!("replay 10/{all} playing · 4x")));
     screen.press("space - - - -");
-    assert!(screen.row("replay").contains("replay 10/76 paused · 1/4x"));
+    assert!(screen.row("replay").contains(&format!("replay 10/{all} paused · 1/4x")));
     assert_eq!(screen.press("m"), []);
     assert_eq!(toast(&screen), "This is a replay: you cannot control it");
     assert!(matches!(screen.model.mode, ScreenMode::Replay(_)));

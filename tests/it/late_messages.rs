@@ -149,7 +149,7 @@ fn a_message_during_the_final_delivery_continues_the_loop() {
           delivered [1]
           stop tests exit 0 -> Pass
           DeliveryChecked
-          prompt Message "Use tabs."
+          prompt Message "[Message]: from the user\nUse tabs."
           turn ended EndTurn
           stop tests exit 0 -> Pass
         iteration 1 done
@@ -193,7 +193,7 @@ fn items_that_the_user_approved_are_sent_before_a_later_message() {
           delivered [1]
           stop tests exit 0 -> Pass
           DeliveryChecked
-          prompt Message "Use tabs."
+          prompt Message "[Message]: from the user\nUse tabs."
           turn ended EndTurn
           stop tests exit 0 -> Pass
         iteration 1 done
