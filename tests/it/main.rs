@@ -95,6 +95,7 @@ mod terminal_gates;
 mod test_agent;
 mod tool_options;
 mod trouble;
+mod verified;
 mod workflows;
 mod worktree;
 mod worktrees;

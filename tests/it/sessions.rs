@@ -441,7 +441,7 @@ fn a_session_stopped_after_a_forced_iteration_is_found_and_reported() {
     assert_eq!(project.creel(&["stop"]).code, 0);
     project.write("go", "");
     let ended = creel.end();
-    assert_eq!(project.outcome().as_deref(), Some("forced"));
+    assert_eq!(project.outcome().as_deref(), Some("cancelled"));
     assert!(ended.err.contains("continue with `creel resume s`"), "{}", ended.err);
     project.write("fine", "");
     let resumed = project.creel(&["resume", "--headless"]);
@@ -495,7 +495,7 @@ fn the_demo_shows_red_twice_then_green_then_a_final_delivery() {
         .filter(|record| record["kind"] == "hook_finished" && record["hook"] == "tests")
         .filter_map(|record| record["verdict"].as_str())
         .collect();
-    assert_eq!(verdicts, ["block", "block", "pass"]);
+    assert_eq!(verdicts, ["block", "block", "pass", "pass"], "the final delivery is checked, too");
     let reasons: Vec<&str> =
         records.iter().filter(|r| r["kind"] == "prompt_sent").filter_map(|r| r["reason"].as_str()).collect();
     assert_eq!(reasons, ["iteration", "feedback", "feedback", "final_delivery"]);

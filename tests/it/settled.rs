@@ -43,13 +43,13 @@ fn an_agent_that_makes_the_tests_pass_and_promises_nothing_is_done_after_one_mor
 }
 
 #[test]
-fn three_failures_one_failure_and_a_pass_are_one_iteration_that_settles_if_no_file_changed() {
+fn three_failures_one_failure_and_a_pass_are_one_iteration_and_the_next_one_settles() {
     let hook = "n=$(cat ../n 2>/dev/null || echo 0); echo $((n + 1)) > ../n; \
                 case $n in 0) echo '3 tests failed' >&2; exit 2;; 1) echo '1 test failed' >&2; exit 2;; esac";
     let config = json!({ "stop": [{ "command": hook }] });
     let nothing = json!([{ "say": "one" }, { "say": "two" }, { "say": "three" }]);
     let project = scripted(&format!("hooks: {config}"), &nothing);
-    ends(&project, 0, "complete", 3);
+    ends(&project, 4, "escalated", 4);
     let work =
         json!([{ "say": "one", "run": "echo 1 > a" }, { "say": "two" }, { "say": "three", "run": "echo 3 > a" }]);
     let project = scripted(&format!("hooks: {config}"), &work);
@@ -91,16 +91,17 @@ fn an_agent_that_works_on_tasks_has_not_settled() {
     let creel = env!("CARGO_BIN_EXE_creel");
     let turns = json!([{ "run": format!("{creel} task add 'look at it'"), "say": "planned" }]);
     let project = scripted("hooks: { stop: [{ command: 'true' }] }", &turns);
-    ends(&project, 0, "complete", 2);
+    ends(&project, 3, "limit", 4);
 }
 
 #[test]
 fn a_config_with_its_own_hooks_can_ask_for_it_and_ask_opens_the_gate() {
     let check = "hooks: { stop: [{ command: 'true' }] }";
-    let project = scripted(&format!("{check}\nstop: {{ hooks: [default], settled: complete }}"), &json!([]));
-    ends(&project, 0, "complete", 1);
-    let project = scripted(&format!("{check}\nstop: {{ settled: ask }}"), &json!([]));
-    ends(&project, 4, "escalated", 1);
+    let works = json!([{ "run": "touch made", "say": "made" }]);
+    let project = scripted(&format!("{check}\nstop: {{ hooks: [default], settled: complete }}"), &works);
+    ends(&project, 0, "complete", 2);
+    let project = scripted(&format!("{check}\nstop: {{ settled: ask }}"), &works);
+    ends(&project, 4, "escalated", 2);
     let gate = &project.kind("gate_opened")[0];
     assert_eq!((&gate["about"], &gate["reason"]), (&json!("escalation"), &json!(SETTLED)));
 }

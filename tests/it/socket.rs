@@ -270,7 +270,7 @@ fn hooks_are_listed_switched_and_run_from_another_terminal() {
 
 #[test]
 fn hook_statistics_of_a_past_session_are_shown() {
-    let rest = "max_hook_retries: 2\nhooks:\n  \
+    let rest = "max_hook_retries: 2\ngates: { final_delivery: skip }\nhooks:\n  \
                 stop: [{ name: check, command: '[ $CREEL_ATTEMPT = 2 ] || { echo no >&2; exit 2; }' }]\n  \
                 post_iteration: [{ name: report, command: 'printf 12345', pipe_output: true }]";
     let project = scripted(rest, "  - say: <promise>COMPLETE</promise>\n");

@@ -99,23 +99,23 @@ fn a_hook_that_always_blocks_gives_six_turns_five_feedbacks_and_a_forced_end() {
               turn ended EndTurn
               stop tests exit 2 -> Block
               retry 1/5
-              prompt Feedback "[Hook feedback]: fix it\n\n1 failed"
+              prompt Feedback "[Hook feedback]: check `tests` failed, exit 2\nfix it\n\n1 failed"
               turn ended EndTurn
               stop tests exit 2 -> Block
               retry 2/5 no progress
-              prompt Feedback "[Hook feedback]: fix it\n\n1 failed"
+              prompt Feedback "[Hook feedback]: check `tests` failed, exit 2\nfix it\n\n1 failed"
               turn ended EndTurn
               stop tests exit 2 -> Block
               retry 3/5 no progress
-              prompt Feedback "[Hook feedback]: fix it\n\n1 failed"
+              prompt Feedback "[Hook feedback]: check `tests` failed, exit 2\nfix it\n\n1 failed"
               turn ended EndTurn
               stop tests exit 2 -> Block
               retry 4/5 no progress
-              prompt Feedback "[Hook feedback]: fix it\n\n1 failed"
+              prompt Feedback "[Hook feedback]: check `tests` failed, exit 2\nfix it\n\n1 failed"
               turn ended EndTurn
               stop tests exit 2 -> Block
               retry 5/5 no progress
-              prompt Feedback "[Hook feedback]: fix it\n\n1 failed"
+              prompt Feedback "[Hook feedback]: check `tests` failed, exit 2\nfix it\n\n1 failed"
               turn ended EndTurn
               stop tests exit 2 -> Block
               retry limit 5/5
@@ -143,15 +143,15 @@ fn the_same_failure_with_another_duration_and_thread_is_no_progress() {
               turn ended EndTurn
               stop tests exit 2 -> Block
               retry 1/5
-              prompt Feedback "[Hook feedback]: Hook returned blocking error (exit code 2)\n\nthread 'adds' (4711) panicked at src/lib.rs:3:5:\ntest result: FAILED. finished in 0.12s"
+              prompt Feedback "[Hook feedback]: check `tests` failed, exit 2\nthread 'adds' (4711) panicked at src/lib.rs:3:5:\ntest result: FAILED. finished in 0.12s"
               turn ended EndTurn
               stop tests exit 2 -> Block
               retry 2/5 no progress
-              prompt Feedback "[Hook feedback]: Hook returned blocking error (exit code 2)\n\nthread 'adds' (4900) panicked at src/lib.rs:3:5:\ntest result: FAILED. finished in 1m 20s"
+              prompt Feedback "[Hook feedback]: check `tests` failed, exit 2\nthread 'adds' (4900) panicked at src/lib.rs:3:5:\ntest result: FAILED. finished in 1m 20s"
               turn ended EndTurn
               stop tests exit 2 -> Block
               retry 3/5
-              prompt Feedback "[Hook feedback]: Hook returned blocking error (exit code 2)\n\nanother test failed"
+              prompt Feedback "[Hook feedback]: check `tests` failed, exit 2\nanother test failed"
               turn ended EndTurn
               stop tests exit 0 -> Pass
             iteration 1 done
@@ -179,11 +179,11 @@ fn three_failing_then_one_then_none() {
               turn ended EndTurn
               stop run-tests exit 2 -> Block
               retry 1/5
-              prompt Feedback "[Hook feedback]: 3 tests failing"
+              prompt Feedback "[Hook feedback]: check `run-tests` failed, exit 2\n3 tests failing"
               turn ended EndTurn
               stop run-tests exit 2 -> Block
               retry 2/5
-              prompt Feedback "[Hook feedback]: 1 test failing"
+              prompt Feedback "[Hook feedback]: check `run-tests` failed, exit 2\n1 test failing"
               turn ended EndTurn
               stop run-tests exit 0 -> Pass
             iteration 1 done
@@ -214,7 +214,7 @@ fn output_still_pending_after_the_loop_is_delivered_before_session_end() {
               LoopEnded
               gate 1 final_delivery
               gate 1 approve by Policy
-              prompt FinalDelivery items [1] "[Hook output: post_iteration \"test\" · exit 101 · 1.2 s]\n1 failed"
+              prompt FinalDelivery items [1] "[Final delivery]: the loop has ended; this output of hooks has not reached you yet. Act on it if it needs work.\n\n[Hook output: post_iteration \"test\" · exit 101 · 1.2 s]\n1 failed"
               turn ended EndTurn
               delivered [1]
               session_end notify exit 0 -> Pass
@@ -241,7 +241,7 @@ fn the_user_approves_the_final_delivery() {
               LoopEnded
               gate 1 final_delivery
               gate 1 approve by Tui
-              prompt FinalDelivery items [1] "[Hook output: post_iteration \"test\" · exit 0 · 1.2 s]\nred"
+              prompt FinalDelivery items [1] "[Final delivery]: the loop has ended; this output of hooks has not reached you yet. Act on it if it needs work.\n\n[Hook output: post_iteration \"test\" · exit 0 · 1.2 s]\nred"
               turn ended EndTurn
               delivered [1]
             ended complete (no checks are configured, and the agent says it is done)
@@ -347,7 +347,7 @@ fn a_failed_turn_runs_on_error_and_a_recovery_turn_and_counts() {
               prompt iteration "GOAL"
               turn failed connection reset
               on_error git diff exit 0 -> Pass piped
-              prompt Recovery "[Hook output: on_error \"git diff\" · exit 0 · 1.2 s]\nwhat changed"
+              prompt Recovery "[Recovery]: the last turn failed: connection reset. Repair what the hooks report about it; the work continues in the next turn.\n\n[Hook output: on_error \"git diff\" · exit 0 · 1.2 s]\nwhat changed"
               turn ended EndTurn
             iteration 1 failed
             iteration 2
@@ -412,14 +412,14 @@ fn at_the_limit_the_user_grants_the_same_number_of_retries_again() {
               turn ended EndTurn
               stop tests exit 2 -> Block
               retry 1/1
-              prompt Feedback "[Hook feedback]: a"
+              prompt Feedback "[Hook feedback]: check `tests` failed, exit 2\na"
               turn ended EndTurn
               stop tests exit 2 -> Block
               retry limit 1/1
               gate 1 retry_limit
               gate 1 continue by Tui
               retry 2/2
-              prompt Feedback "[Hook feedback]: b"
+              prompt Feedback "[Hook feedback]: check `tests` failed, exit 2\nb"
               turn ended EndTurn
               stop tests exit 0 -> Pass
             iteration 1 done
@@ -444,18 +444,18 @@ fn at_the_limit_the_user_sends_a_message_and_the_count_is_reset() {
               turn ended EndTurn
               stop tests exit 2 -> Block
               retry 1/1
-              prompt Feedback "[Hook feedback]: a"
+              prompt Feedback "[Hook feedback]: check `tests` failed, exit 2\na"
               turn ended EndTurn
               stop tests exit 2 -> Block
               retry limit 1/1
               gate 1 retry_limit
               MessageQueued
               gate 1 send by Tui
-              prompt Message "Try another way."
+              prompt Message "[Message]: from the user\nTry another way."
               turn ended EndTurn
               stop tests exit 2 -> Block
               retry 1/1
-              prompt Feedback "[Hook feedback]: c"
+              prompt Feedback "[Hook feedback]: check `tests` failed, exit 2\nc"
               turn ended EndTurn
               stop tests exit 0 -> Pass
             iteration 1 done
@@ -601,7 +601,7 @@ fn all_stop_hooks_run_and_each_text_reaches_the_agent_once() {
               stop failed exit 1 -> Fail
               stop json exit 0 -> Pass piped
               retry 1/5
-              prompt Feedback "[Hook feedback]: why\n\nsame\n\nnote\n\ninfo\n\nfrom json"
+              prompt Feedback "[Hook feedback]: check `one` failed, exit 2\nwhy\n\nsame\n\ncheck `two` failed, exit 2\n\ncheck `failed` failed, exit 1; it does not block\nnote\n\ninfo\n\ncheck `json` passed\nfrom json"
               turn ended EndTurn
               stop one exit 0 -> Pass
               stop two exit 0 -> Pass
@@ -832,7 +832,7 @@ fn the_iteration_limit_ends_the_loop_and_still_delivers() {
               LoopEnded
               gate 1 final_delivery
               gate 1 approve by Policy
-              prompt FinalDelivery items [2] "[Hook output: post_iteration \"test\" · exit 0 · 1.2 s]\nred"
+              prompt FinalDelivery items [2] "[Final delivery]: the loop has ended; this output of hooks has not reached you yet. Act on it if it needs work.\n\n[Hook output: post_iteration \"test\" · exit 0 · 1.2 s]\nred"
               turn ended EndTurn
               delivered [2]
             ended limit (stopped at 2 iterations: the agent has not said that it is done)
@@ -1475,7 +1475,7 @@ fn an_overloaded_server_is_left_alone_by_the_recovery_too() {
               turn failed 429
               on_error note exit 0 -> Pass piped
               waits 30 s
-              prompt Recovery "[Hook output: on_error \"note\" · exit 0 · 1.2 s]\nslower"
+              prompt Recovery "[Recovery]: the last turn failed: 429. Repair what the hooks report about it; the work continues in the next turn.\n\n[Hook output: on_error \"note\" · exit 0 · 1.2 s]\nslower"
               turn ended EndTurn
             iteration 1 failed
             iteration 2
@@ -1744,7 +1744,7 @@ fn a_turn_that_the_user_accepts_at_a_gate_is_done_and_the_output_of_its_hooks_is
               LoopEnded
               gate 2 final_delivery
               gate 2 approve by Tui
-              prompt FinalDelivery items [1] "[Hook output: stop \"notes\" · exit 0 · 1.2 s]\nINFO"
+              prompt FinalDelivery items [1] "[Final delivery]: the loop has ended; this output of hooks has not reached you yet. Act on it if it needs work.\n\n[Hook output: stop \"notes\" · exit 0 · 1.2 s]\nINFO"
               turn ended EndTurn
               delivered [1]
               stop notes exit 0 -> Pass piped
@@ -1837,7 +1837,7 @@ fn a_stop_hook_that_says_continue_false_opens_a_gate_and_sends_nothing_back() {
               gate 1 escalation
               gate 1 continue by Tui
               retry 1/5
-              prompt Feedback "[Hook feedback]: red"
+              prompt Feedback "[Hook feedback]: check `tests` failed, exit 2\nred"
               turn ended EndTurn
               stop guard exit 0 -> Pass
               stop tests exit 0 -> Pass

@@ -148,7 +148,7 @@ fn the_user_can_ignore_it_write_to_the_agent_or_abort() {
         iteration 1 done
           decided Complete
           LoopEnded
-        ended complete (Agent signaled completion via <promise>COMPLETE</promise>)
+        ended complete (no checks are configured, and the agent says it is done)
     "#]]
     .assert_eq(&story(GateChoice::Send).story());
     assert_eq!(story(GateChoice::Ignore).state.phase.outcome(), Some(SessionOutcome::Complete));
@@ -300,7 +300,7 @@ fn a_change_in_a_turn_that_failed_is_not_forgotten() {
         iteration 3 done
           decided Complete
           LoopEnded
-        ended complete (Agent signaled completion via <promise>COMPLETE</promise>)
+        ended unverified (protect was disabled during the session)
     "#]]
     .assert_eq(&world.run().story());
 }

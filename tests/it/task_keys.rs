@@ -434,7 +434,7 @@ fn hook_statistics_are_shown() {
         POINT           RUNS  PASS    P50    P95  RETRIES  PIPED  HOOK
         session_start      1  100%  1.2 s  1.2 s        0     30  git log
         pre_iteration      3   67%  1.2 s  1.2 s        0      0  disk space
-        stop               4   50%  1.2 s  1.2 s        2      0  cargo test
+        stop               5   60%  1.2 s  1.2 s        2      0  cargo test
         post_iteration     2  100%  1.2 s  1.2 s        0    136  cargo clippy
 
         COMPLETE  CONTINUE  ESCALATE  STOP HOOK
