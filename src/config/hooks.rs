@@ -384,7 +384,7 @@ fn process_hook(
         HookList::At(HookPoint::Stop) => advice::about_stop_hook(report, &spec, fields, at),
         HookList::At(HookPoint::OnGate) => check_gate_hook(report, &spec, fields),
         HookList::At(HookPoint::SessionEnd) => {
-            check_piped(report, (HookPoint::SessionEnd, "no prompt follows"), &spec, fields)
+            check_piped(report, (HookPoint::SessionEnd, "no prompt follows"), &spec, fields);
         }
         HookList::Checks | HookList::At(_) => {}
     }

@@ -316,7 +316,7 @@ pub static STOP: MapShape = MapShape {
         FieldShape {
             name: "open_tasks",
             doc: "What happens when the agent reports completion while tasks of the session are open: `continue` starts \
-                  another iteration with the list of them, once per set of open tasks; `ignore` lets it end.",
+                  another iteration with the list of them, once per set of open tasks; `ignore` ends the session.",
             ty: ValueType::OneOf(&["continue", "ignore"]),
             default: DefaultValue::Text("continue"),
         },
