@@ -57,8 +57,6 @@ pub struct CommandAgent {
     refusal: Option<&'static str>,
     place: AgentWorkspace,
     memory: CommandConversation,
-    /// Whether an earlier creel process began the conversation.
-    resumed: bool,
 }
 
 #[derive(Debug, Clone)]
@@ -122,7 +120,6 @@ impl CommandAgent {
                 tally: None,
                 stage: ConversationProgress::Begun,
             },
-            resumed: conversation.is_some(),
         })
     }
 
@@ -131,12 +128,7 @@ impl CommandAgent {
         if conversation == ConversationMode::New {
             return first(None);
         }
-        let Some(later) = &self.later else {
-            return first(self.resumed.then_some(
-                "the agent has no `continue_command`, so it cannot continue its conversation. This turn starts a new \
-                 one with `command`",
-            ));
-        };
+        let Some(later) = &self.later else { return first(None) };
         match self.memory.stage {
             ConversationProgress::Over => {
                 first(Some("the conversation cannot continue, so this turn starts a new one with `command`"))
@@ -223,7 +215,6 @@ impl CommandAgent {
         let asked = TurnEndContext { line: choice.line, timeout: request.timeout, cancel };
         let end = self.judge(end, &rest, &asked).map(TurnEnd::new);
         let before = choice.memory;
-        self.resumed = false;
         let stage = match &end {
             Ok(_) => ConversationProgress::Begun,
             Err(failure) if failure::ends_conversation(&failure.message) => ConversationProgress::Over,

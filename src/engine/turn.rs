@@ -1,8 +1,8 @@
 //! Turns: what a prompt contains, and what is recorded of the agent's work until the turn ends.
 //!
-//! Owns the text of every prompt ([`prompt`], [`completion_note`]), the agent's updates ([`reports`]), and the end of
-//! the agent's last message, where promises are. Does not decide which prompt is due ([`super::session`]), which agent
-//! gets it ([`super::usage_limit`]), or whether the work is complete ([`super::stop`]).
+//! Owns the text of every prompt ([`prompt`], `background`, [`completion_note`]), the agent's updates ([`reports`]),
+//! and the end of the agent's last message, where promises are. Does not decide which prompt is due
+//! ([`super::session`]), which agent gets it ([`super::usage_limit`]), or whether the work is complete ([`super::stop`]).
 //!
 //! # Invariants
 //! - A prompt is recorded in full before it is sent.
@@ -12,6 +12,7 @@
 
 pub mod after;
 pub(crate) mod apply;
+mod background;
 pub mod completion_note;
 pub mod event;
 pub mod prompt;

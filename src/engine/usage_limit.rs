@@ -83,6 +83,11 @@ impl UsageLimitState {
         }
     }
 
+    /// The end of the agent's message in the last turn that did not fail.
+    pub(crate) fn last_message(&self) -> &str {
+        &self.summary
+    }
+
     /// A prompt was sent, including the handover if there was one.
     pub(crate) fn prompt_sent(&mut self) {
         self.hold = None;

@@ -85,8 +85,59 @@ fn a_command_agent_that_was_killed_in_its_first_turn_continues_its_conversation(
 }
 
 #[test]
-fn a_command_agent_without_a_way_to_continue_starts_anew_with_a_warning() {
+fn a_command_agent_without_a_way_to_continue_starts_anew_with_the_same_prompt() {
     let project = command_agent("");
     assert_eq!(project.read("turns"), "first\nfirst\n");
-    assert!(warnings(&project).contains("`continue_command`"), "{}", warnings(&project));
+    assert_eq!(warnings(&project), "");
+    let prompts = project.kind("prompt_sent");
+    assert_eq!(prompts[0]["text"], prompts[1]["text"]);
+    assert_eq!((&prompts[0]["conversation"], &prompts[1]["conversation"]), (&"new".into(), &"new".into()));
+}
+
+/// Saves its prompt, writes a file, and answers as the turn's number wants it. The third turn fails.
+const FORGETFUL: &str = r#"mkdir -p ../prompts; n=$(ls ../prompts | wc -l); cat > ../prompts/$n
+case $n in
+  0) echo parser > parser.rs; echo "I wrote the parser."; echo "<promise>COMPLETE</promise>" ;;
+  1) echo "connection reset" >&2; exit 1 ;;
+  2) echo "Nothing to repair." ;;
+  *) touch fixed; echo "Mended. <promise>COMPLETE</promise>" ;;
+esac
+"#;
+
+#[test]
+fn every_prompt_stands_on_its_own_for_a_command_agent_that_cannot_continue() {
+    let config = "\
+prompt: Write the parser.
+agent: a
+agents: { a: { command: 'sh agent.sh' } }
+hooks:
+  stop: [{ name: tests, command: 'test -e fixed || { echo 1 failed; exit 1; }', on_failure: block }]
+  on_error: [{ name: look, command: 'echo the disk is full', pipe_output: true }]
+";
+    let project = Project::with(config).file("agent.sh", FORGETFUL);
+    let ran = project.run();
+    assert_eq!(ran.code, 0, "{}{}", ran.out, ran.err);
+    let sent = project.kind("prompt_sent");
+    let reasons: Vec<&str> = sent.iter().map(|sent| sent["reason"].as_str().expect("a reason")).collect();
+    assert_eq!(reasons, ["iteration", "feedback", "recovery", "iteration"]);
+    assert!(sent.iter().all(|sent| sent["conversation"] == "new"), "{sent:?}");
+    let note = "Work until the goal above is reached";
+    for nth in 0..sent.len() {
+        let text = project.read(&format!("../prompts/{nth}"));
+        assert_eq!(text.trim_end(), sent[nth]["text"].as_str().expect("a text").trim_end());
+        assert_eq!((text.matches("Write the parser.").count(), text.matches(note).count()), (1, 1), "{text}");
+        assert!(text.trim_end().ends_with("you will get another turn."), "{text}");
+    }
+    let feedback = project.read("../prompts/1");
+    let (head, _) = feedback.split_once(note).expect("the note");
+    assert_eq!(
+        head,
+        "[Hook feedback]: check `tests` failed: `test -e fixed || { echo 1 failed; exit 1; }`, exit 1\n1 failed\n\n\
+         The goal of the whole work:\nWrite the parser.\n\n\
+         You start a new conversation. What happened so far:\n- This is iteration 1.\n\
+         - You said at the end: I wrote the parser.\n- This iteration changed: parser.rs\n\n"
+    );
+    let recovery = project.read("../prompts/2");
+    assert!(recovery.starts_with("[Recovery]: the last turn failed: "), "{recovery}");
+    assert!(recovery.contains("\n- Before your last turn, check `tests` failed: "), "{recovery}");
 }

@@ -136,6 +136,40 @@ fn each_agent_gets_one_handover_and_the_note_once() {
 }
 
 #[test]
+fn a_fallback_agent_that_cannot_continue_a_conversation_gets_prompts_that_stand_on_their_own() {
+    let config = "\
+prompt: GOAL
+instructions: Report the end.
+agent: a
+agents: { a: { script: a.yaml }, b: { command: 'sh b.sh' } }
+limits: { fallback: [b] }
+hooks: { stop: [{ name: tests, command: 'test -e two || exit 2' }] }
+";
+    let turns = json!([{ "say": "I wrote a.txt.", "run": "echo 1 > a.txt" }, { "fail": LATER }]);
+    let project = Project::with(config).file("a.yaml", &json!({ "turns": turns }).to_string()).file(
+        "b.sh",
+        "if test -e one; then touch two; else touch one; fi; echo 'I go on.'; echo '<promise>COMPLETE</promise>'",
+    );
+    completes(&project);
+    let sent = project.kind("prompt_sent");
+    let facts: Vec<_> = sent.iter().map(|sent| [&sent["reason"], &sent["conversation"]]).collect();
+    assert_eq!(facts, [["iteration", "new"], ["feedback", "same"], ["feedback", "new"], ["feedback", "new"]]);
+    let texts: Vec<String> = project.prompts().into_iter().map(|(_, text)| text).collect();
+    assert!(!texts[1].contains("GOAL"), "`a` continues its conversation: {}", texts[1]);
+    assert!(
+        texts[2].starts_with("[Handover: ") && texts[2].contains("What `a` said last:\nI wrote a.txt."),
+        "{}",
+        texts[2]
+    );
+    assert!(texts[3].starts_with("[Hook feedback]: check `tests` failed"), "{}", texts[3]);
+    assert!(texts[3].contains("- You said at the end: I go on."), "{}", texts[3]);
+    for text in &texts[2..] {
+        assert_eq!((text.matches("GOAL").count(), text.matches("Report the end.").count()), (1, 1), "{text}");
+        assert!(text.ends_with("\n\nReport the end."), "{text}");
+    }
+}
+
+#[test]
 fn once_the_limit_has_reset_an_unattended_session_continues() {
     let turns = json!([{ "fail": SOON }, { "say": DONE }]);
     let project = project("limits: { on_usage_limit: ask }", &[("a", turns)]);

@@ -15,8 +15,8 @@ use creel::engine::{
     },
     input::{Input, SessionCommand},
     policy::{
-        BackoffPolicy, ContextPolicy, DeliveryPolicy, FinalDeliveryPolicy, HookAction, HookFailurePolicy, HookSpec,
-        PermissionPolicy, PermissionRule, PipeOutput, RetryLimitPolicy,
+        AgentSpec, BackoffPolicy, CompletionInstructions, ContextPolicy, DeliveryPolicy, FinalDeliveryPolicy,
+        HookAction, HookFailurePolicy, HookSpec, PermissionPolicy, PermissionRule, PipeOutput, RetryLimitPolicy,
     },
     refusal::Refusal,
     retry::RetryWait,
@@ -576,6 +576,50 @@ fn prompts_that_begin_no_iteration_say_first_what_they_are() {
         texts(&world, PromptReason::Message),
         ["[Message]: from the user\nUse tabs.\n\nAnd <b>.\n\n[Message]: from a hook of this session\nAgain."]
     );
+}
+
+#[test]
+fn an_agent_without_a_conversation_gets_the_goal_what_happened_and_the_note_with_every_prompt() {
+    let forgets = |script: Script| {
+        script.plan(|plan| {
+            plan.agent_spec = AgentSpec::command("agent");
+            plan.instructions = CompletionInstructions::Text("NOTE".into());
+            plan.context = ContextPolicy::Keep;
+        })
+    };
+    let delivered =
+        Script::new().piped(HookPoint::SessionStart, "facts", [prints("facts")]).agent([Answer::Fails("down")]);
+    let sent_back = Script::new()
+        .hook(HookPoint::Stop, "tests", [blocks("red"), blocks("red"), passes()])
+        .plan(|plan| plan.max_hook_retries = 1)
+        .attended(&[(GateKind::RetryLimit, GateChoice::Send)]);
+    let repaired = Script::new().submits().built_in(
+        HookPoint::BeforeSubmit,
+        "create_pr",
+        [wants(Some("Commit it.")), does("done")],
+    );
+    let mut seen = Vec::new();
+    for script in [delivered.plan(|plan| plan.max_iterations = 1), sent_back, repaired] {
+        let world = World::begin(forgets(script)).run();
+        for event in &world.events {
+            let Event::Turn(TurnEvent::PromptSent(prompt)) = event else { continue };
+            seen.push(prompt.reason);
+            assert_eq!(prompt.conversation, ConversationMode::New, "{prompt:?}");
+            assert_eq!(
+                (prompt.text.matches("GOAL").count(), prompt.text.matches("NOTE").count()),
+                (1, 1),
+                "{prompt:?}"
+            );
+            assert!(prompt.text.ends_with("\n\nNOTE"), "{prompt:?}");
+            let knows_the_check = prompt.text.contains("check `tests` failed, exit 2");
+            assert!(knows_the_check || prompt.reason != PromptReason::Message, "{prompt:?}");
+        }
+    }
+    for reason in
+        [PromptReason::FinalDelivery, PromptReason::Feedback, PromptReason::Message, PromptReason::Remediation]
+    {
+        assert!(seen.contains(&reason), "{reason:?} is not in {seen:?}");
+    }
 }
 
 #[test]

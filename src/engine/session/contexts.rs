@@ -139,6 +139,7 @@ impl SessionState {
             iterations: &self.iterations,
             turns: &self.turns,
             pending: &self.pending,
+            retry: &self.retry,
             limits: &self.limits,
             unsettled: &self.unsettled,
             pipelines: &self.pipelines,

@@ -94,7 +94,7 @@ pub(crate) fn prompt_sent(session: &mut SessionState, prompt: &PromptSent) {
     session.asks.next_turn();
     session.turns.prompt.clone_from(&prompt.text);
     session.turns.open_calls.clear();
-    let again = matches!(&session.phase, Phase::Due(DuePrompt::Again(before) | DuePrompt::Cancelled(before)) if prompt.text.ends_with(&before.text));
+    let again = matches!(&session.phase, Phase::Due(DuePrompt::Again(before) | DuePrompt::Cancelled(before)) if prompt.text.contains(&before.text));
     let by_person = session.steering.person_speaks_in(prompt.messages);
     if prompt.reason == PromptReason::Message && !by_person && !again {
         session.iterations.messages += 1;

@@ -1,14 +1,14 @@
 //! The completion note: instructions for the agent on how to report the end of its work.
 //!
 //! # Invariants
-//! - The note is at the end of iteration prompts only, and once in each conversation.
+//! - The note is at the end of a prompt, at most once, and once in each conversation.
 //! - A goal that mentions promises itself needs no note.
 //! - An agent that repeats the note promises nothing: the tags in it are inline code.
 
 use crate::engine::{
     conversation::ConversationMode,
     creel_tools::TOOLS,
-    policy::{AgentFacts, CompletionInstructions},
+    policy::{AgentFacts, AgentSpec, CompletionInstructions},
     usage_limit::AgentChoice,
 };
 
@@ -19,7 +19,7 @@ pub const COMPLETION_NOTE: &str = include_str!("../../../assets/prompts/completi
 const MENTIONS_PROMISES: &str = "<promise>";
 
 impl<'a> AgentChoice<'a> {
-    /// The note for an iteration prompt. None if it is not needed.
+    /// The note for a prompt. None if it is not needed.
     pub(crate) fn completion_note(self, conversation: ConversationMode) -> Option<String> {
         let is_known = conversation == ConversationMode::Same;
         let text = match &self.plan.instructions {
@@ -35,10 +35,19 @@ impl<'a> AgentChoice<'a> {
     }
 
     pub(crate) fn agent_facts(self) -> Option<&'a AgentFacts> {
+        self.agent_spec()?.facts()
+    }
+
+    /// Whether each prompt begins a new conversation, because the agent that works cannot continue one.
+    pub(crate) fn forgets(self) -> bool {
+        self.agent_spec().is_some_and(AgentSpec::forgets)
+    }
+
+    fn agent_spec(self) -> Option<&'a AgentSpec> {
         let plan = self.plan;
         match &self.limits.standing_in {
-            None => plan.agent_spec.facts(),
-            Some(name) => plan.limits.fallback.iter().find(|agent| agent.name == *name)?.spec.facts(),
+            None => Some(&plan.agent_spec),
+            Some(name) => plan.limits.fallback.iter().find(|agent| agent.name == *name).map(|agent| &agent.spec),
         }
     }
 }

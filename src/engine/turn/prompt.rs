@@ -2,6 +2,7 @@
 //!
 //! # Invariants
 //! - The first line of a prompt says what it is, except that an iteration prompt begins with its own content.
+//! - A prompt that begins a new conversation stands on its own: see `turn/background.rs`.
 
 use crate::engine::{
     budget::BudgetCheck,
@@ -14,6 +15,7 @@ use crate::engine::{
     pending::PendingItems,
     policy::{ContextPolicy, SessionPlan},
     protect::UnsettledChanges,
+    retry::RetryState,
     session::{
         iteration::IterationState,
         phase::{LoopEnd, Phase},
@@ -43,6 +45,7 @@ pub struct PromptRules<'a> {
     pub(crate) iterations: &'a IterationState,
     pub(crate) turns: &'a TurnState,
     pub(crate) pending: &'a PendingItems,
+    pub(crate) retry: &'a RetryState,
     pub(crate) limits: &'a UsageLimitState,
     pub(crate) unsettled: &'a UnsettledChanges,
     pub(crate) pipelines: &'a PipelineState,
@@ -70,7 +73,7 @@ impl PromptRules<'_> {
     /// The same with these items. After the loop, the next prompt is the final delivery.
     pub fn preview_with(self, items: &[ItemId]) -> String {
         if self.ending.is_some() {
-            self.final_text(items).0
+            self.with_background(PromptReason::FinalDelivery, self.final_text(items).0)
         } else {
             self.compose(items, None, self.iteration_conversation())
         }
@@ -87,7 +90,7 @@ impl PromptRules<'_> {
     pub(crate) fn iteration_conversation(self) -> ConversationMode {
         match self.plan.context {
             ContextPolicy::Fresh => ConversationMode::New,
-            ContextPolicy::Keep => self.turns.ongoing(),
+            ContextPolicy::Keep => self.conversation(),
         }
     }
 
@@ -180,9 +183,9 @@ impl PromptRules<'_> {
             iteration: self.iterations.current,
             turn: self.turns.next_turn(),
             reason,
-            text,
+            text: self.with_background(reason, text),
             items: Vec::new(),
-            conversation: self.turns.ongoing(),
+            conversation: self.conversation(),
             messages: 0,
             agent: None,
             reopens: false,
@@ -195,19 +198,29 @@ impl PromptRules<'_> {
         if let Some(question) = self.verdict_question_again(cut) {
             return question;
         }
-        let was_opened = cut.agent.is_none() && self.turns.opened_in == Some(cut.turn);
-        let conversation = if was_opened { ConversationMode::Same } else { cut.conversation };
-        let takes_over = cut.agent.is_none() && !self.turns.is_begun;
-        let conversation = if takes_over { ConversationMode::New } else { conversation };
+        let is_own = cut.agent.is_none();
+        let takes_over = is_own && !self.turns.is_begun;
+        let forgets = is_own && self.agent_choice.forgets();
+        let conversation = if takes_over || forgets {
+            ConversationMode::New
+        } else if is_own && self.turns.opened_in == Some(cut.turn) {
+            ConversationMode::Same
+        } else {
+            cut.conversation
+        };
         // The first prompt has already reopened the iteration.
         let mut prompt = PromptSent { turn: self.turns.next_turn(), conversation, reopens: false, ..cut.clone() };
-        // An agent that takes over in the middle of a conversation has not received the note.
-        let note = self
-            .agent_choice
-            .completion_note(conversation)
-            .filter(|_| takes_over && cut.reason == PromptReason::Iteration);
-        if let Some(note) = note.filter(|note| !prompt.text.ends_with(note.as_str())) {
-            prompt.text = format!("{}\n\n{note}", prompt.text);
+        // The agent that had the conversation so far is not the one that gets the prompt now.
+        if takes_over || (forgets && cut.conversation == ConversationMode::Same) {
+            prompt.text = match cut.reason {
+                PromptReason::Iteration => self.with_note(prompt.text),
+                PromptReason::Feedback
+                | PromptReason::Recovery
+                | PromptReason::FinalDelivery
+                | PromptReason::Message
+                | PromptReason::Remediation
+                | PromptReason::Gatekeeper => self.with_background(cut.reason, prompt.text),
+            };
         }
         prompt
     }

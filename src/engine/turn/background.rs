@@ -1,0 +1,90 @@
+//! What an agent has to know that does not continue a conversation: the goal, what happened, and how to report the end.
+//!
+//! # Invariants
+//! - A prompt that begins a new conversation contains the goal and ends with the completion note, whatever its reason.
+//! - The background contains no promise, so an agent that repeats its own last words makes the promise again.
+
+use crate::engine::{
+    conversation::ConversationMode,
+    event::PromptReason,
+    stop::promise::Promise,
+    turn::prompt::PromptRules,
+    wording::{shortened, some_names},
+};
+
+/// How many characters of each of the agent's last two lines the summary contains.
+const SAID: usize = 200;
+
+/// How many files the summary names.
+const FILES: usize = 20;
+
+impl PromptRules<'_> {
+    /// Completes a prompt for the session's agent. Iteration prompts contain the goal and the note anyway.
+    pub(super) fn with_background(self, reason: PromptReason, text: String) -> String {
+        let is_complete = matches!(reason, PromptReason::Iteration | PromptReason::Gatekeeper);
+        let takes_over = self.limits.handed_over.is_some();
+        if is_complete || !(takes_over || self.agent_choice.forgets()) {
+            return text;
+        }
+        // The handover precedes the prompt and contains the goal and a summary.
+        let background = (!takes_over).then(|| self.background(&text)).flatten();
+        let text = [Some(text), background].into_iter().flatten().collect::<Vec<_>>().join("\n\n");
+        // A session that only submits or merges has no end to report.
+        if self.began.errand.is_some() { text } else { self.with_note(text) }
+    }
+
+    /// Adds the completion note, unless the text has one.
+    pub(super) fn with_note(self, text: String) -> String {
+        match self.agent_choice.completion_note(ConversationMode::New) {
+            // The notes of two agents differ only after the first paragraph.
+            Some(note) if !text.contains(note.split("\n\n").next().unwrap_or(&note)) => format!("{text}\n\n{note}"),
+            Some(_) | None => text,
+        }
+    }
+
+    fn background(self, text: &str) -> Option<String> {
+        let goal = Some(self.began.prompt.trim()).filter(|goal| !goal.is_empty() && !has_paragraph(text, goal));
+        let goal = goal.map(|goal| format!("The goal of the whole work:\n{goal}"));
+        let facts: Vec<String> = self.facts(text).into_iter().flatten().map(|fact| format!("\n- {fact}")).collect();
+        let facts = (!facts.is_empty())
+            .then(|| format!("You start a new conversation. What happened so far:{}", facts.concat()));
+        [goal, facts].into_iter().flatten().reduce(|goal, facts| format!("{goal}\n\n{facts}"))
+    }
+
+    fn facts(self, text: &str) -> [Option<String>; 4] {
+        let iteration = self.iterations.current;
+        let number = (iteration > 0).then(|| format!("This is iteration {iteration}."));
+        let said = last_words(self.limits.last_message()).map(|words| format!("You said at the end: {words}"));
+        let files = &self.iterations.files;
+        let files = (!files.is_empty()).then(|| format!("This iteration changed: {}", some_names(files, FILES)));
+        let failed = self.retry.last_usual.as_deref().and_then(failed_checks).filter(|failed| !text.contains(failed));
+        [number, said, files, failed.map(|failed| format!("Before your last turn, {failed}"))]
+    }
+}
+
+/// Whether a text contains this paragraph.
+fn has_paragraph(text: &str, paragraph: &str) -> bool {
+    text.contains(&format!("\n\n{paragraph}\n\n"))
+}
+
+/// The last two lines of a message, without promises.
+fn last_words(message: &str) -> Option<String> {
+    let plain = Promise::ALL.iter().fold(message.to_owned(), |text, promise| text.replace(&promise.tag(), ""));
+    let mut lines: Vec<String> = plain
+        .lines()
+        .rev()
+        .map(str::trim)
+        .filter(|line| line.contains(char::is_alphanumeric))
+        .take(2)
+        .map(|line| shortened(line, SAID))
+        .collect();
+    lines.reverse();
+    (!lines.is_empty()).then(|| lines.join(" "))
+}
+
+/// The lines of a feedback that say which checks failed.
+fn failed_checks(feedback: &str) -> Option<String> {
+    let lines = feedback.lines().map(|line| line.strip_prefix("[Hook feedback]: ").unwrap_or(line));
+    let failed: Vec<&str> = lines.filter(|line| line.starts_with("check `")).collect();
+    (!failed.is_empty()).then(|| failed.join("; "))
+}
