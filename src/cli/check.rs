@@ -130,6 +130,7 @@ impl CheckReport {
                 "url": nats.shown(), "prefix": nats.prefix, "stream": nats.stream.name,
             })),
             "warnings": warnings,
+            "notes": plan.iter().flat_map(forgetful_agents).collect::<Vec<_>>(),
             "ready": problems.is_empty(),
             "problems": problems,
         });
@@ -142,6 +143,11 @@ impl CheckReport {
         let paint = ColourMode::for_stream(&std::io::stdout());
         let mut text = heading(settings, problems, warnings, paint);
         text += &plan.as_ref().map_or_else(|_| "agent      none\n".to_owned(), agent_line);
+        text += &plan
+            .iter()
+            .flat_map(forgetful_agents)
+            .map(|note| format!("           {}\n", plain(&note)))
+            .collect::<String>();
         text += &limits(settings, plan.as_ref().ok());
         text += &allowance(settings);
         text += &types(settings, args.task_type.as_deref());
@@ -185,6 +191,18 @@ fn agent_line(plan: &SessionPlan) -> String {
         AgentSpec::Outside => "drives itself".into(),
     };
     format!("agent      {}: {}\n", plain(&plan.agent), plain(&how))
+}
+
+/// Notes about the session's agent and its fallbacks, if they cannot continue a conversation.
+fn forgetful_agents(plan: &SessionPlan) -> Vec<String> {
+    let fallbacks = plan.limits.fallback.iter().map(|agent| (agent.name.as_str(), &agent.spec));
+    let agents = std::iter::once((plan.agent.as_str(), &plan.agent_spec)).chain(fallbacks);
+    let forgetful = agents.filter(|(_, spec)| spec.forgets());
+    forgetful
+        .map(|(name, _)| {
+            format!("`{name}` starts a new conversation for every prompt; give it `continue_command` to continue one")
+        })
+        .collect()
 }
 
 fn limits(settings: &Settings, plan: Option<&SessionPlan>) -> String {

@@ -167,7 +167,8 @@ fn check_reports_the_agents_permissions_and_the_sessions_limits() {
     );
     let out = project.creel(&["check"]).out;
     for part in [
-        "agent      a: x (read as the JSON lines of codex)\n",
+        "agent      a: x (read as the JSON lines of codex)\n           `a` starts a new conversation for every prompt; give it \
+         `continue_command` to continue one\n",
         "may        allow: edit, delete in src/**\nmay        deny: anything in **/.env\nmay        ask: everything else\n",
         "budget     1000 tokens, a cost of 2.5, 2 h of agent time; then creel asks you\n",
     ] {
