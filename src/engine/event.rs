@@ -19,7 +19,7 @@ pub use crate::engine::{
     pending::event::PendingEvent,
     retry::event::RetryEvent,
     session::event::{
-        AfterResume, CheckOutcome, CheckResult, FinalDeliveryMode, IterationOutcome, ResumeDecision, SessionEvent,
+        AfterResume, CheckOutcome, CheckRunResult, FinalDeliveryMode, IterationOutcome, ResumeDecision, SessionEvent,
         SessionOutcome, SessionStarted, SessionWorktree, UserPresence,
     },
     steering::event::{SteeringEvent, StopTiming},

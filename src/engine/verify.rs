@@ -14,11 +14,9 @@ pub(crate) mod apply;
 pub mod event;
 pub mod rules;
 
-use std::collections::BTreeSet;
-
 use serde::{Deserialize, Serialize};
 
-use crate::engine::{event::CheckResult, session::phase::Phase};
+use crate::engine::{event::CheckRunResult, session::phase::Phase};
 
 /// How many passes of the checks there are between two turns.
 pub const PASSES: u32 = 3;
@@ -31,10 +29,6 @@ pub struct VerificationState {
     pub version: u64,
     /// In the order in which they first ran.
     pub checks: Vec<CheckRun>,
-    /// Untracked files that something other than a check has changed, beside those that turns changed.
-    pub touched: BTreeSet<String>,
-    /// Whether there are more of them than the records name.
-    pub touches_all: bool,
     /// How many times in a row the checks changed the work.
     pub rewrites: u32,
     /// What changed last, for the reason of an end that is not verified.
@@ -60,7 +54,7 @@ pub struct VerificationPass {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CheckRun {
     pub check: CheckRef,
-    pub result: CheckResult,
+    pub result: CheckRunResult,
     /// The version of the work that it judged.
     pub version: u64,
     /// How it failed, in one line.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use creel::engine::{
     conversation::{StopReason, ToolKind},
     event::{
-        ActorKind, CheckResult, Event, GateEvent, HookEvent, PendingEvent, PromptReason, RetryEvent, SessionEvent,
+        ActorKind, CheckRunResult, Event, GateEvent, HookEvent, PendingEvent, PromptReason, RetryEvent, SessionEvent,
         SessionOutcome, SteeringEvent, StopEvent, StopTiming, TaskEvent, TurnEvent, VerifyEvent,
     },
     gate::kind::{GateChoice, GateKind},
@@ -531,7 +531,7 @@ fn complete_means_verified(world: &World) {
                 for check in hooks.map(|spec| key(false, &spec.name)).chain(rules) {
                     assert!(passed.get(&check).is_some_and(|run| *run > changed), "{check:?}: {}", world.story());
                 }
-                assert!(checks.iter().all(|check| check.result == CheckResult::Passed), "{checks:?}");
+                assert!(checks.iter().all(|check| check.result == CheckRunResult::Passed), "{checks:?}");
             }
             _ => {}
         }

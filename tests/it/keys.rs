@@ -367,7 +367,7 @@ fn the_selected_hook_stays_selected_when_others_start() {
     let mut follows = Screen::of(&world, SMALL);
     follows.see(&scenes::ended());
     follows.press("2");
-    assert_eq!(chosen(&follows).as_deref(), Some("cargo clippy"));
+    assert_eq!(chosen(&follows).as_deref(), Some("cargo test"));
 }
 
 #[test]

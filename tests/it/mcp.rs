@@ -485,9 +485,10 @@ fn an_agent_uses_the_tools_of_its_own_session() {
     let add = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params":
         {"name": "task_add", "arguments": {"goal": "from inside"}}});
     let turn = format!("  - {{ say: '<promise>COMPLETE</promise>', run: \"'{creel}' mcp < calls > answers\" }}\n");
-    let project = Project::with("prompt: GOAL\nagents: { demo: { script: scenario.yaml } }\nstop: { open_tasks: ignore }\n")
-        .file("scenario.yaml", &format!("turns:\n{turn}"))
-        .file("calls", &format!("{hello}\n{add}\n"));
+    let project =
+        Project::with("prompt: GOAL\nagents: { demo: { script: scenario.yaml } }\nstop: { open_tasks: ignore }\n")
+            .file("scenario.yaml", &format!("turns:\n{turn}"))
+            .file("calls", &format!("{hello}\n{add}\n"));
     assert_eq!(project.run().code, 0);
     assert_eq!(project.kind("task_created")[0]["data"]["goal"], "from inside");
     let answers = project.read("answers");

@@ -111,10 +111,11 @@ fn the_screen_shows_what_an_agent_decides_about_itself() {
     let text = terminal.text();
     assert!(text.contains("Agent signaled a need for escalation"), "{text}");
     terminal.press("3");
-    terminal.wait_for_status("COMPLETE");
+    // The rule is still red.
+    terminal.wait_for_status("FORCED");
     terminal.press("q");
-    assert_eq!(terminal.end(), 0, "{}", terminal.text());
-    until("it is on record", || project.outcome().as_deref() == Some("complete"));
+    assert_eq!(terminal.end(), 5, "{}", terminal.text());
+    until("it is on record", || project.outcome().as_deref() == Some("forced"));
     let shown = project.creel(&["show", "s"]).out;
     for line in ["registered for s", "☐ Rule is done", "Decision: continue", "Decision: escalate", "Loop IT-"] {
         assert!(shown.contains(line), "{line}: {shown}");

@@ -433,7 +433,10 @@ fn a_self_driven_session_is_completed_by_a_tool_and_the_next_call_begins_another
     let first = raw.does("session_complete", &json!({"reason": "enough"}));
     assert_eq!(first["next"], "the session is complete and has ended");
     until("it is over", || only(&project)["running"] == false);
-    assert_eq!(kinds(&project, &only(&project), "session_ended")[0]["reason"], "no checks are configured, and the agent says it is done: enough");
+    assert_eq!(
+        kinds(&project, &only(&project), "session_ended")[0]["reason"],
+        "no checks are configured, and the agent says it is done: enough"
+    );
     let second = raw.does("session_status", &json!({}));
     assert_ne!(second["session"], first["session"]);
     assert_eq!(raw.hang_up().1, 0);
@@ -448,7 +451,10 @@ fn an_agent_that_hangs_up_while_its_session_ends_does_not_end_it_again() {
     crate::support::project::eventually_in(&project.root().join("ends"));
     assert_eq!(raw.hang_up().1, 0);
     let session = only(&project);
-    assert_eq!(kinds(&project, &session, "session_ended")[0]["reason"], "no checks are configured, and the agent says it is done: enough");
+    assert_eq!(
+        kinds(&project, &session, "session_ended")[0]["reason"],
+        "no checks are configured, and the agent says it is done: enough"
+    );
     assert_eq!((kinds(&project, &session, "loop_ended").len(), project.read("ends").lines().count()), (1, 1));
 }
 

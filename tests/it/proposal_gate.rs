@@ -72,7 +72,7 @@ fn a_valid_proposal_waits_for_the_user_and_approving_it_completes_the_session() 
           gate 1 approve by Tui
         iteration 1 done
           LoopEnded
-        ended complete (check the proposal passed, and the user approved 2 tasks)
+        ended complete (the user approved 2 tasks)
     "#]]
     .assert_eq(&world.story());
 }
@@ -163,7 +163,7 @@ fn what_should_be_different_goes_to_the_agent_which_proposes_again() {
           gate 2 approve by Tui
         iteration 1 done
           LoopEnded
-        ended complete (check the proposal passed, and the user approved 1 task)
+        ended complete (the user approved 1 task)
     "#]]
     .assert_eq(&world.story());
     let mut silent = asks(&[TWO]);
@@ -228,7 +228,7 @@ fn repairs_come_before_the_gate() {
           gate 1 approve by Tui
         iteration 1 done
           LoopEnded
-        ended complete (check the proposal passed, and the user approved 2 tasks)
+        ended complete (the user approved 2 tasks)
     "#]]
     .assert_eq(&world.story());
 }

@@ -290,10 +290,7 @@ fn sessions_that_do_not_complete_block_their_task_and_say_why() {
     here.write("red", "");
     here.queue(&["add", "Leave it red", "--id", "forced"]);
     assert_eq!(here.drain(&[]).code, 0);
-    assert_eq!(
-        reason("forced"),
-        "its checks did not pass: tests still fails; accepted because on_limit is complete"
-    );
+    assert_eq!(reason("forced"), "its checks did not pass: tests still fails; accepted because on_limit is complete");
 }
 
 #[test]

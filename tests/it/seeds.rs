@@ -118,8 +118,8 @@ hooks:
   on_error:
     - command: "printf '%s|%s' {{error}} \"{{iteration}}\""
       pipe_output: true
-  stop: [{ command: "echo stop >> ran.txt" }]
-  post_iteration: [{ command: "echo post >> ran.txt" }]
+  stop: [{ command: "echo stop >> ../ran.txt" }]
+  post_iteration: [{ command: "echo post >> ../ran.txt" }]
 "#,
     )
     .file(
@@ -130,7 +130,7 @@ hooks:
     let prompts = project.prompts();
     assert_eq!(prompts[1].0, "recovery");
     assert!(prompts[1].1.ends_with("\nit's $(down)|1"), "{}", prompts[1].1);
-    assert_eq!(project.read("ran.txt"), "stop\npost\n", "hooks of the failed iteration did not run");
+    assert_eq!(project.read("../ran.txt"), "stop\npost\n", "hooks of the failed iteration did not run");
 }
 
 #[test]

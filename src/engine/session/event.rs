@@ -151,12 +151,12 @@ pub enum SessionOutcome {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CheckOutcome {
     pub name: String,
-    pub result: CheckResult,
+    pub result: CheckRunResult,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum CheckResult {
+pub enum CheckRunResult {
     /// It has passed since the work last changed.
     Passed,
     Failed,

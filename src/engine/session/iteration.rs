@@ -75,11 +75,6 @@ impl SessionFiles {
         !self.has_more && self.names.is_empty()
     }
 
-    /// Whether a turn changed this file, as far as creel knows.
-    pub(crate) fn may_contain(&self, name: &str) -> bool {
-        self.has_more || self.names.contains(name)
-    }
-
     /// None if there are none, or too many to name all of them.
     pub fn names(&self) -> Option<impl Iterator<Item = &str>> {
         let is_complete = !self.has_more && !self.names.is_empty();

@@ -3,7 +3,7 @@
 use super::{checkpoint::TimedCheckpoint, context::RuleOutcome, guard::GuardState, registry::RegisteredStopHook};
 use crate::engine::{
     conversation::WorktreeChanges,
-    event::{CheckResult, HookFinished, SessionOutcome, StopDecided, StopEvent},
+    event::{CheckRunResult, HookFinished, SessionOutcome, StopDecided, StopEvent},
     hooks::{dispatch::ActiveRun, point::HookPoint},
     policy::StopHookKind,
     session::{
@@ -37,7 +37,7 @@ pub(crate) fn apply_stop(session: &mut SessionState, at: UnixTime, event: &StopE
             if of.is_none() {
                 session.stop.failed_rules.retain(|failed| failed.rule_name != *rule);
                 session.stop.failed_rules.extend((!passed).then(|| outcome.clone()));
-                let result = if *passed { CheckResult::Passed } else { CheckResult::Failed };
+                let result = if *passed { CheckRunResult::Passed } else { CheckRunResult::Failed };
                 let reason = (!passed).then(|| message.clone());
                 session.verify.ran(CheckRef::new(CheckKind::Rule, rule), result, reason);
             }

@@ -64,13 +64,14 @@ impl StopRules<'_> {
         if !completes || is_told || is_last || self.plan.stop.open_tasks == OpenTasksPolicy::Ignore {
             return verdict;
         }
-        let count = counted(open.len(), "task");
+        let are = if open.len() == 1 { "is" } else { "are" };
+        let count = format!("{} of this session {are} open", counted(open.len(), "task"));
         let list = self.tasks.open_list().unwrap_or_default();
         let told = format!(
-            "[Open tasks]: you said that you are done, but {count} of this session are open. Complete each one with \
+            "[Open tasks]: you said that you are done, but {count}. Complete each one with \
              `creel task done ID` when it is done, block it with its reason, or remove it:\n{list}"
         );
-        let result = StopResult::new(StopAction::Continue, format!("the agent says it is done, but {count} are open"));
+        let result = StopResult::new(StopAction::Continue, format!("the agent says it is done, but {count}"));
         StopVerdict { open_tasks: open, ..verdict.overruled_by(OPEN_TASKS, result.telling(told)) }
     }
 }

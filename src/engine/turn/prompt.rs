@@ -94,6 +94,11 @@ impl PromptRules<'_> {
         }
     }
 
+    /// Continues the conversation, if there is one and the agent can.
+    fn conversation(self) -> ConversationMode {
+        if self.agent_choice.forgets() { ConversationMode::New } else { self.turns.ongoing() }
+    }
+
     /// In this order: pending items, output of `pre_iteration`, messages, the goal, open tasks, the completion note.
     pub(crate) fn compose(self, items: &[ItemId], piped: Option<String>, conversation: ConversationMode) -> String {
         let held = items.iter().filter_map(|id| self.pending.get(*id)).map(|item| item.text.clone());

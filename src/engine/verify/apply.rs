@@ -2,7 +2,7 @@
 
 use crate::engine::{
     conversation::WorktreeChanges,
-    event::{CheckResult, HookFinished, VerifyEvent},
+    event::{CheckRunResult, HookFinished, VerifyEvent},
     hooks::{
         dispatch::{DispatchCause, HookDispatch},
         point::HookPoint,
@@ -18,8 +18,8 @@ use crate::engine::{
 
 pub(crate) fn apply_verify(session: &mut SessionState, event: &VerifyEvent) {
     match event {
-        VerifyEvent::WorkChanged { by, files, more, unknown } => {
-            session.verify.work_changed(*by, files, *more, *unknown);
+        VerifyEvent::WorkChanged { by, files, unknown, .. } => {
+            session.verify.work_changed(*by, files, *unknown);
         }
         VerifyEvent::Started { hooks, rules } => {
             session.verify.passes += 1;
@@ -53,15 +53,11 @@ pub(crate) fn apply_verify(session: &mut SessionState, event: &VerifyEvent) {
 }
 
 impl VerificationState {
-    fn work_changed(&mut self, by: WorkChangedBy, files: &[String], more: usize, unknown: bool) {
+    fn work_changed(&mut self, by: WorkChangedBy, files: &[String], unknown: bool) {
         self.version += 1;
         self.unknown = unknown;
         self.changed = files.to_vec();
-        match by {
-            WorkChangedBy::Checks => self.rewrites += 1,
-            WorkChangedBy::Others => self.touched.extend(files.iter().cloned()),
-        }
-        self.touches_all |= by == WorkChangedBy::Others && more > 0;
+        self.rewrites += u32::from(by == WorkChangedBy::Checks);
     }
 
     /// A turn of the session's agent has ended. None if creel does not know what it changed.
@@ -80,9 +76,9 @@ impl VerificationState {
         self.rewrites = 0;
     }
 
-    pub(crate) fn ran(&mut self, check: CheckRef, result: CheckResult, reason: Option<String>) {
+    pub(crate) fn ran(&mut self, check: CheckRef, result: CheckRunResult, reason: Option<String>) {
         let before = self.checks.iter().position(|run| run.check == check).map(|at| self.checks.remove(at));
-        let accepted = before.and_then(|before| before.accepted).filter(|_| result != CheckResult::Passed);
+        let accepted = before.and_then(|before| before.accepted).filter(|_| result != CheckRunResult::Passed);
         self.checks.push(CheckRun { check, result, version: self.version, reason, accepted });
     }
 
@@ -90,9 +86,9 @@ impl VerificationState {
     pub(crate) fn hook_ran(&mut self, finished: &HookFinished) {
         let broken = finished.judged.as_ref().is_some_and(|judged| judged.broken);
         let result = match finished.verdict {
-            Verdict::Pass => CheckResult::Passed,
-            Verdict::Block | Verdict::Fail if broken => CheckResult::Broken,
-            Verdict::Block | Verdict::Fail => CheckResult::Failed,
+            Verdict::Pass => CheckRunResult::Passed,
+            Verdict::Block | Verdict::Fail if broken => CheckRunResult::Broken,
+            Verdict::Block | Verdict::Fail => CheckRunResult::Failed,
         };
         let reason = finished.judged.as_ref().and_then(|judged| judged.headline.clone());
         self.ran(CheckRef::new(CheckKind::Hook, &finished.hook), result, reason);
@@ -102,7 +98,7 @@ impl VerificationState {
         if let Some(run) = self.checks.iter_mut().find(|run| run.check == *check) {
             run.accepted = Some(acceptance);
         } else {
-            let result = CheckResult::Failed;
+            let result = CheckRunResult::Failed;
             let run = CheckRun {
                 check: check.clone(),
                 result,

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use crate::engine::{
     effect::Effect,
-    event::{CheckOutcome, CheckResult, Event, SessionOutcome, VerifyEvent},
+    event::{CheckOutcome, CheckRunResult, Event, SessionOutcome, VerifyEvent},
     hooks::{
         dispatch::HookFeedback,
         point::HookPoint,
@@ -91,11 +91,11 @@ impl VerifyRules<'_> {
         }
         let Some(run) = run.filter(|run| run.version == self.verify.version) else { return CheckStatus::Stale };
         match run.result {
-            CheckResult::Passed => CheckStatus::Passed,
-            CheckResult::Failed => CheckStatus::Failed(run.reason.clone()),
-            CheckResult::Broken => CheckStatus::Broken(run.reason.clone()),
-            CheckResult::Disabled => CheckStatus::Disabled,
-            CheckResult::NotRun => CheckStatus::Stale,
+            CheckRunResult::Passed => CheckStatus::Passed,
+            CheckRunResult::Failed => CheckStatus::Failed(run.reason.clone()),
+            CheckRunResult::Broken => CheckStatus::Broken(run.reason.clone()),
+            CheckRunResult::Disabled => CheckStatus::Disabled,
+            CheckRunResult::NotRun => CheckStatus::Stale,
         }
     }
 
@@ -110,11 +110,11 @@ impl VerifyRules<'_> {
     pub(crate) fn outcomes(self) -> Vec<CheckOutcome> {
         let outcome = |check: CheckRef| {
             let result = match self.status(&check) {
-                CheckStatus::Passed => CheckResult::Passed,
-                CheckStatus::Accepted(_) | CheckStatus::Failed(_) => CheckResult::Failed,
-                CheckStatus::Broken(_) => CheckResult::Broken,
-                CheckStatus::Disabled => CheckResult::Disabled,
-                CheckStatus::Stale => CheckResult::NotRun,
+                CheckStatus::Passed => CheckRunResult::Passed,
+                CheckStatus::Accepted(_) | CheckStatus::Failed(_) => CheckRunResult::Failed,
+                CheckStatus::Broken(_) => CheckRunResult::Broken,
+                CheckStatus::Disabled => CheckRunResult::Disabled,
+                CheckStatus::Stale => CheckRunResult::NotRun,
             };
             CheckOutcome { name: check.name, result }
         };
@@ -131,19 +131,12 @@ impl VerifyRules<'_> {
         let Some(MeasuredChanges { tracked, untracked }) = &measured.changes else {
             return Some(Event::Verify(VerifyEvent::WorkChanged { by, files: Vec::new(), more: 0, unknown: true }));
         };
-        let counts = |file: &&String| match by {
-            WorkChangedBy::Others => true,
-            WorkChangedBy::Checks => self.is_work(file),
-        };
-        let files: Vec<String> = tracked.iter().chain(untracked.iter().filter(counts)).cloned().collect();
+        // Files that git does not track are no work of the checks: logs, reports, caches.
+        let own = if by == WorkChangedBy::Checks { &[][..] } else { untracked };
+        let files: Vec<String> = tracked.iter().chain(own).cloned().collect();
         let more = files.len().saturating_sub(NAMED);
         let files: Vec<String> = files.into_iter().take(NAMED).collect();
         (!files.is_empty()).then(|| Event::Verify(VerifyEvent::WorkChanged { by, files, more, unknown: false }))
-    }
-
-    /// Whether an untracked file is work: something other than a check has written it.
-    fn is_work(self, file: &str) -> bool {
-        self.verify.touches_all || self.verify.touched.contains(file) || self.iterations.all_files.may_contain(file)
     }
 
     /// The next step towards a verdict about the work as it is. A change that creel has not measured yet is found
@@ -259,6 +252,10 @@ impl VerifyRules<'_> {
     }
 
     fn complete(self, why: &str) -> String {
+        // What the agent proposes is checked before you see it; your answer is the reason.
+        if self.plan.proposal.is_some() {
+            return why.to_owned();
+        }
         let names: Vec<String> = self.counted().iter().map(|check| said(&check.name)).collect();
         let proof = match names.len() {
             0 => "no checks are configured".to_owned(),
