@@ -102,7 +102,10 @@ pub async fn run_hook(
 fn check_end(end: RunEnd, action: &HookAction, captured: &mut CapturedOutput) -> RunEnd {
     match (end, action) {
         (RunEnd::Exit(NOT_FOUND), HookAction::Command(command)) => match first_program(command) {
-            Some(program) if !is_on_path(program) => RunEnd::SpawnFailed(format!("`{program}` is not on PATH")),
+            // A shell says that it did not find it; a builtin such as `exit` is not on PATH either.
+            Some(program) if captured.stderr.contains(&format!("{program}: ")) && !is_on_path(program) => {
+                RunEnd::SpawnFailed(format!("`{program}` is not on PATH"))
+            }
             Some(_) | None => RunEnd::Exit(NOT_FOUND),
         },
         (RunEnd::SpawnFailed(why), HookAction::Exec(arguments))

@@ -31,6 +31,7 @@ use crate::{
         output::EngineOutput,
         refusal::Refusal,
         tasks::{graph::TaskGraph, inherit::inherit},
+        verify::WorkMeasurement,
     },
     hooks::{HookWorkspace, builtin::can_submit},
     journal::{Journal, JournalDamage, JournalError, Record, RecordTail, SessionDir},
@@ -74,6 +75,8 @@ pub struct SessionRuntime {
     /// The number of the last record. A change wakes the readers of the session, which then read the journal.
     news: watch::Sender<u64>,
     judgements: Vec<JudgementWatcher>,
+    /// What changed in the work, until the engine has used it.
+    measured: Option<WorkMeasurement>,
     /// The journal's length in bytes when this process took over.
     began_at: u64,
     left: Option<ExitReason>,
@@ -172,7 +175,7 @@ impl SessionRuntime {
         let performer = EffectPerformer::new(place, agents, handle.clone(), children);
         let (began_at, news) = (journal.length(), watch::Sender::new(journal.seq()));
         let judgements = Vec::new();
-        Self { state, journal, scene, inbox, handle, performer, news, judgements, began_at, left: None }
+        Self { state, journal, scene, inbox, handle, performer, news, judgements, measured: None, began_at, left: None }
     }
 
     pub fn handle(&self) -> SessionHandle {
@@ -255,6 +258,8 @@ impl SessionRuntime {
 
     fn on_message(&mut self, message: RuntimeMessage) -> Result<(), RuntimeError> {
         match message {
+            // An answer to the loop itself, which may lead to the end of the session.
+            RuntimeMessage::Input(Input::WorkMeasured(measured)) => self.measured = Some(measured),
             RuntimeMessage::Input(mut input) => {
                 self.look_after_the_journal(&mut input);
                 let something_ended =
@@ -318,7 +323,13 @@ impl SessionRuntime {
     /// for each would cost more than the steps themselves.
     async fn settle(&mut self) -> Result<(), RuntimeError> {
         while self.left.is_none() {
-            let mut step = engine::decide(&self.state, session_time(), Input::Proceed);
+            let measured = self.measured.take();
+            let is_answer = measured.is_some();
+            let input = measured.map_or(Input::Proceed, Input::WorkMeasured);
+            let mut step = engine::decide(&self.state, session_time(), input);
+            if is_answer && step.is_empty() {
+                continue;
+            }
             // A measurement in progress answers; asking again would change nothing.
             let waits = step.events.is_empty()
                 && step.effects.iter().all(|effect| matches!(effect, Effect::MeasureWork { .. }));

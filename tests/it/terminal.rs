@@ -35,7 +35,11 @@ pub(crate) fn await_gate(terminal: &Terminal, title: &str) {
 /// Leaves a session that has ended.
 #[track_caller]
 pub(crate) fn leave(terminal: &mut Terminal, outcome: &str) -> i32 {
-    let word = if outcome == "cancelled" { "STOPPED".to_owned() } else { outcome.to_uppercase() };
+    let word = match outcome {
+        "cancelled" => "STOPPED".to_owned(),
+        "unverified" => "NOT VERIFIED".to_owned(),
+        other => other.to_uppercase(),
+    };
     terminal.wait_for_status(&word);
     terminal.press("q");
     let code = terminal.end();
@@ -340,10 +344,10 @@ fn at_the_retry_limit_the_user_can_ignore_the_hook() {
 
 #[test]
 fn at_the_retry_limit_the_user_can_disable_the_hook() {
-    let (project, code) = at_the_limit(|terminal| terminal.press("4"), "complete");
+    let (project, code) = at_the_limit(|terminal| terminal.press("4"), "unverified");
     assert_answered(&project, "disable");
     assert_eq!(project.kind("hook_disabled")[0]["hook"], "check");
-    assert_eq!((code, project.prompts().len()), (0, 2));
+    assert_eq!((code, project.prompts().len()), (5, 2));
 }
 
 /// Clicks on the first cell of a text.
@@ -631,6 +635,9 @@ fn escape_sequences_of_agents_and_hooks_do_not_reach_the_terminal() {
     terminal.press("ctrl-s");
     await_gate(&terminal, "Finished. ");
     terminal.press("enter");
+    // The hook judges the turn of the final delivery, too.
+    await_gate(&terminal, "it has no retries");
+    terminal.press("3");
     terminal.wait_for_status("FORCED");
     terminal.press("2 enter");
     terminal.wait_for_text("w wrap");
