@@ -419,7 +419,7 @@ impl Story {
             Effect::RunHook(job) => self.run_hook(&job),
             Effect::SendPrompt { turn, .. } => self.answer(turn),
             Effect::MeasureWork { by } => {
-                self.inbox.push_back(Input::WorkMeasured(engine::verify::WorkMeasurement::unchanged(by)))
+                self.inbox.push_back(Input::WorkMeasured(engine::verify::WorkMeasurement::unchanged(by)));
             }
             Effect::CheckRule(_)
             | Effect::CancelHook(_)

@@ -97,7 +97,7 @@ pub async fn run_hook(
     }
 }
 
-/// How a check ended. It could not start if its program is a bare name that is not on `PATH`: nobody but you can mend
+/// How a check ended. It could not start if its program is a bare name that is not on `PATH`: only you can mend
 /// that. A missing script of the project is an ordinary failure, because the agent may be the one to write it.
 fn check_end(end: RunEnd, action: &HookAction, captured: &mut CapturedOutput) -> RunEnd {
     match (end, action) {

@@ -213,7 +213,7 @@ async fn on_screen(
     let source = tui::ScreenSource { journal: folder.journal(), helm, news, live, tie, pace, nats };
     let session = tokio::spawn(runtime.run());
     let log = options.log.as_ref().map(|log| format!("\n  see the log in {}", log.display())).unwrap_or_default();
-    let shown = tui::run(source, options).await;
+    let shown = Box::pin(tui::run(source, options)).await;
     if matches!(shown, Ok(ScreenExit::AtOnce)) && !session.is_finished() {
         say(&format!("creel: closed session `{0}` at once; continue it with `creel resume {0}`", folder.name));
         way_out.take();

@@ -103,7 +103,7 @@ pub struct PassFeedback {
     pub text: String,
 }
 
-/// Who can have changed the work since creel last looked.
+/// What can have changed the work since creel last looked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum WorkChangedBy {

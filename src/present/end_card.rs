@@ -170,11 +170,10 @@ const fn ended_as(outcome: SessionOutcome) -> &'static str {
         SessionOutcome::Complete => "Complete",
         SessionOutcome::Forced => "Forced",
         SessionOutcome::Unverified => "Not verified",
-        SessionOutcome::Limit => "Stopped",
         SessionOutcome::Escalated => "Needs you",
         SessionOutcome::Aborted => "Aborted",
         SessionOutcome::Failed => "Failed",
-        SessionOutcome::Cancelled => "Stopped",
+        SessionOutcome::Limit | SessionOutcome::Cancelled => "Stopped",
     }
 }
 

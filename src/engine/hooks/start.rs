@@ -140,7 +140,7 @@ impl<'a> HookRules<'a> {
                 facts.gate = self.open_gate_facts().map(Box::new);
             }
             DispatchCause::Lifecycle | DispatchCause::ByHand | DispatchCause::Verification => {
-                facts.task = self.task_at(dispatch.point)
+                facts.task = self.task_at(dispatch.point);
             }
             DispatchCause::Error(error) => facts.error = Some(error.clone()),
             DispatchCause::Task(task) => facts.task = Some(task.clone()),

@@ -242,8 +242,8 @@ impl EndRules<'_> {
         };
         let looks = outcome == SessionOutcome::Complete && self.hooks_ran_since_the_checks();
         let late = match measured.filter(|_| looks) {
-            Some(measured) => self.verification.change(measured),
-            None if looks => return self.verification.measure(WorkChangedBy::Others),
+            Some(measured) => VerifyRules::change(measured),
+            None if looks => return VerifyRules::measure(WorkChangedBy::Others),
             None => None,
         };
         let (iterations, checks) = (self.iterations.current, self.verification.outcomes());

@@ -15,13 +15,13 @@ use crate::engine::{
     policy::DeliveryPolicy,
     session::{
         SessionState,
-        phase::{LoopEnd, Phase, STOPPED},
+        phase::{LoopEnd, STOPPED},
     },
     stop::evaluation::StopEvaluation,
     submit::kind::PipelineKind,
     time::UnixTime,
     turn::DuePrompt,
-    verify::{PassFeedback, WorkChangedBy, WorkMeasurement},
+    verify::{PassFeedback, WorkChangedBy, WorkMeasurement, rules::VerifyRules},
     wording::counted,
 };
 
@@ -75,8 +75,8 @@ impl SessionState {
         }
         let changed = match measured {
             _ if dispatch.done.is_empty() => None,
-            None => return self.verification().measure(WorkChangedBy::Checks),
-            Some(measured) => self.verification().change(measured),
+            None => return VerifyRules::measure(WorkChangedBy::Checks),
+            Some(measured) => VerifyRules::change(measured),
         };
         let next = if self.ending.is_some() { self.delivery_passed() } else { self.retries().turn_passed() };
         changed.into_iter().chain(next.events).fold(EngineOutput::default(), EngineOutput::and)
@@ -118,15 +118,18 @@ impl SessionState {
         let after = judging.rules.as_ref().is_some_and(VecDeque::is_empty)
             && judging.runs().next().is_none()
             && judging.answers.is_empty();
-        let window = match &self.phase {
-            Phase::Hooks(dispatch) if has_rules && before && !dispatch.done.is_empty() => Some(WorkChangedBy::Others),
-            _ if has_rules && after => Some(WorkChangedBy::Checks),
-            _ => None,
+        let hooks_ran = self.phase.dispatch().is_some_and(|dispatch| !dispatch.done.is_empty());
+        let window = if has_rules && before && hooks_ran {
+            Some(WorkChangedBy::Others)
+        } else if has_rules && after {
+            Some(WorkChangedBy::Checks)
+        } else {
+            None
         };
         let changed = match (window, measured) {
             (None, _) => None,
-            (Some(by), None) => return self.verification().measure(by),
-            (Some(_), Some(measured)) => self.verification().change(measured),
+            (Some(by), None) => return VerifyRules::measure(by),
+            (Some(_), Some(measured)) => VerifyRules::change(measured),
         };
         let step = self.stop_rules().proceed_judging(None, judging, now);
         let events = changed.into_iter().chain(step.events).collect();
@@ -216,7 +219,7 @@ impl SessionState {
     fn after_error(&self, dispatch: &HookDispatch, now: UnixTime, measured: Option<&WorkMeasurement>) -> EngineOutput {
         match dispatch.piped_text() {
             Some(text) => {
-                self.retries().must_leave_the_server_alone(now).unwrap_or_else(|| self.prompts().recovery_prompt(text))
+                self.retries().must_leave_the_server_alone(now).unwrap_or_else(|| self.prompts().recovery_prompt(&text))
             }
             None if self.pipelines.is_open() => self.pipeline().proceed_pipeline(),
             None if self.ending.is_some() => self.end_rules().proceed_delivery(now, measured),

@@ -99,7 +99,7 @@ impl StopRules<'_> {
     }
 
     /// Complete over a red rule is not believed: the next prompt has the rule's message.
-    pub(crate) fn doubt(self, judging: &StopEvaluation, verdict: StopVerdict) -> StopVerdict {
+    pub(crate) fn doubt(judging: &StopEvaluation, verdict: StopVerdict) -> StopVerdict {
         let completes = verdict.result.action == StopAction::Complete;
         let Some(feedback) = crate::engine::verify::PassFeedback::of_rules(&judging.results).filter(|_| completes)
         else {

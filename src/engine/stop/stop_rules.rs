@@ -320,7 +320,7 @@ impl<'a> StopRules<'a> {
             let result = StopResult::new(StopAction::Escalate, reason.clone());
             return chain::StopVerdict { hook: hook.clone(), task: task.clone(), result, ..verdict };
         }
-        let verdict = self.settle(judging, self.doubt(judging, verdict), now);
+        let verdict = self.settle(judging, Self::doubt(judging, verdict), now);
         let verdict = self.remind_of_tasks(verdict);
         let is_last = self.iterations.current >= self.iterations.limit(self.plan);
         if is_last {

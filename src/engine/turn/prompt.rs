@@ -145,7 +145,7 @@ impl PromptRules<'_> {
     }
 
     /// `piped` is the output of the `on_error` hooks.
-    pub(crate) fn recovery_prompt(self, piped: String) -> EngineOutput {
+    pub(crate) fn recovery_prompt(self, piped: &str) -> EngineOutput {
         if self.steering.paused {
             return EngineOutput::default();
         }

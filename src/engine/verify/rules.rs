@@ -121,12 +121,12 @@ impl VerifyRules<'_> {
         self.counted().into_iter().map(outcome).collect()
     }
 
-    pub(crate) fn measure(self, by: WorkChangedBy) -> EngineOutput {
+    pub(crate) fn measure(by: WorkChangedBy) -> EngineOutput {
         EngineOutput::default().then(Effect::MeasureWork { by })
     }
 
     /// The record of a change that matters. None if the work is as it was.
-    pub(crate) fn change(self, measured: &WorkMeasurement) -> Option<Event> {
+    pub(crate) fn change(measured: &WorkMeasurement) -> Option<Event> {
         let by = measured.by;
         let Some(MeasuredChanges { tracked, untracked }) = &measured.changes else {
             return Some(Event::Verify(VerifyEvent::WorkChanged { by, files: Vec::new(), more: 0, unknown: true }));
@@ -156,9 +156,9 @@ impl VerifyRules<'_> {
             return VerificationStep::Over;
         }
         let Some(measured) = measured else {
-            return VerificationStep::Next(self.measure(WorkChangedBy::Others));
+            return VerificationStep::Next(Self::measure(WorkChangedBy::Others));
         };
-        let changed = self.change(measured).map(EngineOutput::record);
+        let changed = Self::change(measured).map(EngineOutput::record);
         if !is_stale {
             return changed.map_or(VerificationStep::Over, VerificationStep::Next);
         }
@@ -181,11 +181,11 @@ impl VerifyRules<'_> {
         feedback: Option<PassFeedback>,
         measured: Option<&WorkMeasurement>,
     ) -> EngineOutput {
-        let Some(measured) = measured else { return self.measure(WorkChangedBy::Checks) };
+        let Some(measured) = measured else { return Self::measure(WorkChangedBy::Checks) };
         let at_the_end = self.verify.pass.as_ref().is_some_and(|pass| *pass.back == Phase::Delivering);
         let goes_on = at_the_end && feedback.is_some() && self.steering.stop.is_none();
         let next = if goes_on { AfterPass::Iteration } else { AfterPass::Back };
-        let changed = self.change(measured).map(EngineOutput::record).unwrap_or_default();
+        let changed = Self::change(measured).map(EngineOutput::record).unwrap_or_default();
         changed.and(Event::Verify(VerifyEvent::Ended { next, feedback }))
     }
 }
@@ -223,7 +223,7 @@ impl VerifyRules<'_> {
         });
         match (ending.outcome, accepted) {
             (SessionOutcome::Complete | SessionOutcome::Limit, Some((check, how))) => {
-                (SessionOutcome::Forced, self.forced(check, how))
+                (SessionOutcome::Forced, Self::forced(check, how))
             }
             (SessionOutcome::Complete, None) => match open.first() {
                 None => (SessionOutcome::Complete, self.complete(&ending.reason)),
@@ -248,7 +248,7 @@ impl VerifyRules<'_> {
 
     /// Why a check keeps the work from being verified.
     pub(crate) fn describe(self, check: &CheckRef, status: &CheckStatus) -> String {
-        if let CheckStatus::Accepted(how) = status { self.forced(check, *how) } else { self.unverified(check, status) }
+        if let CheckStatus::Accepted(how) = status { Self::forced(check, *how) } else { self.unverified(check, status) }
     }
 
     fn complete(self, why: &str) -> String {
@@ -265,7 +265,7 @@ impl VerifyRules<'_> {
         if why.is_empty() { proof } else { format!("{proof}, and {why}") }
     }
 
-    fn forced(self, check: &CheckRef, how: CheckAcceptance) -> String {
+    fn forced(check: &CheckRef, how: CheckAcceptance) -> String {
         let after = match how.retries {
             0 => String::new(),
             retries => format!(" after {}", counted(retries, "retry")),
