@@ -52,6 +52,17 @@ pub struct HookWorkspace {
     pub mark: String,
 }
 
+impl HookWorkspace {
+    fn output_file(&self, run: RunId) -> PathBuf {
+        self.session_dir.join(run.output_file())
+    }
+
+    /// The same as a path that agents can use. The folder of a session in a worktree is in the main project.
+    fn output_file_from_project(&self, run: RunId) -> String {
+        process::output::path_from(&self.cwd, &self.output_file(run))
+    }
+}
+
 pub async fn run_hook(
     job: &HookJob,
     place: &HookWorkspace,
@@ -77,7 +88,8 @@ pub async fn run_hook(
     let end = if job.point == HookPoint::Stop { check_end(end, &job.hook.action, &mut captured) } else { end };
     let answers = matches!(job.point, HookPoint::Automation | HookPoint::StopDecision);
     let reply = if answers || end != RunEnd::Exit(0) { None } else { reply::parse(&captured.answer) };
-    let limited = |text: String| process::output::limited(text, job.output_limit, file.as_deref());
+    let whole = file.as_ref().map(|_| format!("all of it: {}", place.output_file_from_project(job.run)));
+    let limited = |text: String| process::output::limited(text, job.output_limit, whole.as_deref());
     let reply = reply.map(|reply| HookReply {
         reason: reply.reason.map(limited),
         additional_context: reply.additional_context.map(limited),
@@ -182,8 +194,7 @@ struct OutputTee<'a> {
 
 impl<'a> OutputTee<'a> {
     fn new(run: RunId, limit: usize, place: &HookWorkspace, watch: &'a mut dyn ProcessObserver) -> Self {
-        let name = run.output_file();
-        let file = (place.session_dir.join(&name), name);
+        let file = (place.output_file(run), place.output_file_from_project(run));
         Self { capture: OutputCapture::new(limit, Some(file), process::output::FILE_CAP), watch }
     }
 

@@ -1,5 +1,5 @@
 //! The line in place of output that was too long to keep, as `crate::process` writes it:
-//! `[… 99197 lines, 689133 bytes left out; all of it: outputs/run-7.log …]`.
+//! `[… 99197 lines, 689133 bytes left out; all of it: .creel/sessions/s/outputs/run-7.log …]`.
 //!
 //! Two long outputs are compared by it, and the screen counts lines with it.
 

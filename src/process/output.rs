@@ -127,6 +127,11 @@ impl OutputCapture {
     }
 }
 
+/// The path of a file for a command that runs in a folder: relative if the file is inside it.
+pub fn path_from(folder: &Path, file: &Path) -> String {
+    file.strip_prefix(folder).unwrap_or(file).display().to_string()
+}
+
 /// Cuts a text of a reply to the limit, like printed output.
 pub fn limited(text: String, limit: usize, whole: Option<&str>) -> String {
     if text.len() <= limit {
@@ -286,7 +291,7 @@ pub struct SpoolFile {
 }
 
 impl SpoolFile {
-    /// Creates no file yet. `name` is for messages to the user.
+    /// Creates no file yet. `name` is for messages to the user and the agent.
     pub fn new(path: PathBuf, name: String, cap: u64) -> Self {
         Self { path, name, cap, file: None, written: 0, note: None }
     }

@@ -111,7 +111,9 @@ prompt: Write the parser.
 agent: a
 agents: { a: { command: 'sh agent.sh' } }
 hooks:
-  stop: [{ name: tests, command: 'test -e fixed || { echo 1 failed; exit 1; }', on_failure: block }]
+  stop:
+    - { name: tests, command: 'test -e fixed || { echo 1 failed; exit 1; }', on_failure: block }
+    - { command: 'test -e fixed', on_failure: block }
   on_error: [{ name: look, command: 'echo the disk is full', pipe_output: true }]
 ";
     let project = Project::with(config).file("agent.sh", FORGETFUL);
@@ -122,9 +124,9 @@ hooks:
     assert_eq!(reasons, ["iteration", "feedback", "recovery", "iteration"]);
     assert!(sent.iter().all(|sent| sent["conversation"] == "new"), "{sent:?}");
     let note = "Work until the goal above is reached";
-    for nth in 0..sent.len() {
+    for (nth, sent) in sent.iter().enumerate() {
         let text = project.read(&format!("../prompts/{nth}"));
-        assert_eq!(text.trim_end(), sent[nth]["text"].as_str().expect("a text").trim_end());
+        assert_eq!(text.trim_end(), sent["text"].as_str().expect("a text").trim_end());
         assert_eq!((text.matches("Write the parser.").count(), text.matches(note).count()), (1, 1), "{text}");
         assert!(text.trim_end().ends_with("you will get another turn."), "{text}");
     }
@@ -133,11 +135,12 @@ hooks:
     assert_eq!(
         head,
         "[Hook feedback]: check `tests` failed: `test -e fixed || { echo 1 failed; exit 1; }`, exit 1\n1 failed\n\n\
+         check `test -e fixed` failed, exit 1\n\n\
          The goal of the whole work:\nWrite the parser.\n\n\
          You start a new conversation. What happened so far:\n- This is iteration 1.\n\
          - You said at the end: I wrote the parser.\n- This iteration changed: parser.rs\n\n"
     );
     let recovery = project.read("../prompts/2");
     assert!(recovery.starts_with("[Recovery]: the last turn failed: "), "{recovery}");
-    assert!(recovery.contains("\n- Before your last turn, check `tests` failed: "), "{recovery}");
+    assert!(recovery.contains("\n- The last feedback was: check `tests` failed: "), "{recovery}");
 }

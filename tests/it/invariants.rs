@@ -502,26 +502,26 @@ fn only_the_user_approves_tasks(world: &World) {
 /// Complete means verified: every check that counts has a passing run since the work last changed.
 fn complete_means_verified(world: &World) {
     let mut changed = 0;
-    let mut passed: BTreeMap<(bool, String), usize> = BTreeMap::new();
+    let mut green: BTreeMap<(bool, String), usize> = BTreeMap::new();
     for (at, event) in world.events.iter().enumerate() {
         let key = |is_rule: bool, name: &str| (is_rule, name.to_owned());
         match event {
-            Event::Verify(VerifyEvent::WorkChanged { .. }) => changed = at,
-            Event::Turn(TurnEvent::Ended { .. } | TurnEvent::Failed { .. }) => changed = at,
-            Event::Session(SessionEvent::Resumed { .. }) => changed = at,
+            Event::Verify(VerifyEvent::WorkChanged { .. })
+            | Event::Turn(TurnEvent::Ended { .. } | TurnEvent::Failed { .. })
+            | Event::Session(SessionEvent::Resumed { .. }) => changed = at,
             Event::Hook(HookEvent::Finished(done)) if done.point == HookPoint::Stop => {
                 let passes = done.end == RunEnd::Exit(0) && done.verdict == Verdict::Pass;
                 if passes {
-                    passed.insert(key(false, &done.hook), at)
+                    green.insert(key(false, &done.hook), at)
                 } else {
-                    passed.remove(&key(false, &done.hook))
+                    green.remove(&key(false, &done.hook))
                 };
             }
             Event::Stop(StopEvent::RuleChecked { rule, passed: passes, .. }) => {
                 if *passes {
-                    passed.insert(key(true, rule), at)
+                    green.insert(key(true, rule), at)
                 } else {
-                    passed.remove(&key(true, rule))
+                    green.remove(&key(true, rule))
                 };
             }
             Event::Session(SessionEvent::Ended { outcome: SessionOutcome::Complete, checks, .. }) => {
@@ -529,7 +529,7 @@ fn complete_means_verified(world: &World) {
                 let hooks = plan.hooks_at(HookPoint::Stop).iter().filter(|spec| spec.enabled && !spec.is_advisory());
                 let rules = plan.stop.rules.iter().map(|rule| key(true, &rule.name));
                 for check in hooks.map(|spec| key(false, &spec.name)).chain(rules) {
-                    assert!(passed.get(&check).is_some_and(|run| *run > changed), "{check:?}: {}", world.story());
+                    assert!(green.get(&check).is_some_and(|run| *run > changed), "{check:?}: {}", world.story());
                 }
                 assert!(checks.iter().all(|check| check.result == CheckRunResult::Passed), "{checks:?}");
             }

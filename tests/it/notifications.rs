@@ -277,8 +277,8 @@ fn a_text_for_the_agent_arrives_through_an_ntfy_server_with_a_password() {
     assert_eq!((listens.header("Authorization"), message.header("Authorization")), (password, password));
     post(&format!("{}/answers-2b", server.url()), "s 1 send --now: look at $(touch pwned) \"it\" é");
     ends_after(&session, "send");
-    let sent = session.project.prompts().swap_remove(1).1;
-    assert!(sent.ends_with("--now: look at $(touch pwned) \"it\" é"), "{sent}");
+    let sent = &session.project.prompts()[1].1;
+    assert!(sent.starts_with("[Message]: from the user\n--now: look at $(touch pwned) \"it\" é"), "{sent}");
 }
 
 #[test]

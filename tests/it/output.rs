@@ -77,12 +77,10 @@ async fn a_flood_is_bounded_in_memory_and_on_disk() {
     assert_eq!((&got.end, count.0), (&RunEnd::Exit(0), 200_000_012));
     assert!(got.stdout.len() <= 16 * 1024 && got.stdout.len() > 15 * 1024);
     assert!(got.stdout.starts_with("first\n") && got.stdout.ends_with("x\nlast\n"));
-    assert!(
-        got.stdout.contains(&format!(
-            "[… {} bytes left out; outputs/run-7.log has only the first 64 MiB …]",
-            got.omitted_bytes
-        ))
-    );
+    assert!(got.stdout.contains(&format!(
+        "[… {} bytes left out; session/outputs/run-7.log has only the first 64 MiB …]",
+        got.omitted_bytes
+    )));
     assert_eq!(got.file.as_deref(), Some("outputs/run-7.log"));
     let file = in_folder(&dir, "session/outputs/run-7.log");
     let about = std::fs::metadata(&file).expect("the file");
@@ -97,7 +95,7 @@ async fn omitted_output_is_in_the_file() {
     let whole = std::fs::read_to_string(in_folder(&dir, "session/outputs/run-7.log")).expect("the file");
     let all: Vec<String> = (1..=20_000).map(|n| format!("{n}\n")).collect();
     assert_eq!(whole, all.concat());
-    assert!(got.stdout.contains("bytes left out; all of it: outputs/run-7.log …]\n"));
+    assert!(got.stdout.contains("bytes left out; all of it: session/outputs/run-7.log …]\n"));
     let shown = got.stdout.lines().filter(|l| !l.starts_with('[')).map(|l| l.len() as u64 + 1).sum::<u64>();
     assert_eq!(shown + got.omitted_bytes, whole.len() as u64);
 }

@@ -117,7 +117,11 @@ async fn much_output_is_cut_in_the_message_and_complete_in_the_file() {
     let dir = folder();
     let flood = checked(job(command("seq 100000; exit 1")), dir.path()).await;
     assert!(flood.message.len() < 5_000 && flood.message.ends_with("\n100000"), "{}", flood.message);
-    assert!(flood.message.contains("all of it: outputs/run-7.log"), "{}", flood.message);
+    assert!(
+        flood.message.contains(&format!("all of it: {}/session/outputs/run-7.log", dir.path().display())),
+        "{}",
+        flood.message
+    );
     let whole = fs::read_to_string(dir.path().join("session/outputs/run-7.log")).expect("the file");
     assert_eq!(whole.lines().count(), 100_000);
 }

@@ -315,6 +315,17 @@ fn a_merge_waits_for_its_gatekeepers() {
 }
 
 #[test]
+fn a_gatekeeper_that_forgets_its_verdict_is_asked_for_it() {
+    let site = Site::at(Repo::new(), REVIEWED);
+    let again = "  - { when: 'Your answer has no verdict', say: 'Fine. <verdict>APPROVE</verdict>' }";
+    site.write("qa.play", &format!("turns:\n  - {{ say: 'I like it.' }}\n{again}\n"));
+    site.repo.commit("d.txt", "d\n", "add d");
+    let ran = site.creel(&["merge", "--headless", "--trust"]);
+    assert_eq!(ran.code, 0, "{}{}", ran.out, ran.err);
+    assert!(ran.out.contains("✓ Review by qa · approved: Fine."), "{}", ran.out);
+}
+
+#[test]
 fn unreviewed_commits_are_not_merged() {
     let site = Site::at(Repo::new(), REVIEWED);
     let sneaky = "test -e done || { touch done; git commit --quiet --allow-empty -m sneaky; }";

@@ -72,7 +72,7 @@ impl AnswerStream {
     pub(super) fn new(place: &AgentWorkspace, turn: TurnId) -> (Self, AnswerReceiver) {
         let (pieces, waiting) = unbounded_channel();
         let backlog = Arc::new(AtomicUsize::new(0));
-        let name = format!("outputs/turn-{turn}.log");
+        let path = place.session_dir.join(format!("outputs/turn-{turn}.log"));
         let voice = Self {
             pieces,
             backlog: backlog.clone(),
@@ -82,8 +82,8 @@ impl AnswerStream {
             end: TailBuffer::new(SAID_END),
             last: TailBuffer::new(LAST),
             acted: false,
-            path: place.session_dir.join(&name),
-            name,
+            name: output::path_from(&place.cwd, &path),
+            path,
             spool: None,
         };
         (voice, AnswerReceiver { waiting, backlog })

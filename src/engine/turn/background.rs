@@ -57,8 +57,8 @@ impl PromptRules<'_> {
         let said = last_words(self.limits.last_message()).map(|words| format!("You said at the end: {words}"));
         let files = &self.iterations.files;
         let files = (!files.is_empty()).then(|| format!("This iteration changed: {}", some_names(files, FILES)));
-        let failed = self.retry.last_usual.as_deref().and_then(failed_checks).filter(|failed| !text.contains(failed));
-        [number, said, files, failed.map(|failed| format!("Before your last turn, {failed}"))]
+        let failed = self.retry.last_usual.as_deref().and_then(|feedback| failed_checks(feedback, text));
+        [number, said, files, failed.map(|failed| format!("The last feedback was: {failed}"))]
     }
 }
 
@@ -82,9 +82,9 @@ fn last_words(message: &str) -> Option<String> {
     (!lines.is_empty()).then(|| lines.join(" "))
 }
 
-/// The lines of a feedback that say which checks failed.
-fn failed_checks(feedback: &str) -> Option<String> {
+/// The lines of a feedback that say which checks failed, unless the text has them.
+fn failed_checks(feedback: &str, text: &str) -> Option<String> {
     let lines = feedback.lines().map(|line| line.strip_prefix("[Hook feedback]: ").unwrap_or(line));
-    let failed: Vec<&str> = lines.filter(|line| line.starts_with("check `")).collect();
+    let failed: Vec<&str> = lines.filter(|line| line.starts_with("check `") && !text.contains(line)).collect();
     (!failed.is_empty()).then(|| failed.join("; "))
 }

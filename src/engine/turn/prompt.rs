@@ -151,11 +151,12 @@ impl PromptRules<'_> {
         }
         let error = self.turns.last_error.as_deref().unwrap_or_default();
         let error = error.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or("unknown error");
-        let text = format!(
+        let opening = format!(
             "[Recovery]: the last turn failed: {}. Repair what the hooks report about it; the work continues in the next \
-             turn.\n\n{piped}",
+             turn.",
             shortened(error.trim_end_matches('.'), ERROR_SHOWN)
         );
+        let text = format!("{opening}\n\n{piped}");
         self.send(self.prompt(PromptReason::Recovery, text))
     }
 
