@@ -6,9 +6,11 @@ use creel::{
     cli::record_formatter::{HookOutputMode, RecordFormatter},
     engine::{
         self, SessionState,
+        effect::Effect,
         event::{Event, SessionEvent, UserPresence},
         input::Input,
         time::UnixTime,
+        verify::WorkMeasurement,
     },
     journal::{self, Record},
     present::style::ColourMode,
@@ -73,7 +75,10 @@ fn goes_on(mut state: SessionState, now: UnixTime) -> String {
             return format!("waits after {} steps: {:?}", steps.min(40), state.phase.outcome());
         }
         step.events.iter().for_each(|event| state.apply(now, event));
-        input = Input::Proceed;
+        let asks = step.effects.iter().find_map(|effect| {
+            if let Effect::MeasureWork { by } = effect { Some(WorkMeasurement::unchanged(*by)) } else { None }
+        });
+        input = asks.map_or(Input::Proceed, Input::WorkMeasured);
     }
     panic!("the session takes more than {STEPS} steps without waiting for anything");
 }
