@@ -61,7 +61,6 @@ fn sessions_are_listed_shown_and_steered_from_another_machine() {
     assert!(run(&["pause", "-s", "nope"]).err.contains("session `nope` is not running"));
     until("the copy has it", || run(&["show", "s"]).out.contains("hello from afar"));
     assert!(run(&["show", "nope"]).err.contains("the stream CREEL has no session `nope`"));
-    assert_eq!(run(&["cancel"]).code, 0);
     assert_eq!(run(&["stop", "--now"]).code, 0);
     assert_eq!(session.end().code, 130);
     until("its end is listed", || run(&["sessions", "--ended"]).out.contains("cancelled"));
