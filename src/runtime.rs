@@ -259,7 +259,10 @@ impl SessionRuntime {
     fn on_message(&mut self, message: RuntimeMessage) -> Result<(), RuntimeError> {
         match message {
             // An answer to the loop itself, which may lead to the end of the session.
-            RuntimeMessage::Input(Input::WorkMeasured(measured)) => self.measured = Some(measured),
+            RuntimeMessage::Input(Input::WorkMeasured(measured)) => {
+                self.performer.end_measurement();
+                self.measured = Some(measured);
+            }
             RuntimeMessage::Input(mut input) => {
                 self.look_after_the_journal(&mut input);
                 let something_ended =

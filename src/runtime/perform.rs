@@ -268,7 +268,12 @@ impl EffectPerformer {
 
     /// Whether a measurement of the work is in progress, so that the engine only has to wait for it.
     pub(super) fn is_measuring(&self) -> bool {
-        self.measuring.as_ref().is_some_and(|task| !task.is_finished())
+        self.measuring.is_some()
+    }
+
+    /// The answer has arrived. The task that sent it may run a moment longer, and the engine can have asked again by then.
+    pub(super) fn end_measurement(&mut self) {
+        self.measuring = None;
     }
 
     fn measure(&mut self, by: WorkChangedBy) {
