@@ -48,6 +48,8 @@ const OURS: &str = ".creel";
 struct FileStamp {
     size: u64,
     modified: (i64, i64),
+    /// When anything about the file changed. Unlike the time above, no program can set it back.
+    changed: (i64, i64),
     mode: u32,
 }
 
@@ -344,12 +346,13 @@ async fn stamps(folder: &Path, names: Vec<PathBuf>) -> Option<FileStamps> {
 fn stamp(path: &Path) -> Option<FileStamp> {
     let meta = fs::symlink_metadata(path).ok()?;
     let stamp = FileStamp::of(&meta);
-    Some(if meta.is_dir() { FileStamp { size: 0, modified: (0, 0), ..stamp } } else { stamp })
+    Some(if meta.is_dir() { FileStamp { size: 0, modified: (0, 0), changed: (0, 0), ..stamp } } else { stamp })
 }
 
 impl FileStamp {
     fn of(meta: &fs::Metadata) -> Self {
-        Self { size: meta.len(), modified: (meta.mtime(), meta.mtime_nsec()), mode: meta.mode() }
+        let modified = (meta.mtime(), meta.mtime_nsec());
+        Self { size: meta.len(), modified, changed: (meta.ctime(), meta.ctime_nsec()), mode: meta.mode() }
     }
 }
 

@@ -88,17 +88,16 @@ pub(super) struct GitAnswer<'a> {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct GitFiles(Vec<(PathBuf, Option<ExactStamp>)>);
 
-/// Unlike [`FileStamp`], this also differs after a change that restored the time of the last change.
+/// Unlike [`FileStamp`], this also differs for another file of the same name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct ExactStamp {
     stamp: FileStamp,
-    changed: (i64, i64),
     inode: u64,
 }
 
 impl ExactStamp {
     fn of(meta: &fs::Metadata) -> Self {
-        Self { stamp: FileStamp::of(meta), changed: (meta.ctime(), meta.ctime_nsec()), inode: meta.ino() }
+        Self { stamp: FileStamp::of(meta), inode: meta.ino() }
     }
 
     fn at(path: &Path) -> Option<Self> {
@@ -106,7 +105,7 @@ impl ExactStamp {
     }
 
     fn is_after(&self, time: (i64, i64)) -> bool {
-        self.stamp.modified >= time || self.changed >= time
+        self.stamp.modified >= time || self.stamp.changed >= time
     }
 }
 
