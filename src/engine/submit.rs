@@ -185,12 +185,15 @@ impl<'a> PipelineRules<'a> {
     }
 
     /// The hooks of one of a pipeline's points have run.
-    pub(crate) fn conclude_pipeline(self, dispatch: &HookDispatch) -> EngineOutput {
+    pub(crate) fn conclude_pipeline(self, dispatch: &HookDispatch, measured: Option<&WorkMeasurement>) -> EngineOutput {
         let Some(course) = &self.pipelines.course else { return EngineOutput::default() };
         if dispatch.point == course.pipeline.after() {
             return self.end_pipeline(course, PipelineOutcome::Done);
         }
-        let Some(failed) = self.failed_check(dispatch) else { return self.all_passed(course) };
+        let Some(failed) = self.failed_check(dispatch) else {
+            // The last steps may have changed the work, too.
+            return self.verify_work(course, measured).unwrap_or_else(|| self.all_passed(course));
+        };
         let limit = self.plan.submit.remediation_attempts;
         let reason = why(failed);
         // The agent cannot repair a check that does not run at all.
@@ -232,9 +235,12 @@ impl<'a> PipelineRules<'a> {
         measured: Option<&WorkMeasurement>,
     ) -> Option<EngineOutput> {
         let course = self.pipelines.course.as_ref().filter(|course| dispatch.point == course.pipeline.before())?;
-        if !self.plan.hook(dispatch.point, hook)?.can_publish() {
-            return None;
-        }
+        let publishes = self.plan.hook(dispatch.point, hook)?.can_publish();
+        if publishes { self.verify_work(course, measured) } else { None }
+    }
+
+    /// The next step towards verified work: the checks, a repair by the agent, or a gate. None if it is verified.
+    fn verify_work(self, course: &PipelineRun, measured: Option<&WorkMeasurement>) -> Option<EngineOutput> {
         if let VerificationStep::Next(step) = self.verification.proceed(measured, &course.waived) {
             return Some(step);
         }

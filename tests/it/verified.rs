@@ -277,3 +277,31 @@ fn a_repair_that_breaks_the_checks_is_not_submitted() {
     let gate = project.kind("gate_opened").pop().expect("a gate");
     assert_eq!((&gate["about"], &gate["hook"]), (&json!("submit"), &json!("tests")));
 }
+
+#[test]
+fn a_process_that_the_agent_left_cannot_swap_the_work_after_the_checks() {
+    let swap = "until [ -e ../checked ]; do sleep 0.01; done; touch -r state ../time; echo evil > state; \
+                touch -r ../time state; touch ../swapped";
+    let leave = format!("echo good > state; nohup sh -c '{swap}' > /dev/null 2>&1 &");
+    let hooks =
+        json!({ "post_iteration": [{ "command": "until [ -e ../swapped ]; do sleep 0.01; done", "name": "wait" }] });
+    let check = json!({ "command": "touch ../checked; grep -q good state", "name": "tests" });
+    let rest = json!({ "checks": [check], "hooks": hooks, "max_iterations": 1 });
+    for project in [scripted(&rest, &done(&leave)), in_git(scripted(&rest, &done(&leave)))] {
+        ends(&project, 3, "limit");
+        assert_eq!(reason(&project), "stopped at 1 iteration: tests still fails");
+    }
+}
+
+#[test]
+fn what_a_built_in_step_of_the_submit_changes_is_checked_before_the_session_is_complete() {
+    let rest = json!({
+        "checks": [{ "command": "grep -q good state", "name": "tests" }],
+        "hooks": { "before_submit": [{ "builtin": "run_tests", "command": "echo bad > state" }] },
+        "submit": true,
+        "remediation_attempts": 0,
+    });
+    let project = scripted(&rest, &done("echo good > state"));
+    ends(&project, 4, "escalated");
+    assert_eq!(project.kind("gate_opened").pop().expect("a gate")["hook"], "tests");
+}

@@ -152,7 +152,7 @@ impl SessionState {
             HookPoint::OnError => self.after_error(dispatch, now, measured),
             HookPoint::SessionEnd => self.end_rules().end(measured),
             HookPoint::BeforeSubmit | HookPoint::AfterSubmit | HookPoint::BeforeMerge | HookPoint::AfterMerge => {
-                self.pipeline().conclude_pipeline(dispatch)
+                self.pipeline().conclude_pipeline(dispatch, measured)
             }
             // These do not belong to the lifecycle: task events and gates run independently of it, and stop decisions
             // have their own evaluation.
