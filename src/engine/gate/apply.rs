@@ -2,8 +2,7 @@
 
 use super::grants::granted;
 use crate::engine::{
-    actor::POLICY,
-    event::{Actor, FinalDeliveryMode, GateEvent, IterationOutcome, SessionOutcome},
+    event::{Actor, ActorKind, FinalDeliveryMode, GateEvent, IterationOutcome, SessionOutcome},
     gate::{
         Gate,
         apply_proposal::{proposal_answered, proposal_edited},
@@ -58,7 +57,10 @@ fn gate_answered(session: &mut SessionState, at: UnixTime, choice: GateChoice, b
     if gate.subject == GateSubject::Tampered {
         changes_seen(session);
     }
-    let acceptance = CheckAcceptance { retries: session.retry.used, by_policy: *by == POLICY };
+    let acceptance = CheckAcceptance {
+        retries: session.retry.used,
+        by_policy: matches!(by.by, ActorKind::Policy | ActorKind::Timeout),
+    };
     for check in &grants.accepted {
         session.verify.accept(check, acceptance);
     }
