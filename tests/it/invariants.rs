@@ -283,7 +283,8 @@ fn run_out(mut world: World) -> World {
                 items: None,
             }));
         } else {
-            panic!("nothing is to be done, and the session has not ended: {:#?}", world.state.phase);
+            let last = &world.events[world.events.len().saturating_sub(15)..];
+            panic!("nothing is to be done, and the session has not ended: {:#?}\n{last:#?}", world.state);
         }
     }
     world
@@ -501,18 +502,14 @@ fn only_the_user_approves_tasks(world: &World) {
 
 /// Complete means verified: every check that counts has a passing run since the work last changed.
 fn complete_means_verified(world: &World) {
-    let (mut changed, mut is_ending) = (0, false);
+    let mut changed = 0;
     let mut green: BTreeMap<(bool, String), usize> = BTreeMap::new();
     for (at, event) in world.events.iter().enumerate() {
         let key = |is_rule: bool, name: &str| (is_rule, name.to_owned());
         match event {
             Event::Verify(VerifyEvent::WorkChanged { .. })
-            | Event::Turn(TurnEvent::Ended { .. } | TurnEvent::Failed { .. }) => {
-                (changed, is_ending) = (at, false);
-            }
-            // The verdict stands once only the hooks of the end are left.
-            Event::Session(SessionEvent::Resumed { .. }) if !is_ending => changed = at,
-            Event::Hook(HookEvent::Due { point: HookPoint::SessionEnd, .. }) => is_ending = true,
+            | Event::Turn(TurnEvent::Ended { .. } | TurnEvent::Failed { .. })
+            | Event::Session(SessionEvent::Resumed { .. }) => changed = at,
             Event::Hook(HookEvent::Finished(done)) if done.point == HookPoint::Stop => {
                 let passes = done.end == RunEnd::Exit(0) && done.verdict == Verdict::Pass;
                 if passes {

@@ -67,10 +67,7 @@ fn apply_session(session: &mut SessionState, at: UnixTime, event: &SessionEvent)
             let decision = decision.unwrap_or_else(|| resume_decision(session, *max_iterations));
             session.steering.paused = *paused;
             session.retry.resumed(at);
-            // At the very end the verdict stands: only hooks that report it are left.
-            if !session.phase.is_ending() {
-                session.verify.forget_the_work();
-            }
+            session.verify.forget_the_work();
             if let Some(gate) = &mut session.gates.open {
                 gate.opened = gate.opened.min(at);
             }

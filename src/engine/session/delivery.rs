@@ -236,6 +236,10 @@ impl EndRules<'_> {
         let Some(ending) = self.ending.as_ref().filter(|_| !self.beside.end_waits()) else {
             return EngineOutput::default();
         };
+        let completes = ending.outcome == SessionOutcome::Complete && !ending.interrupted;
+        if let Some(step) = self.verification.repeat_stale().filter(|_| completes) {
+            return step;
+        }
         let (outcome, reason) = match ending {
             LoopEnd { interrupted: true, .. } => (SessionOutcome::Cancelled, STOPPED.to_owned()),
             LoopEnd { .. } => self.verification.end(ending),

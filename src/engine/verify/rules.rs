@@ -142,31 +142,56 @@ impl VerifyRules<'_> {
     /// The next step towards a verdict about the work as it is. A change that creel has not measured yet is found
     /// first, so that it is not taken for a change by the checks.
     pub(crate) fn proceed(self, measured: Option<&WorkMeasurement>, waived: &BTreeSet<String>) -> VerificationStep {
-        if self.counted().is_empty() {
-            return VerificationStep::Over;
-        }
-        let open = self.open(waived);
-        let stale = |kind| {
-            let stale = open.iter().filter(move |(check, status)| check.kind == kind && *status == CheckStatus::Stale);
-            stale.map(|(check, _)| check.name.clone()).collect::<Vec<_>>()
-        };
-        let (hooks, mut rules) = (stale(CheckKind::Hook), stale(CheckKind::Rule));
-        let is_stale = !hooks.is_empty() || !rules.is_empty();
-        if is_stale && self.gives_up() {
+        let stale = self.stale(waived);
+        let is_idle = if stale.is_some() { self.gives_up() } else { !self.can_become_stale(waived) };
+        if is_idle {
             return VerificationStep::Over;
         }
         let Some(measured) = measured else {
             return VerificationStep::Next(Self::measure(WorkChangedBy::Others));
         };
         let changed = Self::change(measured).map(EngineOutput::record);
-        if !is_stale {
-            return changed.map_or(VerificationStep::Over, VerificationStep::Next);
+        match (changed, stale) {
+            (changed, Some(started)) => VerificationStep::Next(changed.unwrap_or_default().and(started)),
+            (Some(changed), None) => VerificationStep::Next(changed),
+            (None, None) => VerificationStep::Over,
         }
-        if !hooks.is_empty() {
-            rules.clear();
-        }
-        let started = Event::Verify(VerifyEvent::Started { hooks, rules });
-        VerificationStep::Next(changed.unwrap_or_default().and(started))
+    }
+
+    /// The pass over checks that have become stale since the end was decided: creel was killed meanwhile.
+    pub(crate) fn repeat_stale(self) -> Option<EngineOutput> {
+        self.stale(&BTreeSet::new()).filter(|_| !self.gives_up()).map(EngineOutput::record)
+    }
+
+    /// The record that starts a pass over the stale checks: hooks first, then rules. None if there are none.
+    fn stale(self, waived: &BTreeSet<String>) -> Option<Event> {
+        let open = self.open(waived);
+        let stale = |kind| {
+            let stale = open.iter().filter(move |(check, status)| check.kind == kind && *status == CheckStatus::Stale);
+            stale.map(|(check, _)| check.name.clone()).collect::<Vec<_>>()
+        };
+        let hooks = stale(CheckKind::Hook);
+        let rules = if hooks.is_empty() { stale(CheckKind::Rule) } else { Vec::new() };
+        let is_due = !hooks.is_empty() || !rules.is_empty();
+        is_due.then(|| Event::Verify(VerifyEvent::Started { hooks, rules }))
+    }
+
+    /// Whether a change of the work would change what creel knows about it. Otherwise there is no reason to look, and
+    /// work that something changes all the time would keep the session from ending.
+    fn can_become_stale(self, waived: &BTreeSet<String>) -> bool {
+        let counted = self.counted().into_iter().filter(|check| !waived.contains(&check.name));
+        let mut counted = counted.filter(|check| check.kind != CheckKind::Protect);
+        counted.any(|check| match self.status(&check) {
+            CheckStatus::Passed | CheckStatus::Failed(_) | CheckStatus::Broken(_) => true,
+            CheckStatus::Accepted(_) | CheckStatus::Disabled | CheckStatus::Stale => false,
+        })
+    }
+
+    fn red_check(self) -> Option<PassFeedback> {
+        let is_red = |status: &CheckStatus| matches!(status, CheckStatus::Failed(_) | CheckStatus::Broken(_));
+        let (check, status) = self.open(&BTreeSet::new()).into_iter().find(|(_, status)| is_red(status))?;
+        let text = self.unverified(&check, &status);
+        Some(PassFeedback { check: check.name, reason: text.clone(), text })
     }
 
     /// Whether further passes would prove nothing.
@@ -182,6 +207,8 @@ impl VerifyRules<'_> {
         measured: Option<&WorkMeasurement>,
     ) -> EngineOutput {
         let Some(measured) = measured else { return Self::measure(WorkChangedBy::Checks) };
+        // An agent that drives itself hears of every check that is red: its completion is refused.
+        let feedback = feedback.or_else(|| self.plan.is_led_from_outside().then(|| self.red_check()).flatten());
         let at_the_end = self.verify.pass.as_ref().is_some_and(|pass| *pass.back == Phase::Delivering);
         let goes_on = at_the_end && feedback.is_some() && self.steering.stop.is_none();
         let next = if goes_on { AfterPass::Iteration } else { AfterPass::Back };
