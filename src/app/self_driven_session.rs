@@ -7,6 +7,7 @@
 use std::{
     sync::mpsc::{self, Sender},
     thread::JoinHandle,
+    time::Duration,
 };
 
 use crate::{
@@ -35,6 +36,9 @@ use crate::{
     process::children,
     runtime::{RuntimeDirs, SessionHandle, SessionRuntime},
 };
+
+/// How often to look whether the session has ended.
+const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
 pub(super) struct SelfDrivenSession {
     folder: SessionDir,
@@ -83,7 +87,8 @@ impl SelfDrivenSession {
         journal::running(&self.folder).is_some()
     }
 
-    /// Ends the session after the agent has disconnected: as complete, unless the agent was in the middle of a loop.
+    /// Ends the session after the agent has disconnected: as complete, unless the agent was in the middle of a loop or a
+    /// check is red.
     pub(super) fn end(self) {
         let SelfDrivenHandle { tokio, way_out, session } = self.begun;
         let _inside = tokio.enter();
@@ -103,6 +108,15 @@ impl SelfDrivenSession {
         // ending, and this only waits.
         if let Err(why) = tokio.block_on(session.command(ActorKind::Mcp, last)) {
             tracing::info!("{}", refusals::text(&why));
+        }
+        // No one is left to mend a red check or to answer a gate.
+        while !self.thread.is_finished() {
+            let state = journal::fold(&self.folder.journal());
+            if state.is_ok_and(|state| state.completion_refused().is_some() || state.gates.open.is_some()) {
+                let _ = tokio.block_on(session.command(ActorKind::Mcp, SessionCommand::Stop { how: StopTiming::Now }));
+                break;
+            }
+            std::thread::sleep(LOOK_AGAIN);
         }
         let _ = self.thread.join();
     }

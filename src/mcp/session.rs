@@ -1,5 +1,7 @@
 //! The tools for the session itself.
 
+use std::time::Duration;
+
 use rmcp::schemars::{self, JsonSchema};
 use serde::{Deserialize, Serialize};
 
@@ -18,6 +20,9 @@ use crate::{
 pub(super) fn tools() -> Vec<McpTool> {
     vec![McpTool::new(STATUS, status), McpTool::new(COMPLETE, complete)]
 }
+
+/// The interval between two looks at a session whose checks run.
+const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
 const STATUS: ToolDescription = ToolDescription {
     name: "session_status",
@@ -130,11 +135,32 @@ async fn complete(
     let ReplyData::Status(status) = line.told(SessionQuery::Status).await? else { return Err(other_answer()) };
     line.ask(SessionCommand::CompleteSession { reason }).await?;
     let next = if status.led_from_outside {
+        verified(line).await?;
         "the session is complete and has ended"
     } else {
         "end your turn: creel then evaluates whether the work is done"
     };
     Ok(SessionCompleteOutput { session: status.session, next: next.into() })
+}
+
+/// Waits until the checks have judged the work of an agent that drives itself. A red check refuses the completion.
+async fn verified(line: &mut PooledConnection) -> Result<(), ToolError> {
+    loop {
+        // A session that cannot be asked any more has ended.
+        let Ok(ReplyData::Status(status)) = line.told(SessionQuery::Status).await else { return Ok(()) };
+        if let Some(gate) = status.gate {
+            return Err(ToolError::Job(format!("the session is not complete. It needs the user: {}", gate.reason)));
+        }
+        if let Some(why) = status.completion_refused {
+            return Err(ToolError::Job(format!(
+                "the session is not complete. Mend this, then report completion again.\n{why}"
+            )));
+        }
+        if status.outcome.is_some() {
+            return Ok(());
+        }
+        tokio::time::sleep(LOOK_AGAIN).await;
+    }
 }
 
 impl SessionStatusOutput {

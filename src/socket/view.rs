@@ -59,6 +59,9 @@ pub struct StatusView {
     /// Whether the agent is self-driven, and is sent no prompts.
     #[serde(default)]
     pub led_from_outside: bool,
+    /// Why a self-driven agent could not complete the session: the feedback of a red check.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub completion_refused: Option<String>,
     /// The project's folder.
     pub cwd: String,
     pub started: String,
@@ -184,6 +187,7 @@ impl StatusView {
             running: state.commands().running().collect(),
             agent: state.agent_choice().agent().to_owned(),
             led_from_outside: state.plan().is_led_from_outside(),
+            completion_refused: state.completion_refused().map(str::to_owned),
             cwd: state.began.cwd.clone(),
             started: rfc3339(state.started),
             pid: std::process::id(),

@@ -535,3 +535,42 @@ fn a_server_whose_folder_is_gone_ends_with_its_agent() {
     std::fs::remove_dir_all(project.root()).expect("it is there");
     assert_eq!(raw.hang_up(), (Vec::new(), 0));
 }
+
+#[test]
+fn a_self_driven_session_is_refused_while_a_check_is_red() {
+    let config = "checks: [{ command: '[ -e fixed ]', name: tests }]\nhooks: { stop: [{ command: '[ ! -e red ]', name: lint }] }\n";
+    let project = alone(config);
+    assert_eq!(project.creel(&["trust"]).code, 0);
+    let mut raw = Raw::greeted(&project);
+    let refused = |answer: &Value| {
+        assert_eq!(answer["result"]["isError"], true, "{answer}");
+        answer["result"]["content"][0]["text"].as_str().expect("a text").to_owned()
+    };
+    let why = refused(&raw.call(7, "session_complete", &json!({"reason": "enough"})));
+    assert!(why.contains("the session is not complete") && why.contains("check `tests` failed"), "{why}");
+    project.write("fixed", "");
+    project.write("red", "");
+    // A check that does not block is red, too.
+    let why = refused(&raw.call(8, "session_complete", &json!({"reason": "enough"})));
+    assert!(why.contains("lint failed"), "{why}");
+    std::fs::remove_file(project.root().join("red")).expect("it was there");
+    raw.does("session_complete", &json!({"reason": "enough"}));
+    until("it is over", || only(&project)["running"] == false);
+    let ended = &kinds(&project, &only(&project), "session_ended")[0];
+    assert_eq!(
+        (&ended["outcome"], &ended["reason"]),
+        (&json!("complete"), &json!("tests and lint passed, and the agent says it is done: enough"))
+    );
+    assert_eq!(raw.hang_up().1, 0);
+}
+
+#[test]
+fn an_agent_that_hangs_up_over_a_red_check_leaves_no_session_and_no_complete_one() {
+    let project = alone("checks: ['[ -e fixed ]']\n");
+    assert_eq!(project.creel(&["trust"]).code, 0);
+    let mut raw = Raw::greeted(&project);
+    raw.does("session_status", &json!({}));
+    assert_eq!(raw.hang_up().1, 0);
+    let ended = &kinds(&project, &only(&project), "session_ended")[0];
+    assert_eq!(ended["outcome"], "cancelled");
+}

@@ -23,6 +23,13 @@ impl SessionOutcome {
 }
 
 impl SessionState {
+    /// What an agent that drives itself has to mend before it can complete the session. None while the checks run, and
+    /// if none of them is red.
+    pub fn completion_refused(&self) -> Option<&str> {
+        let decided = self.plan().is_led_from_outside() && !self.commands().is_being_completed();
+        self.verify.feedback.as_ref().filter(|_| decided).map(|feedback| feedback.text.as_str())
+    }
+
     /// What the session is doing, in words.
     pub fn doing(&self) -> String {
         if let Some(outcome) = self.phase.outcome() {

@@ -62,6 +62,7 @@ pub(crate) fn apply_stop(session: &mut SessionState, at: UnixTime, event: &StopE
             // creel sees no turns of an agent that drives itself, so its checks always run.
             if session.plan().is_led_from_outside() {
                 session.verify.forget_the_work();
+                session.verify.feedback = None;
             }
         }
         StopEvent::LoopStarted { loop_id, task, max_iterations, promises, .. } => {
