@@ -107,7 +107,13 @@ fn step(state: &SessionState, now: UnixTime, input: Input) -> EngineOutput {
         Input::Warned(text) => EngineOutput::record(Event::warning(text)),
         Input::Doomed(reason) => on_doomed(state, reason),
         Input::Command { by, command } => state.commands().on_command(&by, command, now),
-        Input::Resume { presence, max_iterations, checkpoint } => state.on_resume(presence, max_iterations, checkpoint),
+        Input::Resume { presence, max_iterations, checkpoint, answer } => {
+            let resumed = state.on_resume(presence, max_iterations, checkpoint, answer.is_some());
+            match answer {
+                Some(answer) => state.answer_on_resume(now, resumed, answer),
+                None => resumed,
+            }
+        }
         Input::Pipeline { pipeline, presence } => state.pipeline().take_up_pipeline(pipeline, presence),
     }
 }

@@ -113,7 +113,7 @@ fn gate_number(text: &str) -> Result<GateId, ArgumentError> {
     text.parse().map(GateId).map_err(|_| ArgumentError::NotAGate)
 }
 
-fn choice(text: &str) -> Result<GateChoice, ArgumentError> {
+pub(super) fn choice(text: &str) -> Result<GateChoice, ArgumentError> {
     let name = serde_json::Value::String(text.replace('-', "_"));
     serde_json::from_value(name).map_err(|_| ArgumentError::NoSuchChoice)
 }

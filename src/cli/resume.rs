@@ -6,6 +6,7 @@ use crate::{
     cli::{
         arguments::{ConfigArgs, DetachArgs, OutputArgs, iteration_count, session_name},
         error::{CliError, CliResult},
+        gate,
         launch::{
             detach, readiness,
             session_end::ExitCodeSource,
@@ -18,11 +19,15 @@ use crate::{
             choose_session,
             project::{self, Project},
             remote_sessions::on_command_line,
+            session_request::given,
         },
         verb_outcome::{ResumedSession, SweepScope, VerbOutcome},
     },
     config::Settings,
-    engine::input::Input,
+    engine::{
+        gate::kind::GateChoice,
+        input::{Input, ResumeAnswer},
+    },
     journal::{self, Journal, SessionDir, SessionsDir},
 };
 
@@ -38,6 +43,9 @@ pub struct ResumeArgs {
     /// Send the agent this checkpoint; `creel checkpoint list` shows them.
     #[arg(long, value_name = "N")]
     pub checkpoint: Option<u32>,
+    /// Answer the gate at which the session stopped; TEXT is the message for `send`.
+    #[arg(long, num_args = 1..=2, value_names = ["CHOICE", "TEXT"], conflicts_with = "checkpoint")]
+    pub answer: Vec<String>,
     /// Resume even if another session works in this folder: both agents change the same files.
     #[arg(long)]
     pub force: bool,
@@ -58,6 +66,15 @@ pub struct ResumeArgs {
     pub trust: bool,
 }
 
+impl ResumeArgs {
+    fn answer(&self) -> CliResult<Option<ResumeAnswer>> {
+        let Some(word) = self.answer.first() else { return Ok(None) };
+        let choice = gate::choice(word).map_err(|error| CliError::usage(format!("`--answer {word}`: {error}")))?;
+        let text = self.answer.get(1).map(|text| given(text)).transpose()?;
+        Ok(Some(ResumeAnswer { choice, text }))
+    }
+}
+
 pub(super) fn resume(args: &ResumeArgs) -> CliResult<VerbOutcome> {
     let (root, sessions) = project::sessions_of(&args.config)?;
     let folder = match &args.session {
@@ -67,6 +84,7 @@ pub(super) fn resume(args: &ResumeArgs) -> CliResult<VerbOutcome> {
     if !folder.exists() {
         return Err(choose_session::missing(&folder));
     }
+    let answer = args.answer()?;
     let opened = Journal::open(&folder)?;
     let began = &opened.state.began;
     let is_settled = args.force || args.detach.background || began.worktree.is_some();
@@ -79,7 +97,8 @@ pub(super) fn resume(args: &ResumeArgs) -> CliResult<VerbOutcome> {
         // Unlocks the journal for the process in the background.
         drop(opened);
         let named: &[&str] = if args.session.is_some() { &[] } else { &[&folder.name] };
-        return detach::start(&folder, named, "").map(VerbOutcome::Done);
+        let text = answer.and_then(|answer| answer.text).unwrap_or_default();
+        return detach::start(&folder, named, &text).map(VerbOutcome::Done);
     }
     let root = worktree::folder_of(&folder, began)?;
     let project = Project::load(&args.config).ok();
@@ -90,10 +109,15 @@ pub(super) fn resume(args: &ResumeArgs) -> CliResult<VerbOutcome> {
         presence: surface.presence(),
         max_iterations: args.max_iterations,
         checkpoint: args.checkpoint,
+        answer: answer.clone(),
     };
     if began.errand.is_none() {
         readiness::require_agent(&root, &began.plan, readiness::RESUME_LATER)?;
+        let disables = answer.is_some_and(|answer| answer.choice == GateChoice::Disable);
+        let asked = opened.state.ending.as_ref().and_then(|ending| ending.asked.as_ref()).filter(|_| disables);
+        let hook = asked.and_then(|asked| asked.gate.subject.hook());
         let checks = readiness::checks_of_session(&opened.state);
+        let checks = checks.filter(|check| Some(check.name.as_str()) != hook);
         readiness::require_checks(&root, checks, readiness::ANOTHER_CHECK_LATER)?;
     }
     let exit_code = began.errand.map_or(ExitCodeSource::Session, ExitCodeSource::Pipeline);

@@ -39,7 +39,7 @@ fn decide_one(session: &SessionState, event: &mut Event) {
         event.set_due(Some(due));
     } else if let Event::Gate(GateEvent::Answered { choice, grants, .. }) = event {
         *grants = granted(session, *choice).map(Box::new);
-    } else if let Event::Session(SessionEvent::Resumed { max_iterations, decision, .. }) = event {
-        *decision = Some(resume_decision(session, *max_iterations));
+    } else if let Event::Session(SessionEvent::Resumed { max_iterations, checkpoint, decision, .. }) = event {
+        *decision = Some(resume_decision(session, *max_iterations, *checkpoint));
     }
 }

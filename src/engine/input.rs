@@ -70,6 +70,8 @@ pub enum Input {
         max_iterations: Option<u32>,
         /// The checkpoint whose content the agent gets. None: no checkpoint was chosen.
         checkpoint: Option<u32>,
+        /// The answer to the gate at which the session stopped. None: the gate opens, and waits.
+        answer: Option<ResumeAnswer>,
     },
     /// The user wants to submit or merge the work of a session that has ended.
     Pipeline {
@@ -77,6 +79,14 @@ pub enum Input {
         /// Whether a user can answer this time.
         presence: UserPresence,
     },
+}
+
+/// The user's answer to the gate that a resumed session opens again.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ResumeAnswer {
+    pub choice: GateChoice,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub text: Option<String>,
 }
 
 /// A command to a session. It means the same whether the screen, the command line, the control socket, NATS or an MCP

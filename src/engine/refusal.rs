@@ -84,6 +84,8 @@ pub enum Refusal {
     PipelineWhileEnding(PipelineKind),
     SessionNotEnded,
     SessionComplete,
+    /// The resumed session asks nothing.
+    NothingToAnswer,
     IterationLimitUsed(u32),
     NoSuchCheckpoint {
         number: u32,
@@ -144,6 +146,7 @@ impl Refusal {
             Self::PipelineRequested(_) => "pipeline_requested",
             Self::SessionNotEnded => "session_not_ended",
             Self::SessionComplete => "session_complete",
+            Self::NothingToAnswer => "nothing_to_answer",
             Self::IterationLimitUsed(_) => "iteration_limit_used",
             Self::NoSuchCheckpoint { .. } => "no_such_checkpoint",
             Self::TooManyStopHooks { .. } => "too_many_stop_hooks",

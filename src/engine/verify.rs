@@ -16,7 +16,7 @@ pub mod rules;
 
 use serde::{Deserialize, Serialize};
 
-use crate::engine::{event::CheckRunResult, session::phase::Phase};
+use crate::engine::{event::CheckRunResult, hooks::dispatch::FinishedRun, session::phase::Phase};
 
 /// How many passes of the checks there are between two turns.
 pub const PASSES: u32 = 3;
@@ -139,5 +139,11 @@ impl WorkMeasurement {
 impl VerificationState {
     pub fn run_of(&self, check: &CheckRef) -> Option<&CheckRun> {
         self.checks.iter().find(|run| run.check == *check)
+    }
+
+    /// Whether the work may have changed since these hooks checked it.
+    pub(crate) fn is_stale(&self, done: &[FinishedRun]) -> bool {
+        let runs = done.iter().filter_map(|done| self.run_of(&CheckRef::new(CheckKind::Hook, &done.hook)));
+        runs.into_iter().any(|run| run.version != self.version)
     }
 }

@@ -63,6 +63,9 @@ pub fn text(refusal: &Refusal) -> String {
         }
         Refusal::SessionNotEnded => "the session has not ended; continue it with `creel resume`".into(),
         Refusal::SessionComplete => "the session is complete; start a new one with `creel run`".into(),
+        Refusal::NothingToAnswer => {
+            "the session has not stopped at a gate, so there is nothing to answer; resume it without `--answer`".into()
+        }
         Refusal::IterationLimitUsed(used) => {
             format!(
                 "the session has used its limit of {}; raise it with `--max-iterations`",

@@ -168,7 +168,12 @@ fn a_cut_turn_is_not_sent_again_past_the_budget() {
     assert!(world.turn.is_some(), "{}", world.story());
     let mut cut = World::from_events(script, &world.events);
     cut.state.account.tokens = 500;
-    cut.input(Input::Resume { presence: UserPresence::Unattended, max_iterations: None, checkpoint: None });
+    cut.input(Input::Resume {
+        presence: UserPresence::Unattended,
+        max_iterations: None,
+        checkpoint: None,
+        answer: None,
+    });
     assert!(cut.story().ends_with("gate 2 budget\n  gate 2 stop by Policy\niteration 2 failed\n  LoopEnded\nended limit (the budget of 200 tokens is used up: 500 so far)\n"), "{}", cut.story());
 }
 
@@ -570,6 +575,11 @@ fn a_pause_survives_a_kill_and_ends_with_the_session() {
     let ended = world.run();
     assert_eq!(ended.state.phase.outcome(), Some(SessionOutcome::Limit));
     let mut more = World::from_events(script(), &ended.events);
-    more.input(Input::Resume { presence: more.script.presence, max_iterations: Some(2), checkpoint: None });
+    more.input(Input::Resume {
+        presence: more.script.presence,
+        max_iterations: Some(2),
+        checkpoint: None,
+        answer: None,
+    });
     assert_eq!(more.run().state.iterations.current, 2);
 }

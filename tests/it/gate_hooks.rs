@@ -138,7 +138,12 @@ fn a_hook_that_was_cut_by_a_kill_runs_again_for_the_same_gate() {
     world.finish_turn();
     world.finish_hook(0);
     let mut world = World::from_events(world.script, &world.events);
-    world.input(Input::Resume { presence: world.script.presence, max_iterations: None, checkpoint: None });
+    world.input(Input::Resume {
+        presence: world.script.presence,
+        max_iterations: None,
+        checkpoint: None,
+        answer: None,
+    });
     assert_eq!(told(&world), [(1, "opened")]);
     assert_eq!(world.run().state.phase.outcome(), Some(SessionOutcome::Forced));
 }

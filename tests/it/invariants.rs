@@ -1,6 +1,6 @@
 //! The invariants of the engine, over random sessions: answers, failures, commands, timers and kills in any order.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use creel::engine::{
     conversation::{StopReason, ToolKind},
@@ -14,7 +14,7 @@ use creel::engine::{
         verdict::{RunEnd, Verdict},
     },
     ids::{GateId, ItemId},
-    input::{GateAnswer, SessionCommand},
+    input::{GateAnswer, Input, ResumeAnswer, SessionCommand},
     pending::ItemState,
     policy::{
         BackoffPolicy, ContextPolicy, DeliveryPolicy, FinalDeliveryPolicy, HookFailurePolicy, OpenTasksPolicy,
@@ -225,20 +225,32 @@ fn happen(mut world: World, what: Happens) -> World {
         }
         Happens::Gate(n) => answer(&mut world, n),
         Happens::Asks(command) => world.command(command),
-        Happens::Dies if world.state.phase.outcome().is_none() => {
+        // creel is killed, or the session has ended: either way the user resumes it.
+        Happens::Dies if world.state.refuse_resume(None).is_none() => {
             let now = world.now;
             let mut next = World::from_events(world.script, &world.events);
             next.now = now;
-            next.input(creel::engine::input::Input::Resume {
+            let answer = answer_at_once(&next);
+            next.input(Input::Resume {
                 presence: next.script.presence,
                 max_iterations: None,
                 checkpoint: None,
+                answer,
             });
             return next;
         }
         Happens::HookEnds(_) | Happens::Dies => {}
     }
     world
+}
+
+/// An answer to the gate at which the session ended, or none.
+fn answer_at_once(world: &World) -> Option<ResumeAnswer> {
+    world.state.phase.outcome()?;
+    let asked = world.state.ending.as_ref()?.asked.as_ref()?;
+    let choice = *asked.gate.choices.get(world.events.len() % (asked.gate.choices.len() + 1))?;
+    let text = matches!(choice, GateChoice::Send | GateChoice::Message).then(|| "Another way.".to_owned());
+    Some(ResumeAnswer { choice, text })
 }
 
 fn answer(world: &mut World, n: usize) {
@@ -503,6 +515,8 @@ fn only_the_user_approves_tasks(world: &World) {
 /// Complete means verified: every check that counts has a passing run since the work last changed.
 fn complete_means_verified(world: &World) {
     let mut changed = 0;
+    // What you run by hand has no effect on the session.
+    let mut by_hand = BTreeSet::new();
     let mut green: BTreeMap<(bool, String), usize> = BTreeMap::new();
     for (at, event) in world.events.iter().enumerate() {
         let key = |is_rule: bool, name: &str| (is_rule, name.to_owned());
@@ -510,7 +524,10 @@ fn complete_means_verified(world: &World) {
             Event::Verify(VerifyEvent::WorkChanged { .. })
             | Event::Turn(TurnEvent::Ended { .. } | TurnEvent::Failed { .. })
             | Event::Session(SessionEvent::Resumed { .. }) => changed = at,
-            Event::Hook(HookEvent::Finished(done)) if done.point == HookPoint::Stop => {
+            Event::Hook(HookEvent::Started { run, beside: true, .. }) => {
+                by_hand.insert(*run);
+            }
+            Event::Hook(HookEvent::Finished(done)) if done.point == HookPoint::Stop && !by_hand.contains(&done.run) => {
                 let passes = done.end == RunEnd::Exit(0) && done.verdict == Verdict::Pass;
                 if passes {
                     green.insert(key(false, &done.hook), at)
@@ -591,8 +608,14 @@ fn a_session_without_a_person() -> impl Strategy<Value = Script> {
     let hooks = prop::collection::vec(hook, 1..8);
     let budget = prop::option::of(prop::sample::select(vec![50, 250]));
     let rest = (1u32..4, 0u32..3, budget, any::<bool>(), prop::option::of(Just(FinalDeliveryPolicy::Auto)));
-    (hooks, prop::collection::vec(an_answer(), 1..6), rest).prop_map(|(hooks, answers, rest)| {
+    // The work changes at every so many looks, and a rule that fails now and then sends the agent back.
+    let work = (0usize..4, prop::collection::vec(any::<bool>(), 0..4), any::<bool>());
+    (hooks, prop::collection::vec(an_answer(), 1..6), rest, work).prop_map(|(hooks, answers, rest, work)| {
         let mut script = Script::new().agent(answers).builtins();
+        script.unrest = work.0;
+        if !work.1.is_empty() {
+            script = script.rule("rule", &work.1);
+        }
         let follow_up = r#"[{"type":"create_task","payload":{"id":"next","goal":"more"}},{"type":"update_task","payload":{"taskId":"next","action":"complete"}}]"#;
         script = script.automation("chain", 15, &TaskEventKind::ALL, [prints(follow_up)]);
         // If each task led to two others, there would be 2^8 of them before the chain is cut: that ends, but takes too
@@ -613,6 +636,9 @@ fn a_session_without_a_person() -> impl Strategy<Value = Script> {
             plan.submit.on_complete = rest.3;
             plan.gates.final_delivery = rest.4;
             plan.gates.permissions = PermissionPolicy::Allow;
+            if work.2 {
+                plan.on_limit = RetryLimitPolicy::Escalate;
+            }
         })
     })
 }
@@ -640,6 +666,34 @@ proptest! {
         every_effect_is_answered_or_cut(&world);
         let prompts = world.events.iter().filter(|event| matches!(event, Event::Turn(TurnEvent::PromptSent(_)))).count();
         prop_assert!(prompts <= most, "{} prompts, at most {}:\n{}", prompts, most, world.story());
+        ends_again_when_resumed(&world, most);
+    }
+}
+
+/// Without a person, a session that ended at a gate asks the same again, and sends no prompt before. If the gate is
+/// answered, the session works on, and ends.
+fn ends_again_when_resumed(world: &World, most: usize) {
+    let prompts = |world: &World| {
+        world.events.iter().filter(|event| matches!(event, Event::Turn(TurnEvent::PromptSent(_)))).count()
+    };
+    let Some(asked) = world.state.ending.as_ref().and_then(|ending| ending.asked.clone()) else { return };
+    assert_eq!(asked.phase.turn_in_flight(), None);
+    assert!(asked.phase.dispatch().is_none_or(|dispatch| dispatch.running.is_none()), "{:?}", asked.phase);
+    let sent = prompts(world);
+    let resumed = || World::from_events(world.script.clone(), &world.events);
+    let again = resumed().resume();
+    the_session_ends(&again);
+    if !asked.gate.subject.is_broken_check() {
+        assert_eq!(prompts(&again), sent, "{}", again.story());
+        let opened = again.state.ending.as_ref().and_then(|ending| ending.asked.clone()).expect("it asks again");
+        assert_eq!((opened.gate.subject, opened.gate.reason), (asked.gate.subject, asked.gate.reason));
+        assert_eq!((opened.phase, opened.in_iteration), (asked.phase, asked.in_iteration));
+    }
+    for choice in asked.gate.choices.iter().filter(|choice| !matches!(choice, GateChoice::Send | GateChoice::Message)) {
+        let answered = resumed().resume_answering(*choice);
+        the_session_ends(&answered);
+        complete_means_verified(&answered);
+        assert!(prompts(&answered) <= sent + most, "{}", answered.story());
     }
 }
 

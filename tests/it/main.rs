@@ -68,6 +68,7 @@ mod readme;
 mod reasons;
 mod recorded_decisions;
 mod refusals;
+mod resume_asks;
 mod rules;
 mod screen_panes;
 mod screen_states;

@@ -133,7 +133,8 @@ fn kind(event: &Event) -> String {
 fn resumed(mut state: SessionState, last: UnixTime) -> String {
     let now = last.after(TimeSpan::secs(1));
     let mut text = String::new();
-    let mut input = Input::Resume { presence: UserPresence::Attended, max_iterations: None, checkpoint: None };
+    let mut input =
+        Input::Resume { presence: UserPresence::Attended, max_iterations: None, checkpoint: None, answer: None };
     for _ in 0..MANY {
         let step = engine::decide(&state, now, input);
         if step.refusal.is_some() {

@@ -728,7 +728,12 @@ fn happen(mut world: World, what: &Happens) -> World {
         Happens::Disables(hook) => world.command(SessionCommand::DisableHook { point: None, hook: (*hook).into() }),
         Happens::Dies if world.state.phase.outcome().is_none() => {
             let mut next = World::from_events(world.script, &world.events);
-            next.input(Input::Resume { presence: next.script.presence, max_iterations: None, checkpoint: None });
+            next.input(Input::Resume {
+                presence: next.script.presence,
+                max_iterations: None,
+                checkpoint: None,
+                answer: None,
+            });
             return next;
         }
         Happens::HookEnds | Happens::Dies => {}
@@ -876,7 +881,7 @@ fn interrupting_the_submit_of_an_ended_session_keeps_its_outcome() {
     let mut world = world.run();
     assert_eq!(world.state.phase.outcome(), Some(SessionOutcome::Complete));
     world.left = None;
-    world.input(Input::Resume { presence: script.presence, max_iterations: None, checkpoint: None });
+    world.input(Input::Resume { presence: script.presence, max_iterations: None, checkpoint: None, answer: None });
     assert_eq!(world.refused, ["the session is complete; start a new one with `creel run`"]);
 }
 

@@ -258,7 +258,7 @@ fn an_open_gate_waits_for_a_user_even_if_the_session_is_resumed_without_one() {
     let world = asks(&[TWO]);
     let script = proposes(&[TWO]);
     let mut resumed = World::from_events(script.clone(), &world.events);
-    resumed.input(Input::Resume { presence: script.presence, max_iterations: None, checkpoint: None });
+    resumed.input(Input::Resume { presence: script.presence, max_iterations: None, checkpoint: None, answer: None });
     assert_eq!(resumed.left, Some(ExitReason::NeedsUser));
     assert!(resumed.state.gates.open.is_some());
 }

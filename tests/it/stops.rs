@@ -359,18 +359,18 @@ fn three_iterations_in_a_row_with_failed_rules_escalate_and_the_users_answer_res
 }
 
 #[test]
-fn resuming_an_escalated_session_answers_the_escalation() {
+fn continuing_when_an_escalated_session_is_resumed_starts_its_tasks_again() {
     let script = Script::new().rule("tests", &[false]).agent(&[WORKING]).plan(|plan| plan.max_iterations = 8);
     let (mut world, id) = with_a_task(script.clone());
     world.command(SessionCommand::Task { task: TaskCommand::Start { id: id.clone(), context: None } });
     let world = world.run();
     assert_eq!(world.state.phase.outcome(), Some(SessionOutcome::Escalated));
     assert_eq!(world.state.tasks.graph.get(&id).map(|task| task.state), Some(TaskState::Blocked));
-    let mut world = World::from_events(script, &world.events);
-    world.input(Input::Resume { presence: UserPresence::Unattended, max_iterations: None, checkpoint: None });
-    assert_eq!(world.state.tasks.graph.get(&id).map(|task| task.state), Some(TaskState::Active));
-    let by: Vec<_> = decisions(&world.run()).into_iter().map(|(hook, ..)| hook).collect();
+    let world = World::from_events(script, &world.events).resume_answering(GateChoice::Continue);
+    let by: Vec<_> = decisions(&world).into_iter().map(|(hook, ..)| hook).collect();
     assert_eq!(by, ["default", "default", "circuit_breaker", "default", "default", "circuit_breaker"]);
+    let started = |event: &&Event| matches!(event, Event::Task(TaskEvent::Started { .. }));
+    assert_eq!(world.events.iter().filter(started).count(), 2, "{}", world.story());
 }
 
 #[test]
@@ -904,7 +904,8 @@ fn a_session_escalated_after_its_loop_continues_after_the_loop() {
         escalate(&mut world, &id);
         let escalated = world.run();
         assert_eq!(escalated.state.phase.outcome(), Some(SessionOutcome::Escalated), "{}", escalated.story());
-        let world = World::from_events(escalated.script, &escalated.events).resume();
+        let resumed = World::from_events(escalated.script, &escalated.events);
+        let world = resumed.resume_answering(GateChoice::Continue);
         let task = world.state.tasks.graph.get(&id).map(|task| task.state);
         let end = (world.state.phase.outcome(), submits(&world), world.state.iterations.current, task);
         assert_eq!(end, (Some(SessionOutcome::Complete), 1, 1, Some(TaskState::Active)), "{}", world.story());
@@ -962,7 +963,7 @@ fn a_session_is_resumed_with_a_checkpoint_on_request() {
     let resume = |checkpoint| {
         let mut world = World::from_events(stopped.script.clone(), &stopped.events);
         let presence = UserPresence::Attended;
-        world.input(Input::Resume { presence, max_iterations: None, checkpoint });
+        world.input(Input::Resume { presence, max_iterations: None, checkpoint, answer: None });
         world
     };
     let (_, prompt) = resume(Some(1)).turn.expect("a prompt");
@@ -1023,7 +1024,12 @@ fn a_session_killed_in_a_turn_gets_the_checkpoint_too() {
     world.finish_turn();
     assert!(world.turn.is_some(), "the second iteration works");
     let mut world = World::from_events(world.script.clone(), &world.events);
-    world.input(Input::Resume { presence: UserPresence::Unattended, max_iterations: None, checkpoint: Some(1) });
+    world.input(Input::Resume {
+        presence: UserPresence::Unattended,
+        max_iterations: None,
+        checkpoint: Some(1),
+        answer: None,
+    });
     let (_, again) = world.turn.clone().expect("a prompt");
     assert_eq!(again, "GOAL");
     world.finish_turn();

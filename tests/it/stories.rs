@@ -827,9 +827,12 @@ fn a_session_that_a_task_hook_escalated_after_the_loop_is_submitted_when_it_is_r
     let escalated = world.run();
     assert_eq!(escalated.state.phase.outcome(), Some(SessionOutcome::Escalated), "{}", escalated.story());
     let before = escalated.story();
-    let story = World::from_events(escalated.script, &escalated.events).resume().story();
+    let resumed = World::from_events(escalated.script, &escalated.events);
+    let story = resumed.resume_answering(GateChoice::Continue).story();
     expect![[r#"
           SessionResumed
+          gate 2 escalation
+          gate 2 continue by Cli
         submit
           before_submit run_tests exit 0 -> Pass
         submit done (green)
@@ -1397,8 +1400,11 @@ fn the_items_of_a_killed_turn_are_sent_again_unchanged() {
     assert!(sent.contains("held"));
     let mut resumed = World::from_events(world.script, &world.events);
     let presence = resumed.script.presence;
-    let step =
-        engine::decide(&resumed.state, UnixTime(0), Input::Resume { presence, max_iterations: None, checkpoint: None });
+    let step = engine::decide(
+        &resumed.state,
+        UnixTime(0),
+        Input::Resume { presence, max_iterations: None, checkpoint: None, answer: None },
+    );
     step.events.iter().for_each(|event| resumed.state.apply(UnixTime(0), event));
     let item = resumed.state.pending.items()[0].id;
     for command in [SessionCommand::EditItem { item, text: "another text".into() }, SessionCommand::SkipItem { item }] {
@@ -1599,7 +1605,12 @@ fn a_session_ended_by_its_budget_is_resumed_with_the_same_amount_again() {
     let resumed = |script: &Script, max_iterations| {
         let ended = World::begin(script.clone()).run();
         let mut world = World::from_events(script.clone(), &ended.events);
-        world.input(Input::Resume { presence: UserPresence::Unattended, max_iterations, checkpoint: None });
+        world.input(Input::Resume {
+            presence: UserPresence::Unattended,
+            max_iterations,
+            checkpoint: None,
+            answer: None,
+        });
         world
     };
     let world = resumed(&spends(20), None);
@@ -1901,7 +1912,6 @@ fn a_stop_hook_that_says_continue_false_opens_a_gate_and_sends_nothing_back() {
           stop guard exit 0 -> Fail
           gate 1 escalation
           gate 1 escalate by Policy
-        iteration 1 failed
           LoopEnded
         ended escalated (the hook `guard` at stop stopped the session: the disk is full)
     "#]],
@@ -1998,7 +2008,12 @@ fn a_wait_is_never_longer_than_it_was_when_the_clock_was_set_back() {
     // Killed, and resumed with a clock that is set back by more than a year.
     let mut resumed = World::from_events(world.script.clone(), &world.events);
     resumed.now = UnixTime(1_000);
-    resumed.input(Input::Resume { presence: UserPresence::Unattended, max_iterations: None, checkpoint: None });
+    resumed.input(Input::Resume {
+        presence: UserPresence::Unattended,
+        max_iterations: None,
+        checkpoint: None,
+        answer: None,
+    });
     assert_eq!(resumed.state.next_wake(), Some(UnixTime(2_000)));
 }
 
@@ -2022,9 +2037,32 @@ fn a_gate_waits_no_longer_than_its_timeout_when_the_clock_was_set_back() {
         presence: UserPresence::Attended,
         max_iterations: None,
         checkpoint: None,
+        answer: None,
         paused: false,
         decision: None,
     });
     state.apply(UnixTime(1_000), &resumed);
     assert_eq!(state.next_wake(), Some(UnixTime(6_000)));
+}
+
+#[test]
+fn a_session_of_an_earlier_version_that_ended_at_a_gate_asks_again_too() {
+    let script = Script::new().hook(HookPoint::Stop, "tests", [blocks("red"), blocks("red"), passes()]);
+    let script = script.plan(|plan| {
+        (plan.max_hook_retries, plan.on_limit) = (1, RetryLimitPolicy::Escalate);
+    });
+    let ended = World::begin(script.clone()).run();
+    // It recorded the iteration as failed.
+    let failed =
+        SessionEvent::IterationCompleted { iteration: 1, outcome: creel::engine::event::IterationOutcome::Failed };
+    let at = ended.events.iter().position(|event| matches!(event, Event::Session(SessionEvent::LoopEnded { .. })));
+    let mut events = ended.events.clone();
+    events.insert(at.expect("a loop that ended"), Event::Session(failed));
+    let world = World::from_events(script, &events).resume_answering(GateChoice::Continue);
+    assert_eq!(
+        (world.state.phase.outcome(), world.state.iterations.current),
+        (Some(SessionOutcome::Complete), 1),
+        "{}",
+        world.story()
+    );
 }

@@ -132,7 +132,12 @@ fn resumed(script: &Script, events: &[Event]) -> World {
     let mut world = World::from_events(script.clone(), events);
     if world.state.phase.outcome().is_none() {
         let presence = world.script.presence;
-        world.input(creel::engine::input::Input::Resume { presence, max_iterations: None, checkpoint: None });
+        world.input(creel::engine::input::Input::Resume {
+            presence,
+            max_iterations: None,
+            checkpoint: None,
+            answer: None,
+        });
     }
     world
 }

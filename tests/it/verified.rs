@@ -280,12 +280,12 @@ fn a_repair_that_breaks_the_checks_is_not_submitted() {
 
 #[test]
 fn a_process_that_the_agent_left_cannot_swap_the_work_after_the_checks() {
-    let swap = "until [ -e ../checked ]; do sleep 0.01; done; touch -r state ../time; echo evil > state; \
+    let swap = "until [ -e ../now ]; do sleep 0.01; done; touch -r state ../time; echo evil > state; \
                 touch -r ../time state; touch ../swapped";
     let leave = format!("echo good > state; nohup sh -c '{swap}' > /dev/null 2>&1 &");
-    let hooks =
-        json!({ "post_iteration": [{ "command": "until [ -e ../swapped ]; do sleep 0.01; done", "name": "wait" }] });
-    let check = json!({ "command": "touch ../checked; grep -q good state", "name": "tests" });
+    let wait = "touch ../now; until [ -e ../swapped ]; do sleep 0.01; done";
+    let hooks = json!({ "post_iteration": [{ "command": wait, "name": "wait" }] });
+    let check = json!({ "command": "grep -q good state", "name": "tests" });
     let rest = json!({ "checks": [check], "hooks": hooks, "max_iterations": 1 });
     for project in [scripted(&rest, &done(&leave)), in_git(scripted(&rest, &done(&leave)))] {
         ends(&project, 3, "limit");

@@ -34,7 +34,8 @@ const DESCRIPTIONS: &[(&str, &str)] = &[
         "Continues a session where it was: after you stopped it, after creel was killed, or after it reached a limit that you \
          raise. Counters, pending items and open gates are as they were. An interrupted turn is sent again, and an \
          interrupted hook runs again. The session keeps the rules that it started with, even if the config has changed \
-         since.\n\nWithout a name, creel takes the latest session that can be resumed.",
+         since.\n\nA session that ended at a gate opens it again first. --answer answers it, and --checkpoint starts the next \
+         iteration instead.\n\nWithout a name, creel takes the latest session that can be resumed.",
     ),
     (
         "demo",

@@ -16,7 +16,14 @@ const EXAMPLES: &[CommandExamples] = &[
             ("creel run --detach -s nightly", "In the background; `creel attach nightly` shows it"),
         ],
     ),
-    ("resume", &[("creel resume", "Continue the latest session"), ("creel resume nightly -n 30", "With a new limit")]),
+    (
+        "resume",
+        &[
+            ("creel resume", "Continue the latest session"),
+            ("creel resume nightly -n 30", "With a new limit"),
+            ("creel resume nightly --answer send 'Use PDF'", "Answer the gate at which it ended"),
+        ],
+    ),
     ("demo", &[("creel demo", "Tests fail twice, then pass"), ("creel demo limit", "A check that never passes")]),
     ("attach", &[("creel attach nightly", "Open a screen on the session `nightly`")]),
     ("sessions", &[("creel sessions", "List the sessions of this project")]),

@@ -174,7 +174,8 @@ fn farewell(folder: &SessionDir, left: &RuntimeExit, elsewhere: &str) {
         // The outcome alone is not enough: the user may have interrupted the end.
         ExitReason::Ended if left.state.refuse_resume(None).is_none() => {
             say(&format!(
-                "creel: see what happened with `creel show {name}`, continue with `creel resume {name}`{elsewhere}"
+                "creel: see what happened with `creel show {name}`, continue with `creel resume {name}`{elsewhere}{}",
+                answer_at_once(&left.state)
             ));
         }
         ExitReason::Ended if left.state.phase.outcome() == Some(SessionOutcome::Limit) => {
@@ -182,6 +183,13 @@ fn farewell(folder: &SessionDir, left: &RuntimeExit, elsewhere: &str) {
         }
         ExitReason::Ended => {}
     }
+}
+
+/// How to answer the gate at which the session ended, in one command.
+fn answer_at_once(state: &SessionState) -> String {
+    let Some(asked) = state.ending.as_ref().and_then(|ending| ending.asked.as_ref()) else { return String::new() };
+    let choices: Vec<&str> = asked.gate.choices.iter().map(|choice| choice.name()).collect();
+    format!("\n  or answer at once with `creel resume {} --answer CHOICE`: {}", state.name, choices.join(", "))
 }
 
 /// Explains a submit or a merge that did not finish.

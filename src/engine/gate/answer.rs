@@ -15,9 +15,10 @@ use crate::engine::{
         response::{
             BrokenHookAnswer, DeliveryAnswer, EscalationAnswer, GateResponse, RetryLimitAnswer, UsageLimitAnswer,
         },
+        subject::GateSubject,
     },
     hooks::{point::HookPoint, side_jobs::SideJobs},
-    input::GateAnswer,
+    input::{GateAnswer, ResumeAnswer},
     output::EngineOutput,
     pending::PendingItems,
     permission::PermissionRules,
@@ -61,6 +62,13 @@ impl GateRules<'_> {
         }
         if let Some(choice) = self.agent_choice.limit_has_reset(gate, now) {
             return self.answered(gate, choice, &POLICY, None);
+        }
+        // The user answered when they resumed the session.
+        if let (Some(ResumeAnswer { choice, text }), GateSubject::Pipeline { .. }) =
+            (&self.pipelines.again.answer, &gate.subject)
+        {
+            let answer = GateAnswer { gate: gate.id, choice: *choice, text: text.clone(), items: None };
+            return self.answer_gate(&ActorKind::Cli.into(), answer);
         }
         match gate.unanswered(self.plan, self.presence, now) {
             UnansweredGate::Answer(choice, by) => self.answered(gate, choice, &by.into(), None),

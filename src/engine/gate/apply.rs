@@ -14,11 +14,14 @@ use crate::engine::{
         },
         subject::{GateSubject, RecordedSubject},
     },
-    hooks::{apply::hold_what_stop_hooks_piped, dispatch::DispatchQuestion},
+    hooks::{
+        apply::hold_what_stop_hooks_piped,
+        dispatch::{DispatchQuestion, HookDispatch},
+    },
     protect::apply::{changes_seen, tampered_answered},
     session::{
         SessionState,
-        phase::{LoopEnd, Phase},
+        phase::{AskedGate, LoopEnd, Phase},
     },
     stop::apply::looked_at,
     submit::apply::pipeline_answered,
@@ -49,14 +52,18 @@ pub(crate) fn apply_gate(session: &mut SessionState, at: UnixTime, event: &GateE
 fn gate_answered(session: &mut SessionState, at: UnixTime, choice: GateChoice, by: &Actor, grants: &GateGrants) {
     let Some(gate) = session.gates.open.take() else { return };
     let Some(answer) = gate.kind().response(choice) else { return };
+    if gate.subject == GateSubject::Tampered {
+        changes_seen(session);
+    }
+    if answer == GateResponse::End(SessionOutcome::Escalated) && !session.pipelines.is_open() {
+        leave_at_gate(session, gate);
+        return;
+    }
     let of_a_loop = session.phase.is_of_a_loop(&gate);
     if of_a_loop {
         session.stop.blocked = session.stop.escalated.take().map(|(_, task, _)| task).into_iter().collect();
     }
     let beside = session.side.asked(gate.subject.run(), answer);
-    if gate.subject == GateSubject::Tampered {
-        changes_seen(session);
-    }
     let acceptance = CheckAcceptance {
         retries: session.retry.used,
         by_policy: matches!(by.by, ActorKind::Policy | ActorKind::Timeout),
@@ -112,6 +119,15 @@ fn gate_answered(session: &mut SessionState, at: UnixTime, choice: GateChoice, b
     }
 }
 
+/// No user is there to answer. The session ends, and what the gate is about waits for `resume`.
+fn leave_at_gate(session: &mut SessionState, gate: Gate) {
+    let reason = gate.reason.clone();
+    let (phase, pass, in_iteration) = (session.phase.clone(), session.verify.pass.take(), session.iterations.open);
+    set_turn_aside(session);
+    let asked = Some(Box::new(AskedGate { gate, phase, pass, in_iteration }));
+    session.phase = Phase::Exit(LoopEnd { asked, ..LoopEnd::undelivered(SessionOutcome::Escalated, &reason) });
+}
+
 /// The answer covers only the items that the user has seen, not those added while the gate was open.
 fn delivery_answered(session: &mut SessionState, gate: &Gate) {
     let items = gate.subject.items();
@@ -142,6 +158,12 @@ fn limit_answered(session: &mut SessionState, answer: RetryLimitAnswer, reason: 
         RetryLimitAnswer::Continue => {
             session.retry.grant(grants);
             session.phase.forget_limit();
+            // The user may have repaired the work before `resume`.
+            if let Phase::Hooks(dispatch) = &mut session.phase
+                && session.verify.is_stale(&dispatch.done)
+            {
+                *dispatch = HookDispatch::reached(dispatch.point, dispatch.cause.clone());
+            }
         }
         // Without the hook the turn is judged again.
         RetryLimitAnswer::Disable => session.phase.forget_limit(),

@@ -63,15 +63,15 @@ fn store(session: &mut SessionState, at: UnixTime, event: &Event) {
 fn apply_session(session: &mut SessionState, at: UnixTime, event: &SessionEvent) {
     match event {
         SessionEvent::Started(began) => *session = SessionState::new(&session.name, (**began).clone(), at),
-        SessionEvent::Resumed { presence, max_iterations, checkpoint, paused, decision, .. } => {
-            let decision = decision.unwrap_or_else(|| resume_decision(session, *max_iterations));
+        SessionEvent::Resumed { presence, max_iterations, checkpoint, answer, paused, decision, .. } => {
+            let decision = decision.unwrap_or_else(|| resume_decision(session, *max_iterations, *checkpoint));
             session.steering.paused = *paused;
             session.retry.resumed(at);
             session.verify.forget_the_work();
             if let Some(gate) = &mut session.gates.open {
                 gate.opened = gate.opened.min(at);
             }
-            resumed(session, *presence, *max_iterations, *checkpoint, decision);
+            resumed(session, *presence, *max_iterations, *checkpoint, answer.clone(), decision);
         }
         SessionEvent::IterationStarted { iteration } => iteration_started(session, *iteration),
         SessionEvent::IterationCompleted { outcome, .. } => iteration_completed(session, *outcome),
@@ -155,13 +155,16 @@ fn loop_ended(session: &mut SessionState, outcome: SessionOutcome, reason: &str,
     // If the loop had already ended, this is the same loop ending again, and its submit is not repeated.
     let was_cut = |last: &FinishedPipeline| last.outcome == PipelineOutcome::Cancelled;
     session.pipelines.followed &= session.ending.is_some() && !session.pipelines.last.as_deref().is_some_and(was_cut);
-    session.stop.promised = None;
+    let asked = if let Phase::Exit(exit) = &mut session.phase { exit.asked.take() } else { None };
     let stopped_at = (outcome == SessionOutcome::Cancelled && session.steering.interrupted())
         .then(|| phase_to_resume(session))
         .flatten();
+    if asked.is_none() && stopped_at.is_none() {
+        session.stop.promised = None;
+    }
     let cut_short = session.end_rules().ends_well() && outcome == SessionOutcome::Escalated;
     let before = session.ending.take().filter(|_| cut_short).map(Box::new);
-    session.ending = Some(LoopEnd { delivery, before, stopped_at, ..LoopEnd::offering(outcome, reason) });
+    session.ending = Some(LoopEnd { delivery, before, stopped_at, asked, ..LoopEnd::offering(outcome, reason) });
     session.phase = Phase::Delivering;
 }
 

@@ -93,10 +93,10 @@ impl EndRules<'_> {
     }
 
     /// Leaves the loop. An iteration that is still open is recorded as failed first, unless the user accepts it. An
-    /// iteration that the user stops immediately stays open: `resume` continues it.
+    /// iteration that the user stops immediately stays open, and so does one that ends at a gate: `resume` continues it.
     pub(crate) fn leave_loop(self, ending: &LoopEnd) -> EngineOutput {
         let stopped = ending.outcome == SessionOutcome::Cancelled && self.steering.interrupted();
-        if self.iterations.open && !stopped {
+        if self.iterations.open && !stopped && ending.asked.is_none() {
             let accepted = ending.outcome == SessionOutcome::Complete;
             return self.iterations.complete_iteration(if accepted {
                 IterationOutcome::Done

@@ -3,7 +3,8 @@
 use serde::{Deserialize, Serialize};
 
 use crate::engine::{
-    conversation::ChangedLines, known_or_none::known_or_none, policy::SessionPlan, submit::kind::PipelineKind,
+    conversation::ChangedLines, input::ResumeAnswer, known_or_none::known_or_none, policy::SessionPlan,
+    submit::kind::PipelineKind,
 };
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -22,6 +23,9 @@ pub enum SessionEvent {
         /// The checkpoint whose content the agent gets.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         checkpoint: Option<u32>,
+        /// The answer to the gate of the submit or merge that starts again.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        answer: Option<ResumeAnswer>,
         /// Whether it is still paused.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         paused: bool,
@@ -214,6 +218,8 @@ pub enum AfterResume {
     EarlierEnd,
     /// The phase in which the user stopped the session.
     StoppedPhase,
+    /// The gate at which it ended.
+    Gate,
     /// The next iteration.
     NextIteration,
     /// The session starts again: it never reached its first iteration.

@@ -13,6 +13,7 @@ use crate::engine::{
     stop::evaluation::StopEvaluation,
     submit::kind::PipelineKind,
     turn::DuePrompt,
+    verify::VerificationPass,
 };
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -60,6 +61,19 @@ pub struct LoopEnd {
     pub before: Option<Box<Self>>,
     /// The phase when the user stopped the session immediately: `resume` continues there.
     pub stopped_at: Option<Box<Phase>>,
+    /// The gate at which the session ended, because no user was there: `resume` opens it again.
+    #[serde(default)]
+    pub asked: Option<Box<AskedGate>>,
+}
+
+/// A gate that the policy could only escalate, and where the session stood.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct AskedGate {
+    pub gate: Gate,
+    pub phase: Phase,
+    pub pass: Option<VerificationPass>,
+    /// Whether the iteration was in progress.
+    pub in_iteration: bool,
 }
 
 impl LoopEnd {
@@ -75,6 +89,7 @@ impl LoopEnd {
             interrupted: false,
             before: None,
             stopped_at: None,
+            asked: None,
         }
     }
 

@@ -4,8 +4,9 @@
 //! - Work in progress is recorded as cut and done again: a turn unchanged, a hook from its start. It makes no
 //!   difference whether creel was killed or the user stopped the session immediately.
 //! - A session that was paused when creel was killed is still paused, unless it is resumed unattended.
-//! - Counters, pending items and open gates are unchanged, except where the session had ended because it needed a user:
-//!   resuming then counts as `continue` at the gate.
+//! - Counters, pending items and open gates are unchanged. A session that had ended at a gate opens it again before
+//!   anything else happens, unless the user starts from a checkpoint: that counts as `continue`.
+//! - A check that could not start runs again instead: its program may be there now.
 
 use crate::engine::{
     conversation::ToolStatus,
@@ -13,21 +14,24 @@ use crate::engine::{
         ActorKind, Event, HookEvent, HookFinished, PromptSent, SessionEvent, SessionOutcome, UserPresence,
         WorkflowEvent,
     },
+    gate::{Gate, kind::GateChoice, response::GateResponse, subject::GateSubject},
     hooks::{
         dispatch::{DispatchCause, HookDispatch},
         point::HookPoint,
     },
+    input::{GateAnswer, ResumeAnswer},
     output::EngineOutput,
     pending::ItemState,
     refusal::Refusal,
     session::{
         SessionState,
         event::{AfterResume, FinalDeliveryMode, ResumeDecision},
-        phase::{LoopEnd, Phase},
+        phase::{AskedGate, LoopEnd, Phase},
     },
     steering::QueuedMessage,
     stop::apply::{cut_judgements, looked_at},
     submit::{apply::submit_again, state::FinishedPipeline},
+    time::UnixTime,
     turn::{DuePrompt, reports::CUT_OFF},
 };
 
@@ -37,6 +41,7 @@ impl SessionState {
         presence: UserPresence,
         max_iterations: Option<u32>,
         checkpoint: Option<u32>,
+        answers: bool,
     ) -> EngineOutput {
         if let Some(refusal) = self.refuse_resume(max_iterations).or_else(|| self.stop.refuse_checkpoint(checkpoint)) {
             return EngineOutput::refuse(refusal);
@@ -54,9 +59,11 @@ impl SessionState {
         let cut = cut_runs.chain(cut_steps).chain(cut_rules).chain(turn).collect();
         let runs = runs.into_iter().map(|run| Event::Hook(HookEvent::Finished(Box::new(run))));
         let steps = steps.into_iter().map(|(_, ended)| Event::Workflow(WorkflowEvent::StepEnded(Box::new(ended))));
-        // Resuming an escalated session means that the user has looked: the tasks that it blocked continue.
-        let blocked = self.stop.blocked.iter().filter(|_| self.phase.outcome() == Some(SessionOutcome::Escalated));
-        let started = self.task_rules().unblock(blocked, &ActorKind::Cli.into()).events;
+        let asked = self.asked_again(max_iterations, checkpoint);
+        // A session without a gate to open again continues, and so do the tasks that it blocked.
+        let continues = asked.is_none() && self.phase.outcome() == Some(SessionOutcome::Escalated);
+        let blocked = self.stop.blocked.iter().chain(self.stop.escalated.iter().map(|(_, task, _)| task));
+        let started = self.task_rules().unblock(blocked.filter(|_| continues), &ActorKind::Cli.into()).events;
         // The agent's requests are gone, and it will repeat them.
         let calls = self.turn_rules().close_calls(ToolStatus::Failed, CUT_OFF);
         let before = runs
@@ -72,17 +79,80 @@ impl SessionState {
             presence,
             max_iterations,
             checkpoint,
+            answer: None,
             paused,
             decision: None,
         }));
         let granted = self
             .ended_by_its_budget()
             .map(|why| Event::warning(format!("{why}; you resumed it, so creel grants the same budget again")));
-        granted.into_iter().chain(self.stop.offer_checkpoint(checkpoint)).fold(resumed, EngineOutput::and)
+        let opened = asked.filter(|asked| answers || !asked.gate.subject.is_broken_check()).map(|asked| {
+            let Gate { subject, choices, reason, .. } = asked.gate.clone();
+            Event::Gate(subject.opened(self.gates.last.next(), choices, reason))
+        });
+        granted.into_iter().chain(self.stop.offer_checkpoint(checkpoint)).chain(opened).fold(resumed, EngineOutput::and)
+    }
+
+    /// The gate that a resumed session opens again.
+    fn asked_again(&self, max_iterations: Option<u32>, checkpoint: Option<u32>) -> Option<&AskedGate> {
+        let ending =
+            self.ending.as_ref().filter(|_| after_resume(self, max_iterations, checkpoint) == AfterResume::Gate);
+        ending.and_then(|ending| ending.asked.as_deref())
+    }
+
+    /// Adds the answer that the user gave together with `resume`: to the gate that is open then, or for the gate of the
+    /// submit that starts again.
+    pub(crate) fn answer_on_resume(
+        &self,
+        now: UnixTime,
+        mut resumed: EngineOutput,
+        given: ResumeAnswer,
+    ) -> EngineOutput {
+        if resumed.refusal.is_some() {
+            return resumed;
+        }
+        let mut after = self.clone();
+        resumed.events.iter().for_each(|event| after.apply(now, event));
+        let Some(gate) = &after.gates.open else { return Self::answer_the_pipeline(&after, resumed, &given) };
+        let ResumeAnswer { choice, text } = given;
+        let answer = GateAnswer { gate: gate.id, choice, text, items: None };
+        let answered = after.gate_rules().answer_gate(&ActorKind::Cli.into(), answer);
+        if answered.refusal.is_some() {
+            return answered;
+        }
+        resumed.events.extend(answered.events);
+        resumed.effects.extend(answered.effects);
+        resumed
+    }
+
+    fn answer_the_pipeline(after: &Self, mut resumed: EngineOutput, given: &ResumeAnswer) -> EngineOutput {
+        let waits = after.pipelines.last.as_deref().filter(|last| last.waits_for_a_person());
+        let Some(last) = waits.filter(|_| after.phase == Phase::Delivering || matches!(after.phase, Phase::Errand(_)))
+        else {
+            return EngineOutput::refuse(Refusal::NothingToAnswer);
+        };
+        let hook = String::new();
+        let offered = GateSubject::Pipeline { pipeline: last.pipeline, hook }.kind().choices();
+        if !offered.contains(&given.choice) {
+            let (gate, choice) = (after.gates.last, given.choice);
+            return EngineOutput::refuse(Refusal::ChoiceNotOffered { gate, choice, offered });
+        }
+        if given.choice == GateChoice::Send && given.text.as_deref().is_none_or(|text| text.trim().is_empty()) {
+            return EngineOutput::refuse(Refusal::EmptyGateMessage);
+        }
+        for event in &mut resumed.events {
+            if let Event::Session(SessionEvent::Resumed { answer, .. }) = event {
+                *answer = Some(given.clone());
+            }
+        }
+        resumed
     }
 
     /// Which limit was used up, if that ended the session: in its loop, or during a submit.
     fn ended_by_its_budget(&self) -> Option<String> {
+        if self.ending.as_ref().is_some_and(|ending| ending.asked.is_some()) {
+            return None;
+        }
         let had_iterations_left = self.iterations.used() < self.max_iterations();
         let ended = self.phase.outcome();
         let by_budget =
@@ -115,6 +185,7 @@ pub(crate) fn resumed(
     presence: UserPresence,
     max_iterations: Option<u32>,
     checkpoint: Option<u32>,
+    answer: Option<ResumeAnswer>,
     decision: ResumeDecision,
 ) {
     if let Some(kept) = checkpoint.and_then(|number| session.stop.checkpoint(number)) {
@@ -140,6 +211,10 @@ pub(crate) fn resumed(
     if let Some(prompt) = &cut {
         session.pending.set_state(&prompt.items, ItemState::Pending);
     }
+    submit_again(session);
+    if matches!(decision.next, AfterResume::Submit | AfterResume::PipelineOnly) {
+        session.pipelines.start_again(answer);
+    }
     continue_at(session, decision.next, cut);
     // A turn that is sent again is unchanged, so its items cannot be edited any more.
     if let Phase::Due(DuePrompt::Again(prompt) | DuePrompt::Cancelled(prompt)) = &session.phase {
@@ -148,13 +223,17 @@ pub(crate) fn resumed(
 }
 
 /// How the session continues, decided once, before it is recorded.
-pub(crate) fn resume_decision(session: &SessionState, max_iterations: Option<u32>) -> ResumeDecision {
+pub(crate) fn resume_decision(
+    session: &SessionState,
+    max_iterations: Option<u32>,
+    checkpoint: Option<u32>,
+) -> ResumeDecision {
     let by_budget = session.ended_by_its_budget().is_some();
     let budgets = by_budget.then(|| session.account.next_grant(&session.plan().budget));
-    ResumeDecision { next: after_resume(session, max_iterations), budgets }
+    ResumeDecision { next: after_resume(session, max_iterations, checkpoint), budgets }
 }
 
-fn after_resume(session: &SessionState, max_iterations: Option<u32>) -> AfterResume {
+fn after_resume(session: &SessionState, max_iterations: Option<u32>, checkpoint: Option<u32>) -> AfterResume {
     let interrupted_turn =
         || if session.phase.turn_in_flight().is_some() { AfterResume::Again } else { AfterResume::Same };
     let has_ended = matches!(session.phase, Phase::Ended(_));
@@ -164,10 +243,13 @@ fn after_resume(session: &SessionState, max_iterations: Option<u32>) -> AfterRes
     if has_ended && session.began.errand.is_some() {
         return AfterResume::PipelineOnly;
     }
+    let ending = session.ending.as_ref();
+    if has_ended && checkpoint.is_none() && ending.is_some_and(|ending| ending.asked.is_some()) {
+        return AfterResume::Gate;
+    }
     if submit_waits(session) {
         return AfterResume::Submit;
     }
-    let ending = session.ending.as_ref();
     if ending.is_some_and(|ending| ending.interrupted) {
         return AfterResume::Delivery;
     }
@@ -196,7 +278,6 @@ fn submit_waits(session: &SessionState) -> bool {
 }
 
 fn continue_at(session: &mut SessionState, next: AfterResume, cut: Option<PromptSent>) {
-    submit_again(session);
     match next {
         AfterResume::Same => {}
         AfterResume::Again => {
@@ -225,15 +306,37 @@ fn continue_at(session: &mut SessionState, next: AfterResume, cut: Option<Prompt
             }
             session.phase = Phase::Delivering;
         }
+        AfterResume::Gate => stand_at_gate(session),
         AfterResume::EarlierEnd | AfterResume::StoppedPhase | AfterResume::NextIteration | AfterResume::Start => {
             reenter(session, next);
         }
     }
 }
 
+/// Everything is again as it was when the session ended at its gate. The record of the gate follows, except for a check
+/// that runs again.
+fn stand_at_gate(session: &mut SessionState) {
+    let Some(LoopEnd { before, asked: Some(asked), .. }) = session.ending.take() else { return };
+    let AskedGate { gate, phase, pass, in_iteration } = *asked;
+    session.ending = before.map(|before| *before);
+    session.phase = phase;
+    session.verify.pass = pass;
+    session.iterations.open = in_iteration;
+    if gate.subject.is_broken_check() {
+        session.phase.run_again(gate.subject.hook().unwrap_or_default());
+    }
+}
+
 /// Continues a session that had ended, or whose user had stopped it.
 fn reenter(session: &mut SessionState, next: AfterResume) {
-    let (before, stopped_at) = session.ending.take().map_or((None, None), |ending| (ending.before, ending.stopped_at));
+    let ending = session.ending.take();
+    if let Some(asked) = ending.as_ref().and_then(|ending| ending.asked.as_deref()) {
+        session.stop.escalated = None;
+        session.side.asked(asked.gate.subject.run(), GateResponse::End(SessionOutcome::Escalated));
+        // The checkpoint is for a new iteration.
+        session.iterations.open = false;
+    }
+    let (before, stopped_at) = ending.map_or((None, None), |ending| (ending.before, ending.stopped_at));
     session.retry.errors = 0;
     if session.phase.outcome() == Some(SessionOutcome::Escalated) {
         looked_at(session);

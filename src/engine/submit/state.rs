@@ -9,6 +9,7 @@ use crate::engine::{
     event::{Actor, ActorKind, SessionOutcome},
     hooks::{dispatch::HookDispatch, point::HookPoint},
     ids::RunId,
+    input::ResumeAnswer,
     submit::{
         gatekeeper::GatekeeperReview,
         kind::{PipelineKind, PipelineOutcome},
@@ -25,6 +26,18 @@ pub struct PipelineState {
     /// Whether the end of this loop was followed by a submit.
     pub followed: bool,
     pub last: Option<Box<FinishedPipeline>>,
+    /// Set by `resume`, for the pipeline that starts again.
+    #[serde(default)]
+    pub again: PipelineAgain,
+}
+
+/// What a pipeline that starts again keeps.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PipelineAgain {
+    /// The repairs that the agent has had.
+    pub used: u32,
+    /// The user's answer, in case its gate opens again.
+    pub answer: Option<ResumeAnswer>,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -104,6 +117,9 @@ pub struct FinishedPipeline {
     /// The merge commit.
     pub merged: Option<String>,
     pub steps: Vec<PipelineStep>,
+    /// How many times a failed check was sent to the agent for repair.
+    #[serde(default)]
+    pub used: u32,
 }
 
 impl PipelineRun {
@@ -113,6 +129,12 @@ impl PipelineRun {
 }
 
 impl PipelineState {
+    /// The last pipeline is about to start again. The agent gets no further repairs before a gate asks.
+    pub(crate) fn start_again(&mut self, answer: Option<ResumeAnswer>) {
+        let used = self.last.as_deref().map_or(0, |last| last.used);
+        self.again = PipelineAgain { used, answer };
+    }
+
     pub fn is_open(&self) -> bool {
         self.course.is_some()
     }

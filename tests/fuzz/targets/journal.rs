@@ -67,7 +67,8 @@ fn goes_on(mut state: SessionState, now: UnixTime) -> String {
     if let Some(refusal) = state.refuse_resume(None) {
         return format!("not resumed: {}", refusal.code());
     }
-    let resumed = Input::Resume { presence: UserPresence::Unattended, max_iterations: None, checkpoint: None };
+    let resumed =
+        Input::Resume { presence: UserPresence::Unattended, max_iterations: None, checkpoint: None, answer: None };
     let mut input = resumed;
     for steps in 0..STEPS {
         let step = engine::decide(&state, now, input);

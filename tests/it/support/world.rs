@@ -23,7 +23,7 @@ use creel::{
             verdict::{BuiltinOutcome, BuiltinStatus, HookReply, RunEnd, RunResult},
         },
         ids::{PermissionId, RunId, TurnId},
-        input::{Input, SessionCommand},
+        input::{Input, ResumeAnswer, SessionCommand},
         output::EngineOutput,
         policy::{
             AgentSpec, AutomationHook, Budget, CompletionInstructions, ContextPolicy, GatePolicies, Gatekeeper,
@@ -658,8 +658,18 @@ impl World {
         panic!("the session does not end: {:?}", self.state.phase);
     }
 
-    pub fn resume(mut self) -> Self {
-        self.input(Input::Resume { presence: self.script.presence, max_iterations: None, checkpoint: None });
+    pub fn resume(self) -> Self {
+        self.resume_with(None)
+    }
+
+    /// Resumes the session, and answers the gate at which it ended.
+    pub fn resume_answering(self, choice: GateChoice) -> Self {
+        self.resume_with(Some(ResumeAnswer { choice, text: None }))
+    }
+
+    fn resume_with(mut self, answer: Option<ResumeAnswer>) -> Self {
+        let presence = self.script.presence;
+        self.input(Input::Resume { presence, max_iterations: None, checkpoint: None, answer });
         self.run()
     }
 
