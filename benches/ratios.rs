@@ -418,7 +418,7 @@ impl Story {
         match effect {
             Effect::RunHook(job) => self.run_hook(&job),
             Effect::SendPrompt { turn, .. } => self.answer(turn),
-            Effect::MeasureWork { by } => {
+            Effect::MeasureWork { by, .. } => {
                 self.inbox.push_back(Input::WorkMeasured(engine::verify::WorkMeasurement::unchanged(by)));
             }
             Effect::CheckRule(_)

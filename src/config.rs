@@ -20,7 +20,6 @@ pub mod nats;
 pub mod node;
 pub mod paths;
 mod permissions;
-pub mod programs;
 mod report;
 mod resolve;
 mod rules;

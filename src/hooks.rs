@@ -31,6 +31,7 @@ use crate::{
         self,
         environment::{for_variable, project},
         output::{CapturedOutput, OutputCapture},
+        programs,
         run::{OutputStream, ProcessEnd, ProcessGroup, ProcessObserver, ProcessSpec, ProgramSpec},
     },
 };
@@ -85,7 +86,8 @@ pub async fn run_hook(
     };
     let HookCommandResult { end, mut captured, file } =
         run(process, job.run, job.output_limit, place, (watch, cancel)).await;
-    let end = if job.point == HookPoint::Stop { check_end(end, &job.hook.action, &mut captured) } else { end };
+    let end =
+        if job.point == HookPoint::Stop { check_end(end, &job.hook.action, &place.cwd, &mut captured) } else { end };
     let answers = matches!(job.point, HookPoint::Automation | HookPoint::StopDecision);
     let reply = if answers || end != RunEnd::Exit(0) { None } else { reply::parse(&captured.answer) };
     let whole = file.as_ref().map(|_| format!("all of it: {}", place.output_file_from_project(job.run)));
@@ -109,14 +111,14 @@ pub async fn run_hook(
     }
 }
 
-/// How a check ended. It could not start if its program is a bare name that is not on `PATH`: only you can mend
-/// that. A missing script of the project is an ordinary failure, because the agent may be the one to write it.
-fn check_end(end: RunEnd, action: &HookAction, captured: &mut CapturedOutput) -> RunEnd {
+/// How a check ended. If its program is a bare name that is not on `PATH`, it could not start: only you can mend that. A
+/// missing script of the project is an ordinary failure, because the agent may be the one to write it.
+fn check_end(end: RunEnd, action: &HookAction, cwd: &Path, captured: &mut CapturedOutput) -> RunEnd {
     match (end, action) {
-        (RunEnd::Exit(NOT_FOUND), HookAction::Command(command)) => match first_program(command) {
-            // A shell says that it did not find it; a builtin such as `exit` is not on PATH either.
-            Some(program) if captured.stderr.contains(&format!("{program}: ")) && !is_on_path(program) => {
-                RunEnd::SpawnFailed(format!("`{program}` is not on PATH"))
+        (RunEnd::Exit(NOT_FOUND), HookAction::Command(_)) => match missing_program(action, cwd) {
+            // A program can end with this code, too; a shell says what it did not find.
+            Some(program) if captured.stderr.contains(&format!("{program}: ")) => {
+                RunEnd::SpawnFailed(not_on_path(&program))
             }
             Some(_) | None => RunEnd::Exit(NOT_FOUND),
         },
@@ -133,20 +135,23 @@ fn check_end(end: RunEnd, action: &HookAction, captured: &mut CapturedOutput) ->
 /// The exit code of a shell that did not find a command.
 const NOT_FOUND: i32 = 127;
 
-/// The first word of a command after its variables, if it is a plain name without a slash.
-fn first_program(command: &str) -> Option<&str> {
-    let is_variable = |word: &&str| word.split_once('=').is_some_and(|(name, _)| is_name(name));
-    let program = command.split_ascii_whitespace().find(|word| !is_variable(word))?;
-    is_name(program).then_some(program)
-}
-
-fn is_name(word: &str) -> bool {
-    !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_.+-".contains(&byte))
-}
-
-fn is_on_path(program: &str) -> bool {
+/// The program without which a check cannot start: a bare name that is not on `PATH`.
+pub(crate) fn missing_program(action: &HookAction, cwd: &Path) -> Option<String> {
     let path = std::env::var_os("PATH").unwrap_or_default();
-    std::env::split_paths(&path).any(|folder| folder.join(program).is_file())
+    match action {
+        HookAction::Command(command) => programs::first_not_on_path(command, cwd, &path),
+        // Its arguments are no commands, whatever they say.
+        HookAction::Exec(arguments) => {
+            let program = arguments.first().filter(|program| !program.contains('/'))?;
+            programs::on_path(program, cwd, &path).is_none().then(|| program.clone())
+        }
+        HookAction::Builtin(call) => programs::first_not_on_path(call.options.command.as_deref()?, cwd, &path),
+        HookAction::Gatekeeper(_) => None,
+    }
+}
+
+pub(crate) fn not_on_path(program: &str) -> String {
+    format!("`{program}` is not on PATH")
 }
 
 struct HookCommandResult {

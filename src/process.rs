@@ -9,6 +9,7 @@
 //!   creel itself.
 //! - [`project_dir`] opens files in the project; [`path_guard`] checks those that an agent must not change.
 //! - [`file_passing`] hands an open file to another process; [`environment`] prepares variables for programs; [`json_repair`] repairs JSON that they print.
+//! - [`programs`] finds the programs that a command needs and that are missing.
 //! - [`pty`] and [`editor`] are for programs that need a terminal.
 
 pub mod children;
@@ -22,6 +23,7 @@ pub mod path_guard;
 pub mod piped_process;
 pub mod playback_pace;
 pub mod process_table;
+pub mod programs;
 pub mod project_dir;
 pub mod pty;
 pub mod reply_scan;

@@ -18,7 +18,7 @@ use tokens::{MatchArm, Token, item, matches, paths, stands, texts, tokens};
 const ARROWS: [(&str, &str); 20] = [
     ("engine", ""),
     ("process", ""),
-    ("config", "engine"),
+    ("config", "engine process"),
     ("present", "engine"),
     ("worktrees", "engine process journal"),
     ("hooks", "engine process"),

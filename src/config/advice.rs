@@ -8,14 +8,16 @@ use std::{collections::BTreeMap, path::Path, sync::Arc};
 use super::{
     diagnostic::{Diagnostic, SourceFile, SourceSpan, quoted},
     fields::ConfigFields,
-    programs::{deciding_program, needed},
     report::DiagnosticReport,
     resolve::ResolvedHook,
     settings::Settings,
 };
-use crate::engine::{
-    hooks::point::HookPoint,
-    policy::{HookAction, HookFailurePolicy, HookSpec, StopPlan},
+use crate::{
+    engine::{
+        hooks::point::HookPoint,
+        policy::{HookAction, HookFailurePolicy, HookSpec, StopPlan},
+    },
+    process::programs::{deciding_program, needed},
 };
 
 /// Tools that test, lint or build, and exit with 1 (or another code than 2) when they find something.

@@ -13,20 +13,24 @@ use super::{
     diagnostic::{SourceSpan, names, nearest, quoted},
     fields::ConfigFields,
     node::{ConfigNode, NodeKind},
-    programs::unclosed_quote,
     report::DiagnosticReport,
     shape::{BUILTIN_HOOK, COMMAND_CHECK, COMMAND_HOOK, EXEC_CHECK, EXEC_HOOK, GATEKEEPER_HOOK, MapShape},
 };
-use crate::engine::{
-    hooks::{
-        point::HookPoint,
-        template::{self, Placeholder, offered, placeholders},
+use crate::{
+    engine::{
+        hooks::{
+            point::HookPoint,
+            template::{self, Placeholder, offered, placeholders},
+        },
+        policy::{
+            BuiltinCall, BuiltinOptions, HookAction, HookFailurePolicy, HookSpec, MERGE, PipeOutput, RetryOptions,
+        },
+        protect::PROTECT,
+        retry::feedback::FEEDBACK_VALUES,
+        time::TimeSpan,
+        wording::command_line,
     },
-    policy::{BuiltinCall, BuiltinOptions, HookAction, HookFailurePolicy, HookSpec, MERGE, PipeOutput, RetryOptions},
-    protect::PROTECT,
-    retry::feedback::FEEDBACK_VALUES,
-    time::TimeSpan,
-    wording::command_line,
+    process::programs::unclosed_quote,
 };
 
 pub const BUILTIN_HOOKS: [&str; 4] = ["rebase_on_main", "run_tests", "create_pr", "merge_pr"];

@@ -7,13 +7,7 @@
 //! - Only programs in folders with an absolute path count as installed: a program in a project is not one that the user
 //!   installed.
 
-use std::{
-    env,
-    ffi::OsStr,
-    os::unix::fs::PermissionsExt as _,
-    path::{Path, PathBuf},
-    sync::Arc,
-};
+use std::{env, ffi::OsStr, path::PathBuf, sync::Arc};
 
 use serde::{Deserialize, Serialize};
 
@@ -22,12 +16,14 @@ use super::{
     diagnostic::{SourceSpan, nearest, quoted},
     fields::ConfigFields,
     node::{self, ConfigKey, ConfigNode, NodeKind},
-    programs,
     report::DiagnosticReport,
     shape::{KNOWN_AGENT, ValueType, WAY},
     validate,
 };
-use crate::engine::policy::{AgentFacts, AgentSpec, ToolPassing};
+use crate::{
+    engine::policy::{AgentFacts, AgentSpec, ToolPassing},
+    process::programs::{self, is_executable},
+};
 
 /// The table as people write and read it.
 #[cfg(test)]
@@ -260,8 +256,4 @@ pub fn find_program(program: &str, path: &OsStr) -> Option<PathBuf> {
     }
     let folders = env::split_paths(path).filter(|folder| folder.is_absolute());
     folders.map(|folder| folder.join(program)).find(|file| is_executable(file))
-}
-
-pub(super) fn is_executable(file: &Path) -> bool {
-    file.metadata().is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0)
 }

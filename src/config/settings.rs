@@ -16,16 +16,18 @@ use super::{
     known_agents::{KnownAgent, KnownAgents, how_to_install},
     nats::NatsConfig,
     paths,
-    programs::{self, MissingProgram},
 };
-use crate::engine::{
-    actor::UserCommand,
-    policy::{
-        AgentSpec, AutomationHook, BackoffPolicy, Budget, CompletionInstructions, ContextPolicy, GatePolicies,
-        LimitsPlan, PermissionRule, RetryLimitPolicy, RuleSpec, SettledPolicy, StopHook, StopPlan, SubmitPlan,
-        TypeNotAllowed, Workflow, WorktreePlan,
+use crate::{
+    engine::{
+        actor::UserCommand,
+        policy::{
+            AgentSpec, AutomationHook, BackoffPolicy, Budget, CompletionInstructions, ContextPolicy, GatePolicies,
+            LimitsPlan, PermissionRule, RetryLimitPolicy, RuleSpec, SettledPolicy, StopHook, StopPlan, SubmitPlan,
+            TypeNotAllowed, Workflow, WorktreePlan,
+        },
+        time::TimeSpan,
     },
-    time::TimeSpan,
+    process::programs::{self, MissingProgram},
 };
 
 #[derive(Debug, Clone, PartialEq)]

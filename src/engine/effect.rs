@@ -44,7 +44,11 @@ pub enum Effect {
     AnswerPermission { ask: PermissionId, answer: PermissionAnswer },
     /// Compares the work with its state at the last look. Answered by `WorkMeasured`. Asking again while one is in
     /// progress changes nothing.
-    MeasureWork { by: WorkChangedBy },
+    MeasureWork {
+        by: WorkChangedBy,
+        /// Checks whose programs creel looks for, too.
+        checks: Vec<HookSpec>,
+    },
     /// Nothing more will happen in this process.
     Leave(ExitReason),
 }

@@ -143,7 +143,7 @@ impl SessionState {
     /// The runtime has compared the work with its state at the last look. If the session does not wait for that any
     /// more, it only keeps the change in mind.
     pub(crate) fn on_work_measured(&self, now: UnixTime, measured: &WorkMeasurement) -> EngineOutput {
-        let asks = |effect: &Effect| *effect == Effect::MeasureWork { by: measured.by };
+        let asks = |effect: &Effect| matches!(effect, Effect::MeasureWork { by, .. } if *by == measured.by);
         if self.proceed(now, None).effects.iter().any(asks) {
             return self.proceed(now, Some(measured));
         }

@@ -119,6 +119,16 @@ pub struct WorkMeasurement {
     pub by: WorkChangedBy,
     /// None if the runtime cannot tell.
     pub changes: Option<MeasuredChanges>,
+    /// The checks that cannot start, of those that the engine asked about.
+    pub missing: Vec<MissingCheck>,
+}
+
+/// A check whose program is not there.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MissingCheck {
+    pub check: String,
+    /// What is missing.
+    pub why: String,
 }
 
 /// Changed files, relative to the project's folder, without ignored ones.
@@ -132,7 +142,7 @@ pub struct MeasuredChanges {
 impl WorkMeasurement {
     /// Nothing changed.
     pub fn unchanged(by: WorkChangedBy) -> Self {
-        Self { by, changes: Some(MeasuredChanges::default()) }
+        Self { by, changes: Some(MeasuredChanges::default()), missing: Vec::new() }
     }
 }
 

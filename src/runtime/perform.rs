@@ -34,8 +34,9 @@ use crate::{
         hooks::verdict::RunResult,
         ids::{PermissionId, RunId, TurnId},
         input::Input,
+        policy::HookSpec,
         stop::rule::RuleCheckResult,
-        verify::{WorkChangedBy, WorkMeasurement},
+        verify::{MissingCheck, WorkChangedBy, WorkMeasurement},
     },
     hooks::{self, HookWorkspace},
     process::run::{OutputStream, ProcessGroup, ProcessObserver},
@@ -202,7 +203,7 @@ impl EffectPerformer {
                 }
             }
             Effect::AnswerPermission { ask, answer } => self.asks.answer(ask, answer),
-            Effect::MeasureWork { by } => self.measure(by),
+            Effect::MeasureWork { by, checks } => self.measure(by, checks),
             // The loop handles this one.
             Effect::Leave(_) => {}
         }
@@ -276,14 +277,18 @@ impl EffectPerformer {
         self.measuring = None;
     }
 
-    fn measure(&mut self, by: WorkChangedBy) {
+    fn measure(&mut self, by: WorkChangedBy, checks: Vec<HookSpec>) {
         if self.is_measuring() {
             return;
         }
-        let (work, handle) = (self.work.clone(), self.handle.clone());
+        let (work, handle, cwd) = (self.work.clone(), self.handle.clone(), self.place.cwd.clone());
         self.measuring = Some(tokio::spawn(async move {
             let changes = caught(async { work.lock().await.measure().await }).await.ok().flatten();
-            handle.tell(Input::WorkMeasured(WorkMeasurement { by, changes }));
+            let missing = checks.into_iter().filter_map(|spec| {
+                let why = hooks::not_on_path(&hooks::missing_program(&spec.action, &cwd)?);
+                Some(MissingCheck { check: spec.name, why })
+            });
+            handle.tell(Input::WorkMeasured(WorkMeasurement { by, changes, missing: missing.collect() }));
         }));
     }
 

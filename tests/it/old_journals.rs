@@ -155,7 +155,7 @@ fn resumed(mut state: SessionState, last: UnixTime) -> String {
 }
 
 fn measured(effect: &Effect) -> Option<WorkChangedBy> {
-    if let Effect::MeasureWork { by } = effect { Some(*by) } else { None }
+    if let Effect::MeasureWork { by, .. } = effect { Some(*by) } else { None }
 }
 
 fn described(effect: &Effect) -> String {

@@ -140,6 +140,13 @@ fn with_a_missing_program() -> Project {
     scripted(&rest, &json!([{ "say": DONE }]))
 }
 
+fn provide(project: &Project) {
+    fs::create_dir_all(project.root().join("bin")).expect("a folder");
+    let program = project.root().join("bin/look-closely");
+    fs::write(&program, "#!/bin/sh\nexit 0\n").expect("a program");
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).expect("executable");
+}
+
 fn with_path(project: &Project, args: &[&str]) -> Ran {
     let path = format!("{}:{}", project.root().join("bin").display(), std::env::var("PATH").unwrap_or_default());
     Ran::of(&project.command(args).env("PATH", path).output().expect("creel starts"))
@@ -149,14 +156,26 @@ fn with_path(project: &Project, args: &[&str]) -> Ran {
 fn a_check_that_could_not_start_runs_again_as_soon_as_its_program_is_there() {
     let project = with_a_missing_program();
     assert_eq!(project.run().code, 4);
-    assert_eq!(asked(&project)[0].0, "broken_hook");
-    let ran = resume(&project, &[]);
+    let reason = "the check `tests` cannot start: `look-closely` is not on PATH";
+    assert_eq!(asked(&project), [("broken_hook".to_owned(), reason.to_owned())]);
+    assert_eq!(turns(&project), 0, "no turn is paid for while a check cannot run");
+    assert_eq!((resume(&project, &[]).code, turns(&project), asked(&project).len()), (4, 0, 2));
+    provide(&project);
+    let ran = with_path(&project, &["resume", "s", "--headless"]);
+    assert_eq!((ran.code, turns(&project), asked(&project).len()), (0, 1, 2), "{}{}", ran.out, ran.err);
+}
+
+#[test]
+fn a_program_that_disappears_later_is_asked_about_and_resume_refuses_until_it_is_back() {
+    let rest = json!({ "checks": [{ "command": "look-closely", "name": "tests" }] });
+    let project = scripted(&rest, &json!([{ "run": "rm bin/look-closely", "say": DONE }]));
+    provide(&project);
+    let ran = with_path(&project, &["run", "--headless", "--trust", "-s", "s"]);
+    assert_eq!((ran.code, asked(&project)[0].0.as_str()), (4, "broken_hook"), "{}{}", ran.out, ran.err);
+    let ran = with_path(&project, &["resume", "s", "--headless"]);
     assert_eq!((ran.code, turns(&project)), (2, 1), "{}", ran.err);
     assert!(ran.err.contains("`look-closely` is not on PATH"), "{}", ran.err);
-    fs::create_dir(project.root().join("bin")).expect("a folder");
-    let program = project.root().join("bin/look-closely");
-    fs::write(&program, "#!/bin/sh\nexit 0\n").expect("a program");
-    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).expect("executable");
+    provide(&project);
     let ran = with_path(&project, &["resume", "s", "--headless"]);
     assert_eq!((ran.code, turns(&project), asked(&project).len()), (0, 1, 1), "{}{}", ran.out, ran.err);
 }

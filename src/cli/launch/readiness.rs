@@ -19,10 +19,7 @@ use crate::{
         output::say,
         target::project::Project,
     },
-    config::{
-        PlanError, Settings,
-        programs::{self, MissingProgram},
-    },
+    config::{PlanError, Settings},
     engine::{
         hooks::point::HookPoint,
         policy::{
@@ -32,6 +29,8 @@ use crate::{
         session::SessionState,
         wording::shell_word,
     },
+    hooks,
+    process::programs::{self, MissingProgram},
 };
 
 struct PlannedCommand<'a> {
@@ -117,11 +116,9 @@ pub(crate) fn require_checks<'a>(
     checks: impl IntoIterator<Item = &'a HookSpec>,
     way_out: &str,
 ) -> CliResult<()> {
-    let path = search_path();
     let mut missing = String::new();
     for check in checks {
-        let program = hook_command(check).and_then(|command| programs::first_not_on_path(&command, root, &path));
-        let (Some(program), name) = (program, &check.name) else { continue };
+        let (Some(program), name) = (hooks::missing_program(&check.action, root), &check.name) else { continue };
         if check.on_failure == Some(HookFailurePolicy::Ignore) {
             say(&format!("creel: warning: the check `{name}` cannot run: `{program}` is not on PATH"));
         } else {

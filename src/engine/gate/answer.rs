@@ -205,7 +205,8 @@ impl GateRules<'_> {
         if self.side.is_beside(gate) {
             EngineOutput::record(Event::Hook(HookEvent::Disabled { point: HookPoint::OnTaskComplete, hook, by }))
         } else if let Phase::Hooks(dispatch) = &self.phase {
-            EngineOutput::record(Event::Hook(HookEvent::Disabled { point: dispatch.point, hook, by }))
+            let point = gate.subject.point().unwrap_or(dispatch.point);
+            EngineOutput::record(Event::Hook(HookEvent::Disabled { point, hook, by }))
         } else {
             EngineOutput::default()
         }

@@ -111,6 +111,11 @@ impl GateSubject {
         self.failed().and_then(|failed| failed.run)
     }
 
+    /// The point of the check that the gate is about.
+    pub(crate) fn point(&self) -> Option<HookPoint> {
+        self.failed().and_then(|failed| failed.point)
+    }
+
     fn failed(&self) -> Option<&FailedHook> {
         if let Self::BrokenHook(failed) | Self::Escalation { failed: Some(failed) } = self {
             Some(failed)
@@ -138,7 +143,7 @@ impl GateSubject {
         let (hook, run, ask) = (self.hook().map(str::to_owned), self.run(), self.ask());
         let tasks = self.proposal().map(|proposal| proposal.tasks.clone()).unwrap_or_default();
         let items = self.items().to_vec();
-        let point = self.failed().and_then(|failed| failed.point);
+        let point = self.point();
         GateEvent::Opened { gate, about: self.kind(), choices, reason, hook, run, point, items, ask, tasks }
     }
 

@@ -5,8 +5,9 @@
 use std::collections::VecDeque;
 
 use crate::engine::{
+    effect::Effect,
     event::{Event, IterationOutcome, SessionEvent, SessionOutcome, VerifyEvent},
-    gate::subject::GateSubject,
+    gate::subject::{FailedHook, GateSubject},
     hooks::{
         dispatch::{FinishedRun, HookDispatch, is_broken_again},
         point::HookPoint,
@@ -21,7 +22,7 @@ use crate::engine::{
     submit::kind::PipelineKind,
     time::UnixTime,
     turn::DuePrompt,
-    verify::{PassFeedback, WorkChangedBy, WorkMeasurement, rules::VerifyRules},
+    verify::{MissingCheck, PassFeedback, WorkChangedBy, WorkMeasurement, rules::VerifyRules},
     wording::counted,
 };
 
@@ -136,6 +137,23 @@ impl SessionState {
         EngineOutput { events, ..step }
     }
 
+    /// Before the first turn: the gate for a check that cannot start although the hooks at `session_start` have run. None
+    /// if every check can.
+    fn look_for_programs(&self, measured: Option<&WorkMeasurement>) -> Option<EngineOutput> {
+        let mut checks = self.plan().hooks_at(HookPoint::Stop).to_vec();
+        checks.retain(|spec| !spec.is_advisory() && self.hooks.is_enabled(HookPoint::Stop, spec));
+        if checks.is_empty() {
+            return None;
+        }
+        let Some(measured) = measured else {
+            return Some(EngineOutput::default().then(Effect::MeasureWork { by: WorkChangedBy::Others, checks }));
+        };
+        let MissingCheck { check, why } = measured.missing.first()?;
+        let failed = FailedHook { hook: check.clone(), run: None, point: Some(HookPoint::Stop) };
+        let reason = format!("the check `{check}` cannot start: {why}");
+        Some(self.gates.open_gate(GateSubject::BrokenHook(failed), reason))
+    }
+
     /// All hooks of the point have run.
     fn conclude(&self, dispatch: &HookDispatch, now: UnixTime, measured: Option<&WorkMeasurement>) -> EngineOutput {
         let is_check = PipelineKind::of(dispatch.point).is_some_and(|pipeline| pipeline.before() == dispatch.point);
@@ -143,7 +161,12 @@ impl SessionState {
             return step;
         }
         match dispatch.point {
-            HookPoint::SessionStart => self.proceed_between(now),
+            HookPoint::SessionStart => {
+                let next = self.proceed_between(now);
+                let begins = |event: &Event| matches!(event, Event::Session(SessionEvent::IterationStarted { .. }));
+                let looks = next.events.iter().any(begins) && !dispatch.done.is_empty();
+                looks.then(|| self.look_for_programs(measured)).flatten().unwrap_or(next)
+            }
             HookPoint::PreIteration => {
                 self.agent_choice().switch_back(now).unwrap_or_else(|| self.send_iteration(dispatch))
             }

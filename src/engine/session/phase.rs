@@ -168,8 +168,11 @@ impl Phase {
         }
     }
 
+    /// A check that has not run yet, because its program was missing before the first turn, stays due.
     pub(crate) fn run_again(&mut self, hook: &str) {
-        if let Self::Hooks(dispatch) = self {
+        if let Self::Hooks(dispatch) = self
+            && dispatch.done.iter().any(|done| done.hook == hook)
+        {
             dispatch.requeue(hook);
         }
     }

@@ -122,7 +122,7 @@ impl VerifyRules<'_> {
     }
 
     pub(crate) fn measure(by: WorkChangedBy) -> EngineOutput {
-        EngineOutput::default().then(Effect::MeasureWork { by })
+        EngineOutput::default().then(Effect::MeasureWork { by, checks: Vec::new() })
     }
 
     /// The record of a change that matters. None if the work is as it was.

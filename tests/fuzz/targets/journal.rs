@@ -77,7 +77,7 @@ fn goes_on(mut state: SessionState, now: UnixTime) -> String {
         }
         step.events.iter().for_each(|event| state.apply(now, event));
         let asks = step.effects.iter().find_map(|effect| {
-            if let Effect::MeasureWork { by } = effect { Some(WorkMeasurement::unchanged(*by)) } else { None }
+            if let Effect::MeasureWork { by, .. } = effect { Some(WorkMeasurement::unchanged(*by)) } else { None }
         });
         input = asks.map_or(Input::Proceed, Input::WorkMeasured);
     }

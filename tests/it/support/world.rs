@@ -453,7 +453,7 @@ impl World {
             _ if self.events.len().is_multiple_of(7) => None,
             _ => Some(MeasuredChanges { tracked: vec!["a.rs".into()], untracked: vec!["log".into()] }),
         };
-        WorkMeasurement { by, changes }
+        WorkMeasurement { by, changes, missing: Vec::new() }
     }
 
     fn commit(&mut self, step: EngineOutput) {
@@ -466,7 +466,7 @@ impl World {
             match effect {
                 Effect::RunHook(job) => self.jobs.push(*job),
                 Effect::CheckRule(job) => self.checks.push(*job),
-                Effect::MeasureWork { by } => self.measured = Some(by),
+                Effect::MeasureWork { by, .. } => self.measured = Some(by),
                 Effect::CancelHook(run) => self.cancelled.push(run),
                 Effect::SendPrompt { turn, text, to, .. } => {
                     assert!(self.turn.is_none(), "two turns at once");

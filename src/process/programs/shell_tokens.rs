@@ -51,7 +51,7 @@ pub(super) fn tokens(command: &str) -> Vec<ShellToken> {
 }
 
 /// The position of a quote that the command does not close. None if syntax before it is not understood.
-pub(in crate::config) fn unclosed_quote(command: &str) -> Option<usize> {
+pub(crate) fn unclosed_quote(command: &str) -> Option<usize> {
     let mut reader = ShellTokenReader::of(command);
     reader.read();
     reader.unclosed.map(|after| command.len() - after - 1)

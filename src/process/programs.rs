@@ -14,12 +14,12 @@ use std::{
     ffi::OsStr,
     fmt, fs,
     io::Read as _,
+    os::unix::fs::PermissionsExt as _,
     path::{Path, PathBuf},
 };
 
-use super::known_agents::is_executable;
-pub(super) use crate::config::programs::shell_tokens::unclosed_quote;
-use crate::config::programs::shell_tokens::{ShellOperator, ShellToken, ShellWord, tokens};
+pub(crate) use crate::process::programs::shell_tokens::unclosed_quote;
+use crate::process::programs::shell_tokens::{ShellOperator, ShellToken, ShellWord, tokens};
 
 /// Commands that a shell runs itself. None of them changes which programs are found later.
 const BUILTINS: &[&str] = &[
@@ -75,6 +75,10 @@ pub fn first_not_on_path(command: &str, folder: &Path, path: &OsStr) -> Option<S
     (!first.contains('/') && on_path(&first, folder, path).is_none()).then_some(first)
 }
 
+pub(crate) fn is_executable(file: &Path) -> bool {
+    file.metadata().is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0)
+}
+
 fn problem(program: &str, folder: &Path, path: &OsStr) -> Option<MissingProgram> {
     let file = if program.contains('/') {
         let file = folder.join(program);
@@ -99,7 +103,7 @@ fn problem(program: &str, folder: &Path, path: &OsStr) -> Option<MissingProgram>
 }
 
 /// Where a shell in `folder` finds a program.
-fn on_path(program: &str, folder: &Path, path: &OsStr) -> Option<PathBuf> {
+pub(crate) fn on_path(program: &str, folder: &Path, path: &OsStr) -> Option<PathBuf> {
     env::split_paths(path).map(|entry| folder.join(entry).join(program)).find(|file| is_executable(file))
 }
 
@@ -129,7 +133,7 @@ pub fn is_one_command(command: &str) -> bool {
 }
 
 /// The program whose exit code is the command's, if that is certain.
-pub(super) fn deciding_program(command: &str) -> Option<String> {
+pub(crate) fn deciding_program(command: &str) -> Option<String> {
     let tokens = tokens(command);
     let is_clear = |token: &ShellToken| match token {
         ShellToken::Word(_) | ShellToken::Operator(ShellOperator::And | ShellOperator::Next) => true,
