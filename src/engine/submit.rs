@@ -303,7 +303,7 @@ impl<'a> PipelineRules<'a> {
         }));
         let (ended, reason) = match course.back {
             ReturnTo::Loop | ReturnTo::End => return step,
-            ReturnTo::Ended(before) => (before, self.ending.as_ref().map_or(reason, |ending| ending.reason.clone())),
+            ReturnTo::Ended(before) => (before, self.ending.as_ref().map_or(reason, |ending| ending.said().to_owned())),
             ReturnTo::Errand => (errand_outcome(outcome, course.left_by().map(|actor| actor.by)), reason),
         };
         // The pipeline's own record ends the session; this one is for its observers.

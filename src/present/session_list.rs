@@ -144,7 +144,7 @@ impl ListedSession {
     pub fn with_state(self, state: &SessionState, times: &SessionTimes, is_running: bool) -> Self {
         let listed = match (state.phase.outcome(), is_running) {
             (Some(outcome), _) => {
-                let reason = state.ending.as_ref().map(|ending| plain_line(&ending.reason, REASON));
+                let reason = state.ending.as_ref().map(|ending| plain_line(ending.said(), REASON));
                 ListedState::Ended { outcome, reason: reason.unwrap_or_default() }
             }
             (None, true) => ListedState::Runs {

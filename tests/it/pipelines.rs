@@ -257,7 +257,7 @@ fn an_ended_session_can_be_submitted_and_keeps_its_outcome() {
           turn ended EndTurn
           before_submit create_pr exit 0 -> Pass
         submit done https://forge.example/pr/1 (https://forge.example/pr/1)
-        ended complete (the agent says it is done)
+        ended complete (no checks are configured, and the agent says it is done)
     "#]].assert_eq(&after_the_loop(&world));
     assert!(world.left.is_some());
 }

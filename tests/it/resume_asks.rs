@@ -92,6 +92,8 @@ fn accepting_a_red_check_when_resuming_is_a_forced_end() {
     assert_eq!(project.run().code, 4);
     answers(&project, &["ignore"], 5, "forced");
     assert_eq!(turns(&project), 2);
+    let listed = project.creel(&["sessions"]).out;
+    assert!(listed.contains("⚠ Forced: tests still fails"), "{listed}");
 }
 
 #[test]
@@ -237,6 +239,8 @@ fn a_submit_that_was_left_starts_again_without_further_repairs() {
     assert_eq!((wrong.code, wrong.err.contains("retry")), (2, true), "{}", wrong.err);
     answers(&project, &["skip"], 0, "complete");
     assert_eq!(turns(&project), before);
+    let ended = project.kind("session_ended").pop().expect("an end");
+    assert_eq!(ended["reason"], "no checks are configured, and the agent says it is done");
 }
 
 #[test]

@@ -77,7 +77,12 @@ fn apply_session(session: &mut SessionState, at: UnixTime, event: &SessionEvent)
         SessionEvent::IterationCompleted { outcome, .. } => iteration_completed(session, *outcome),
         SessionEvent::ProcessStarted { pid, started } => session.processes.push((*pid, *started)),
         SessionEvent::LoopEnded { outcome, reason, delivery } => loop_ended(session, *outcome, reason, *delivery),
-        SessionEvent::Ended { outcome, .. } => session.phase = Phase::Ended(*outcome),
+        SessionEvent::Ended { outcome, reason, .. } => {
+            session.phase = Phase::Ended(*outcome);
+            if let Some(ending) = &mut session.ending {
+                ending.sentence = Some(reason.clone());
+            }
+        }
         SessionEvent::Warning { .. } => {}
     }
 }

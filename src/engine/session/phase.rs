@@ -64,6 +64,9 @@ pub struct LoopEnd {
     /// The gate at which the session ended, because no user was there: `resume` opens it again.
     #[serde(default)]
     pub asked: Option<Box<AskedGate>>,
+    /// The sentence for people, once the session has ended.
+    #[serde(default)]
+    pub sentence: Option<String>,
 }
 
 /// A gate that the policy could only escalate, and where the session stood.
@@ -90,7 +93,13 @@ impl LoopEnd {
             before: None,
             stopped_at: None,
             asked: None,
+            sentence: None,
         }
+    }
+
+    /// Why the session ended, in words for people.
+    pub fn said(&self) -> &str {
+        self.sentence.as_deref().unwrap_or(&self.reason)
     }
 
     /// Pending items are not sent.

@@ -294,7 +294,14 @@ fn continue_at(session: &mut SessionState, next: AfterResume, cut: Option<Prompt
         AfterResume::Submit => {
             let outside = session.plan().is_led_from_outside();
             if let Some(ending) = &mut session.ending {
-                ending.outcome = SessionOutcome::Complete;
+                match ending.before.take() {
+                    Some(before) => *ending = *before,
+                    // Journals of earlier versions do not have the end before the submit.
+                    None => ending.outcome = SessionOutcome::Complete,
+                }
+                if ending.outcome == SessionOutcome::Limit {
+                    session.pipelines.wanted = session.pipelines.last.as_deref().map(|last| last.pipeline);
+                }
                 ending.delivery = if outside { FinalDeliveryMode::No } else { FinalDeliveryMode::Offer };
             }
             session.phase = cut.map_or(Phase::Delivering, |prompt| Phase::Due(DuePrompt::Again(Box::new(prompt))));

@@ -110,6 +110,7 @@ fn pipeline_ended(session: &mut SessionState, outcome: PipelineOutcome, reason: 
     let finished = FinishedPipeline { pipeline, outcome, by: left, reason, pull_request, merged, steps, used };
     session.pipelines.again = PipelineAgain::default();
     if let (ReturnTo::End, true, Some(ending)) = (back, finished.waits_for_a_person(), &mut session.ending) {
+        ending.before = Some(Box::new(ending.clone()));
         ending.outcome = SessionOutcome::Escalated;
         ending.reason.clone_from(&finished.reason);
     }
