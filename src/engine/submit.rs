@@ -88,7 +88,7 @@ fn repair_prompt(pipeline: PipelineKind, check: &str, text: &str) -> String {
 
 impl HookSpec {
     /// Whether it can push or merge. The other built-in hooks only prepare or read the work.
-    fn can_publish(&self) -> bool {
+    pub fn can_publish(&self) -> bool {
         match &self.action {
             HookAction::Builtin(call) => !matches!(call.name.as_str(), "rebase_on_main" | "run_tests"),
             HookAction::Gatekeeper(_) => false,

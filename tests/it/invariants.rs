@@ -118,7 +118,7 @@ fn a_script() -> impl Strategy<Value = Script> {
     let unrest = prop::sample::select(vec![0, 0, 1, 2, 3, 5]);
     let rules = prop::option::weighted(0.3, prop::collection::vec(any::<bool>(), 1..4));
     let settled = prop::sample::select(vec![SettledPolicy::Complete, SettledPolicy::Ask, SettledPolicy::Continue]);
-    let checks = (unrest, rules, settled);
+    let checks = (unrest, rules, settled, prop::option::of(0u32..3), any::<bool>());
     (hooks, answers, limits, policies, checks).prop_map(|(hooks, answers, limits, policies, checks)| {
         let mut script = Script::new().attended(&[]).agent(answers).builtins();
         let answers = [prints(r#"[{"type":"create_task","payload":{"goal":"more"}}]"#), breaks(), passes()];
@@ -129,12 +129,13 @@ fn a_script() -> impl Strategy<Value = Script> {
                 spec.on_failure = on_failure;
             });
         }
-        script.unrest = checks.0;
+        (script.unrest, script.works) = (checks.0, checks.3);
         if let Some(passes) = checks.1 {
             script = script.rule("rule", &passes);
         }
         script.plan(|plan| {
             plan.stop.settled = checks.2;
+            plan.submit.on_complete = checks.4;
             plan.stop.open_tasks = OpenTasksPolicy::Continue;
             (plan.max_iterations, plan.max_hook_retries, plan.max_consecutive_errors) = limits;
             plan.on_limit = policies.0;
@@ -319,6 +320,8 @@ fn holds(world: &World) {
     the_counter_never_passes_the_limit_without_a_person(world);
     every_effect_is_answered_or_cut(world);
     complete_means_verified(world);
+    nothing_unverified_is_published(world);
+    only_work_settles(world);
     forced_is_shown_as_forced(world);
     no_answer_to_a_message_is_complete_without_a_judgement(world);
     nothing_held_is_sent_while_a_hook_runs_beside(world);
@@ -512,44 +515,113 @@ fn only_the_user_approves_tasks(world: &World) {
     }
 }
 
-/// Complete means verified: every check that counts has a passing run since the work last changed.
-fn complete_means_verified(world: &World) {
-    let mut changed = 0;
-    // What you run by hand has no effect on the session.
-    let mut by_hand = BTreeSet::new();
-    let mut green: BTreeMap<(bool, String), usize> = BTreeMap::new();
-    for (at, event) in world.events.iter().enumerate() {
-        let key = |is_rule: bool, name: &str| (is_rule, name.to_owned());
+/// The checks that have a passing run since the work last changed.
+#[derive(Debug, Default)]
+struct GreenChecks {
+    changed: usize,
+    /// What you run by hand has no effect on the session.
+    by_hand: BTreeSet<creel::engine::ids::RunId>,
+    /// Rules and stop hooks, by name.
+    runs: BTreeMap<(bool, String), usize>,
+}
+
+impl GreenChecks {
+    fn see(&mut self, at: usize, event: &Event) {
         match event {
+            Event::Turn(TurnEvent::Ended { work: Some(work), .. }) if work.files_modified.is_empty() => {}
             Event::Verify(VerifyEvent::WorkChanged { .. })
             | Event::Turn(TurnEvent::Ended { .. } | TurnEvent::Failed { .. })
-            | Event::Session(SessionEvent::Resumed { .. }) => changed = at,
+            | Event::Session(SessionEvent::Resumed { .. }) => self.changed = at,
             Event::Hook(HookEvent::Started { run, beside: true, .. }) => {
-                by_hand.insert(*run);
+                self.by_hand.insert(*run);
             }
-            Event::Hook(HookEvent::Finished(done)) if done.point == HookPoint::Stop && !by_hand.contains(&done.run) => {
+            Event::Hook(HookEvent::Finished(done))
+                if done.point == HookPoint::Stop && !self.by_hand.contains(&done.run) =>
+            {
                 let passes = done.end == RunEnd::Exit(0) && done.verdict == Verdict::Pass;
-                if passes {
-                    green.insert(key(false, &done.hook), at)
-                } else {
-                    green.remove(&key(false, &done.hook))
-                };
+                self.ran((false, done.hook.clone()), passes, at);
             }
-            Event::Stop(StopEvent::RuleChecked { rule, passed: passes, .. }) => {
-                if *passes {
-                    green.insert(key(true, rule), at)
-                } else {
-                    green.remove(&key(true, rule))
-                };
+            Event::Stop(StopEvent::RuleChecked { rule, passed, .. }) => self.ran((true, rule.clone()), *passed, at),
+            _ => {}
+        }
+    }
+
+    fn ran(&mut self, check: (bool, String), passes: bool, at: usize) {
+        if passes {
+            self.runs.insert(check, at);
+        } else {
+            self.runs.remove(&check);
+        }
+    }
+
+    #[track_caller]
+    fn are_all(&self, world: &World) {
+        let plan = world.state.plan();
+        let hooks = plan.hooks_at(HookPoint::Stop).iter().filter(|spec| spec.enabled && !spec.is_advisory());
+        let rules = plan.stop.rules.iter().map(|rule| (true, rule.name.clone()));
+        for check in hooks.map(|spec| (false, spec.name.clone())).chain(rules) {
+            assert!(self.runs.get(&check).is_some_and(|run| *run > self.changed), "{check:?}: {}", world.story());
+        }
+    }
+}
+
+/// Complete means verified: every check that counts has a passing run since the work last changed.
+fn complete_means_verified(world: &World) {
+    let mut green = GreenChecks::default();
+    for (at, event) in world.events.iter().enumerate() {
+        green.see(at, event);
+        if let Event::Session(SessionEvent::Ended { outcome: SessionOutcome::Complete, checks, .. }) = event {
+            green.are_all(world);
+            assert!(checks.iter().all(|check| check.result == CheckRunResult::Passed), "{checks:?}");
+        }
+    }
+}
+
+/// A hook that can push runs only on verified work, unless a person decided otherwise.
+fn nothing_unverified_is_published(world: &World) {
+    let mut green = GreenChecks::default();
+    let mut decided = false;
+    for (at, event) in world.events.iter().enumerate() {
+        green.see(at, event);
+        match event {
+            Event::Gate(GateEvent::Answered {
+                choice: GateChoice::Skip | GateChoice::Ignore | GateChoice::Complete | GateChoice::Disable,
+                ..
+            })
+            | Event::Hook(HookEvent::Disabled { .. }) => decided = true,
+            Event::Hook(HookEvent::Started { point: HookPoint::BeforeSubmit, hook, beside: false, .. })
+                if !decided
+                    && world
+                        .state
+                        .plan()
+                        .hook(HookPoint::BeforeSubmit, hook)
+                        .is_some_and(creel::engine::policy::HookSpec::can_publish) =>
+            {
+                green.are_all(world);
             }
-            Event::Session(SessionEvent::Ended { outcome: SessionOutcome::Complete, checks, .. }) => {
-                let plan = world.state.plan();
-                let hooks = plan.hooks_at(HookPoint::Stop).iter().filter(|spec| spec.enabled && !spec.is_advisory());
-                let rules = plan.stop.rules.iter().map(|rule| key(true, &rule.name));
-                for check in hooks.map(|spec| key(false, &spec.name)).chain(rules) {
-                    assert!(green.get(&check).is_some_and(|run| *run > changed), "{check:?}: {}", world.story());
-                }
-                assert!(checks.iter().all(|check| check.result == CheckRunResult::Passed), "{checks:?}");
+            _ => {}
+        }
+    }
+}
+
+/// A session in which nothing was done is not complete because nothing happens any more.
+fn only_work_settles(world: &World) {
+    let mut worked = false;
+    for event in &world.events {
+        match event {
+            Event::Turn(TurnEvent::Ended { work, .. }) => {
+                worked |= work.as_ref().is_none_or(|work| !work.files_modified.is_empty());
+            }
+            // Its changes are unknown.
+            Event::Turn(TurnEvent::Failed { .. }) | Event::Session(SessionEvent::Resumed { .. }) | Event::Task(_) => {
+                worked = true;
+            }
+            Event::Stop(StopEvent::Decided(decided)) if decided.hook == "settled" => {
+                assert!(
+                    worked || decided.action != creel::engine::stop::decision::StopAction::Complete,
+                    "{}",
+                    world.story()
+                );
             }
             _ => {}
         }
@@ -609,10 +681,10 @@ fn a_session_without_a_person() -> impl Strategy<Value = Script> {
     let budget = prop::option::of(prop::sample::select(vec![50, 250]));
     let rest = (1u32..4, 0u32..3, budget, any::<bool>(), prop::option::of(Just(FinalDeliveryPolicy::Auto)));
     // The work changes at every so many looks, and a rule that fails now and then sends the agent back.
-    let work = (0usize..4, prop::collection::vec(any::<bool>(), 0..4), any::<bool>());
+    let work = (0usize..4, prop::collection::vec(any::<bool>(), 0..4), any::<bool>(), prop::option::of(0u32..3));
     (hooks, prop::collection::vec(an_answer(), 1..6), rest, work).prop_map(|(hooks, answers, rest, work)| {
         let mut script = Script::new().agent(answers).builtins();
-        script.unrest = work.0;
+        (script.unrest, script.works) = (work.0, work.3);
         if !work.1.is_empty() {
             script = script.rule("rule", &work.1);
         }

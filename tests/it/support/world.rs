@@ -10,7 +10,7 @@ use creel::{
         self, SessionState,
         conversation::{
             AgentPermissionRequest, AgentUpdate, FileLocation, PermissionAnswer, PermissionOption,
-            PermissionOptionKind, StopReason, ToolCall, ToolKind, TurnEnd, TurnFailure, TurnUsage,
+            PermissionOptionKind, StopReason, ToolCall, ToolKind, TurnEnd, TurnFailure, TurnUsage, WorktreeChanges,
         },
         effect::{Effect, ExitReason, HookJob, RuleJob},
         event::{
@@ -162,6 +162,8 @@ pub struct Script {
     pub errand: Option<PipelineKind>,
     /// How often something changes the work beside the turns: the lower, the more often. Zero: never.
     pub unrest: usize,
+    /// How many turns change a file before the rest changes nothing. None: creel cannot tell.
+    pub works: Option<u32>,
 }
 
 pub fn plan() -> SessionPlan {
@@ -231,6 +233,7 @@ impl Script {
             gatekeepers: BTreeMap::new(),
             errand: None,
             unrest: 0,
+            works: None,
         }
     }
 
@@ -582,7 +585,11 @@ impl World {
         self.events.iter().any(sent)
     }
 
-    fn say(&mut self, turn: TurnId, text: &str, end: TurnEnd) {
+    fn say(&mut self, turn: TurnId, text: &str, mut end: TurnEnd) {
+        let files = |works: u32| if turn.0 <= works.into() { vec!["work.rs".to_owned()] } else { Vec::new() };
+        let work =
+            self.script.works.map(|works| WorktreeChanges { files_modified: files(works), ..Default::default() });
+        end.work = work.map(Box::new);
         self.input(Input::Agent { turn, update: AgentUpdate::Said(text.into()) });
         self.input(Input::TurnEnded { turn, end });
     }
