@@ -95,6 +95,7 @@ mod terminal;
 mod terminal_gates;
 mod test_agent;
 mod tool_options;
+mod toolchains;
 mod trouble;
 mod verified;
 mod workflows;

@@ -56,9 +56,10 @@ impl Shown {
         self.text().contains(text)
     }
 
-    /// Whether no frame is incomplete: each ends by hiding the cursor.
+    /// Whether no frame is incomplete: the last one that began has ended. A title or a bell may have followed it.
     fn is_whole(&self) -> bool {
-        !self.screen().alternate_screen() || self.bytes.ends_with(b"\x1b[?2026l")
+        let last = |mark: &[u8]| self.bytes.windows(mark.len()).rposition(|bytes| bytes == mark);
+        !self.screen().alternate_screen() || last(b"\x1b[?2026l") > last(b"\x1b[?2026h")
     }
 
     /// The status line.
