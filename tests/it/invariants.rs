@@ -715,6 +715,27 @@ fn a_session_without_a_person() -> impl Strategy<Value = Script> {
     })
 }
 
+/// A session that submits its work by itself. The agent is asked to repair what blocks the submit, and may break the work.
+fn a_session_that_submits() -> impl Strategy<Value = Script> {
+    let checks = prop::collection::vec(a_run(), 1..5);
+    let steps = prop::collection::vec(
+        prop::collection::vec(prop::sample::select(vec![blocks("not yet"), passes()]), 1..4),
+        1..3,
+    );
+    let rest = (0usize..4, prop::option::of(0u32..4), 0u32..3, any::<bool>());
+    (checks, steps, rest).prop_map(|(checks, steps, (unrest, works, attempts, ignores))| {
+        let mut script = Script::new().agent([DONE]).submits();
+        (script.unrest, script.works) = (unrest, works);
+        script = script.hook_with(HookPoint::Stop, "tests", checks, |spec| {
+            spec.on_failure = ignores.then_some(HookFailurePolicy::Block);
+        });
+        for (n, runs) in steps.into_iter().enumerate() {
+            script = script.piped(HookPoint::BeforeSubmit, &format!("step {n}"), runs);
+        }
+        script.plan(|plan| plan.submit.remediation_attempts = attempts)
+    })
+}
+
 /// The most prompts that the rules allow without a user: per iteration the prompt, the retries and a recovery; then the
 /// repairs of a submit and the final deliveries, each after as many failed turns as allowed, with a recovery each. A
 /// message of the agent or a hook, which counts as an iteration, continues a loop that had ended as complete.
@@ -739,6 +760,18 @@ proptest! {
         let prompts = world.events.iter().filter(|event| matches!(event, Event::Turn(TurnEvent::PromptSent(_)))).count();
         prop_assert!(prompts <= most, "{} prompts, at most {}:\n{}", prompts, most, world.story());
         ends_again_when_resumed(&world, most);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: cases(), failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn every_session_that_submits_has_verified_its_work(script in a_session_that_submits()) {
+        let world = World::begin(script).run();
+        the_session_ends(&world);
+        complete_means_verified(&world);
+        nothing_unverified_is_published(&world);
     }
 }
 

@@ -55,7 +55,8 @@ fn decision(decided: &StopDecided) -> Described {
     // A fixed action without a name is called like its reason.
     let is_named = decided.hook != "default" && decided.hook != decided.reason;
     let by = if is_named { format!(" · by {}", name(&decided.hook)) } else { String::new() };
-    let (action, reason, within) = (action(decided.action), sentence(&decided.reason), within(decided.of.as_deref()));
+    let reason = sentence(decided.said.as_ref().filter(|said| !said.is_empty()).unwrap_or(&decided.reason));
+    let (action, within) = (action(decided.action), within(decided.of.as_deref()));
     if decided.action == StopAction::Continue && decided.reason == IN_PROGRESS && decided.of.is_none() {
         let text = "Next iteration: the agent has not said that it is done".to_owned();
         return Described::new("", tone, text);
