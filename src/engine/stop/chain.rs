@@ -75,7 +75,7 @@ pub struct StopVerdict {
     pub asked: Vec<(String, StopResult)>,
     /// The checkpoint data in order, each with its hook.
     pub keep: Vec<(String, Value)>,
-    /// Whether the agent is told that it has not done anything yet.
+    /// Whether creel tells the agent that it has not done anything yet.
     pub idle: bool,
     /// The open tasks that the agent is reminded of.
     pub open_tasks: Vec<String>,

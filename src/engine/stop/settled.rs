@@ -1,7 +1,7 @@
 //! Iterations without work: all checks passed, and the agent changed nothing and promised nothing.
 //!
 //! If the session has changed something before, the work is done: the iteration has *settled*. If it has not, nothing is
-//! *done*: the agent is told so once, and then the user is asked, because a plan or a question is no work. Owns the
+//! *done*: creel tells the agent once, and then asks the user, because a plan or a question is no work. Owns the
 //! conditions. The config's reaction is [`StopPlan::settled`](crate::engine::policy::StopPlan).
 //!
 //! # Invariants
