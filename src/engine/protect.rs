@@ -42,6 +42,10 @@ pub struct UnsettledChanges {
     pub(crate) unjudged: bool,
     /// Whether a turn of the session's own agent began and creel has not seen its end: it runs, or it was interrupted.
     pub(crate) unseen: bool,
+    /// Whether the user has been asked about the protected paths, or was not there. Until the next turn or `resume`, the
+    /// gate does not open again.
+    #[serde(default)]
+    pub(crate) asked: bool,
 }
 
 impl UnsettledChanges {
@@ -72,7 +76,7 @@ impl ProtectRules<'_> {
         let left_alone = !self.unsettled.unjudged || self.protect_is_off();
         let protected = if left_alone { &[][..] } else { &self.unsettled.protected };
         let files: Vec<&str> = tampered.iter().chain(protected).map(String::as_str).collect();
-        (waits && !files.is_empty()).then(|| {
+        (waits && !files.is_empty() && !self.unsettled.asked).then(|| {
             let reason =
                 format!("the agent's turn changed files that agents must not change: {}", some_names(&files, NAMED));
             self.gates.open_gate(GateSubject::Tampered, reason)

@@ -53,7 +53,7 @@ use crate::engine::{
     time::UnixTime,
     turn::TurnState,
     usage_limit::UsageLimitState,
-    verify::{VerificationState, WorkMeasurement, rules::VerifyRules},
+    verify::{VerificationState, WorkMeasurement},
 };
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -147,7 +147,7 @@ impl SessionState {
         if self.proceed(now, None).effects.iter().any(asks) {
             return self.proceed(now, Some(measured));
         }
-        VerifyRules::change(measured).map(EngineOutput::record).unwrap_or_default()
+        self.verification().change(measured).map(EngineOutput::record).unwrap_or_default()
     }
 
     /// The next step. Asks one machine after another; empty if the session waits for a result. `measured` answers the

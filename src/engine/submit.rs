@@ -36,7 +36,7 @@ use crate::engine::{
     refusal::Refusal,
     session::{
         iteration::IterationState,
-        phase::{LoopEnd, Phase},
+        phase::{LoopEnd, Phase, STOPPED},
     },
     steering::ControlState,
     submit::{
@@ -291,7 +291,13 @@ impl<'a> PipelineRules<'a> {
         let reason = match outcome {
             PipelineOutcome::Done => course.said.clone().unwrap_or_else(|| "every check has passed".into()),
             PipelineOutcome::Failed => course.left.as_ref().map(|(_, why)| why.clone()).unwrap_or_default(),
-            PipelineOutcome::Cancelled => "stopped by the user".into(),
+            PipelineOutcome::Cancelled => {
+                if let Phase::Exit(ending) = self.phase {
+                    ending.reason.clone()
+                } else {
+                    STOPPED.into()
+                }
+            }
         };
         let step = EngineOutput::record(Event::Pipeline(PipelineEvent::Ended {
             pipeline: course.pipeline,

@@ -14,6 +14,8 @@ pub(crate) mod apply;
 pub mod event;
 pub mod rules;
 
+use std::collections::BTreeSet;
+
 use serde::{Deserialize, Serialize};
 
 use crate::engine::{event::CheckRunResult, hooks::dispatch::FinishedRun, session::phase::Phase};
@@ -31,6 +33,12 @@ pub struct VerificationState {
     pub checks: Vec<CheckRun>,
     /// How many times in a row the checks changed the work.
     pub rewrites: u32,
+    /// Whether the checks changed files that git does not track and that others have changed, too.
+    #[serde(default)]
+    pub artifacts: bool,
+    /// The files that hooks and the user have changed.
+    #[serde(default)]
+    pub by_others: BTreeSet<String>,
     /// What changed last, for the reason of an end that is not verified.
     pub changed: Vec<String>,
     /// Whether creel could not find out what changed last.

@@ -164,6 +164,9 @@ pub fn gate_title(state: &SessionState, gate: &Gate) -> String {
         GateSubject::Escalation { failed: None } => "The session needs your decision".to_owned(),
         GateSubject::Errors if state.retry.errors < 2 => "The turn failed".to_owned(),
         GateSubject::Errors => format!("{} failed in a row", counted(state.retry.errors, "turn")),
+        GateSubject::BrokenHook(failed) if gate.subject.is_broken_check() => {
+            format!("{} cannot start", hook(&failed.hook))
+        }
         GateSubject::BrokenHook(failed) => format!("{} could not run, twice in a row", hook(&failed.hook)),
         GateSubject::Permission { .. } => match state.asks.waiting.len() {
             0 | 1 => "The agent asks for permission".to_owned(),
@@ -197,6 +200,7 @@ pub fn gate_reason(state: &SessionState, gate: &Gate, zone: &TimeZone) -> String
             let feedback = state.phase.dispatch().and_then(|dispatch| state.retries().feedback(dispatch));
             plain(&feedback.map_or_else(|| gate.reason.clone(), |feedback| feedback.reason))
         }
+        GateSubject::BrokenHook(_) if gate.subject.is_broken_check() => plain(&gate.reason),
         // The title and the body say all of it.
         GateSubject::FinalDelivery { .. }
         | GateSubject::Delivery { .. }

@@ -62,7 +62,9 @@ pub fn text(refusal: &Refusal) -> String {
             format!("the session is ending; run `creel {}` again when it has ended", pipeline.name())
         }
         Refusal::SessionNotEnded => "the session has not ended; continue it with `creel resume`".into(),
-        Refusal::SessionComplete => "the session is complete; start a new one with `creel run`".into(),
+        Refusal::SessionComplete => {
+            "the session has ended, so there is nothing to resume; start a new one with `creel run`".into()
+        }
         Refusal::NothingToAnswer => {
             "the session has not stopped at a gate, so there is nothing to answer; resume it without `--answer`".into()
         }

@@ -230,7 +230,7 @@ const fn gate_opened(kind: GateKind) -> &'static str {
         GateKind::RetryLimit => "The check still fails, and no retries are left.",
         GateKind::Escalation => "The session needs your decision.",
         GateKind::Errors => "Too many turns failed in a row.",
-        GateKind::BrokenHook => "A hook could not run, twice in a row.",
+        GateKind::BrokenHook => "A check or a hook cannot run.",
         GateKind::Permission => "The agent asks for permission, and waits.",
         GateKind::Budget => "The budget is used up.",
         GateKind::UsageLimit => "The agent reached a usage limit.",

@@ -717,7 +717,8 @@ fn a_session_without_a_person() -> impl Strategy<Value = Script> {
 
 /// A session that submits its work by itself. The agent is asked to repair what blocks the submit, and may break the work.
 fn a_session_that_submits() -> impl Strategy<Value = Script> {
-    let checks = prop::collection::vec(a_run(), 1..5);
+    let missing = Ran { end: RunEnd::SpawnFailed("it is not there".into()), ..passes() };
+    let checks = prop::collection::vec(prop_oneof![4 => a_run(), 1 => Just(missing)], 1..5);
     let steps = prop::collection::vec(
         prop::collection::vec(prop::sample::select(vec![blocks("not yet"), passes()]), 1..4),
         1..3,

@@ -178,7 +178,7 @@ fn keys_jump_between_iterations_and_errors() {
         e: ▸ ✗ cargo build · failed                                              400ms
         e: ▾ ✗ stop: cargo test blocked · exit 2 · 1.2s
         E: ▸ ✗ cargo build · failed                                              400ms
-        end: ITERATION 3 ────────────────────────────────────────────────────── 00:00:20
+        end: ✗ Iteration 2 failed
         E: ✗ Iteration 2 failed
     "#]]
     .assert_eq(&jumps);

@@ -81,7 +81,7 @@ fn permission_requests_and_answers_are_printed_in_the_agents_words() {
           → Prompt sent · 4 bytes: GOAL
           All done. <promise>COMPLETE</promise>
           ✓ Iteration 2 done
-          Decision: complete · Agent signaled completion via <promise>COMPLETE</promise>
+          Decision: complete · the agent says it is done
         Session complete after 2 iterations: no checks are configured, and the agent says it is done
     "#]]
     .assert_eq(&lines(&world));
@@ -107,6 +107,7 @@ fn usage_is_printed_for_each_iteration_and_at_the_end() {
           Next iteration: the agent has not said that it is done
           All done. <promise>COMPLETE</promise>
           ✓ Iteration 3 done
+          Decision: complete · the agent says it is done
         Session complete after 3 iterations · 12.3k tokens · $0.54: no checks are configured, and the agent says it is done
     "#]]
     .assert_eq(&told);

@@ -882,7 +882,10 @@ fn interrupting_the_submit_of_an_ended_session_keeps_its_outcome() {
     assert_eq!(world.state.phase.outcome(), Some(SessionOutcome::Complete));
     world.left = None;
     world.input(Input::Resume { presence: script.presence, max_iterations: None, checkpoint: None, answer: None });
-    assert_eq!(world.refused, ["the session is complete; start a new one with `creel run`"]);
+    assert_eq!(
+        world.refused,
+        ["the session has ended, so there is nothing to resume; start a new one with `creel run`"]
+    );
 }
 
 #[test]

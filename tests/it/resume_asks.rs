@@ -267,3 +267,55 @@ fn without_a_gate_there_is_nothing_to_answer() {
     let ran = resume(&project, &["-n", "2", "--answer", "continue"]);
     assert_eq!((ran.code, ran.err.contains("nothing to answer")), (2, true), "{}", ran.err);
 }
+
+#[test]
+fn a_gate_about_a_repair_is_asked_again_before_anything_is_pushed() {
+    let need = "test -e ../asked || { touch ../asked; echo please; exit 2; }";
+    let rest = json!({
+        "submit": true,
+        "protect": ["p.txt"],
+        "hooks": { "before_submit": [
+            { "command": need, "name": "need", "pipe_output": true },
+            { "command": "touch ../pushed", "name": "push" },
+        ] },
+    });
+    let work = json!([{ "run": "touch made", "say": DONE }, { "run": "echo 1 > p.txt", "say": "repaired" }]);
+    let project = scripted(&rest, &work).file("p.txt", "0\n");
+    let ran = project.run();
+    assert_eq!(ran.code, 4, "{}{}", ran.out, ran.err);
+    asks_again(&project, "tampered");
+    let ended = project.kind("pipeline_ended").pop().expect("an end");
+    assert!(ended["reason"].as_str().is_some_and(|reason| reason.contains("p.txt")), "{ended}");
+    answers(&project, &["ignore"], 4, "escalated");
+    let last = asked(&project).pop().expect("a gate");
+    assert_eq!(last.0, "submit", "accepted work is submitted only on your word: {}", last.1);
+    assert!(!project.root().join("../pushed").exists());
+}
+
+#[test]
+fn a_submit_over_work_that_was_broken_since_asks_before_the_agent_works() {
+    let rest = json!({
+        "submit": true,
+        "checks": [{ "command": "grep -q good state", "name": "tests" }],
+        "hooks": { "before_submit": [
+            { "command": "echo bad > state", "name": "spoil" }, { "command": "touch ../pushed", "name": "push" },
+        ] },
+    });
+    let project = scripted(&rest, &json!([{ "run": "echo good > state", "say": DONE }, { "say": "no" }]));
+    let ran = project.run();
+    assert_eq!(ran.code, 4, "{}{}", ran.out, ran.err);
+    let before = turns(&project);
+    let ran = resume(&project, &[]);
+    assert_eq!((ran.code, turns(&project)), (4, before), "{}{}", ran.out, ran.err);
+    assert_eq!(asked(&project).pop().expect("a gate").0, "submit");
+    assert!(!project.root().join("../pushed").exists());
+}
+
+#[test]
+fn complete_over_a_check_that_escalated_is_forced() {
+    let check = json!({ "command": "exit 1", "name": "tests", "on_failure": "escalate" });
+    let project = scripted(&json!({ "checks": [check] }), &json!([{ "say": DONE }]));
+    assert_eq!(project.run().code, 4);
+    answers(&project, &["complete"], 5, "forced");
+    assert_eq!(turns(&project), 1);
+}

@@ -305,3 +305,62 @@ fn what_a_built_in_step_of_the_submit_changes_is_checked_before_the_session_is_c
     ends(&project, 4, "escalated");
     assert_eq!(project.kind("gate_opened").pop().expect("a gate")["hook"], "tests");
 }
+
+#[test]
+fn a_file_that_a_turn_made_is_work_also_while_the_checks_run() {
+    let makes = done("echo good > new.txt");
+    let breaks_it = json!({ "checks": ["grep -q good new.txt", "echo bad > new.txt"], "max_iterations": 1 });
+    let removes_it = json!({ "checks": ["test -e new.txt", "rm -f new.txt"], "max_iterations": 1 });
+    for rest in [breaks_it, removes_it] {
+        for project in [scripted(&rest, &makes), in_git(scripted(&rest, &makes))] {
+            let ran = project.run();
+            assert_ne!(ran.code, 0, "{}{}", ran.out, ran.err);
+        }
+    }
+    // A report that both the agent and the checks write is no work of theirs: one more pass, and it is complete.
+    let report = json!({ "checks": [{ "command": "date +%s%N > report.xml", "name": "tests" }] });
+    let project = in_git(scripted(&report, &done("echo 1 > report.xml; touch made")));
+    ends(&project, 0, "complete");
+    assert_eq!(runs(&project, "tests"), 2);
+}
+
+#[test]
+fn a_protected_path_that_was_accepted_once_stays_accepted_and_not_passed() {
+    let rest = json!({ "checks": ["true"], "protect": ["tests/**"], "max_hook_retries": 1 });
+    let turns = json!([{ "run": "echo 1 > tests/a", "say": "one" }, { "say": "two" }]);
+    let mut project = scripted(&rest, &turns).file("scenario.yaml", &scenario(&turns));
+    fs::create_dir_all(project.root().join("tests")).expect("a folder");
+    project = project.file("tests/a", "0\n");
+    ends(&in_git(project), 5, "forced");
+}
+
+fn scenario(turns: &Value) -> String {
+    json!({ "turns": turns, "otherwise": { "say": DONE } }).to_string()
+}
+
+#[test]
+fn protected_paths_that_a_final_delivery_changed_are_accepted_only_on_your_word() {
+    let rest = json!({
+        "checks": ["true"],
+        "protect": ["p.txt"],
+        "hooks": { "post_iteration": [{ "command": "echo news", "pipe_output": true }] },
+    });
+    let turns = json!([{ "run": "touch made", "say": DONE }, { "run": "echo 1 > p.txt", "say": DONE }]);
+    let begun = || {
+        let project = in_git(scripted(&rest, &turns).file("p.txt", "0\n"));
+        ends(&project, 4, "escalated");
+        assert_eq!(project.kind("gate_opened").pop().expect("a gate")["about"], "tampered");
+        project
+    };
+    let resumed = |project: &Project, answer: &[&str]| {
+        project.creel(&[&["resume", "s", "--headless", "--answer"], answer].concat()).code
+    };
+    let project = begun();
+    assert_eq!((resumed(&project, &["ignore"]), project.outcome().as_deref()), (5, Some("forced")));
+    let project = begun();
+    assert_eq!(resumed(&project, &["send", "Undo it."]), 4, "it is not undone, so creel asks again");
+    let project = begun();
+    assert_eq!(resumed(&project, &["abort"]), 1);
+    let again = project.creel(&["resume", "s", "--headless"]);
+    assert_eq!(again.code, 4, "{}{}", again.out, again.err);
+}

@@ -64,9 +64,8 @@ impl GateRules<'_> {
             return self.answered(gate, choice, &POLICY, None);
         }
         // The user answered when they resumed the session.
-        if let (Some(ResumeAnswer { choice, text }), GateSubject::Pipeline { .. }) =
-            (&self.pipelines.again.answer, &gate.subject)
-        {
+        let given = self.pipelines.again.as_ref().and_then(|again| again.answer.as_ref());
+        if let (Some(ResumeAnswer { choice, text }), GateSubject::Pipeline { .. }) = (given, &gate.subject) {
             let answer = GateAnswer { gate: gate.id, choice: *choice, text: text.clone(), items: None };
             return self.answer_gate(&ActorKind::Cli.into(), answer);
         }

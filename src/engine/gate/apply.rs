@@ -18,7 +18,7 @@ use crate::engine::{
         apply::hold_what_stop_hooks_piped,
         dispatch::{DispatchQuestion, HookDispatch},
     },
-    protect::apply::{changes_seen, tampered_answered},
+    protect::apply::{changes_answered, tampered_answered},
     session::{
         SessionState,
         phase::{AskedGate, LoopEnd, Phase},
@@ -52,10 +52,14 @@ pub(crate) fn apply_gate(session: &mut SessionState, at: UnixTime, event: &GateE
 fn gate_answered(session: &mut SessionState, at: UnixTime, choice: GateChoice, by: &Actor, grants: &GateGrants) {
     let Some(gate) = session.gates.open.take() else { return };
     let Some(answer) = gate.kind().response(choice) else { return };
+    let acceptance = CheckAcceptance {
+        retries: session.retry.used,
+        by_policy: matches!(by.by, ActorKind::Policy | ActorKind::Timeout),
+    };
     if gate.subject == GateSubject::Tampered {
-        changes_seen(session);
+        changes_answered(session, answer, acceptance);
     }
-    if answer == GateResponse::End(SessionOutcome::Escalated) && !session.pipelines.is_open() {
+    if answer == GateResponse::End(SessionOutcome::Escalated) {
         leave_at_gate(session, gate);
         return;
     }
@@ -64,10 +68,6 @@ fn gate_answered(session: &mut SessionState, at: UnixTime, choice: GateChoice, b
         session.stop.blocked = session.stop.escalated.take().map(|(_, task, _)| task).into_iter().collect();
     }
     let beside = session.side.asked(gate.subject.run(), answer);
-    let acceptance = CheckAcceptance {
-        retries: session.retry.used,
-        by_policy: matches!(by.by, ActorKind::Policy | ActorKind::Timeout),
-    };
     for check in &grants.accepted {
         session.verify.accept(check, acceptance);
     }
@@ -123,8 +123,9 @@ fn gate_answered(session: &mut SessionState, at: UnixTime, choice: GateChoice, b
 fn leave_at_gate(session: &mut SessionState, gate: Gate) {
     let reason = gate.reason.clone();
     let (phase, pass, in_iteration) = (session.phase.clone(), session.verify.pass.take(), session.iterations.open);
+    let course = session.pipelines.course.clone();
     set_turn_aside(session);
-    let asked = Some(Box::new(AskedGate { gate, phase, pass, in_iteration }));
+    let asked = Some(Box::new(AskedGate { gate, phase, pass, in_iteration, course }));
     session.phase = Phase::Exit(LoopEnd { asked, ..LoopEnd::undelivered(SessionOutcome::Escalated, &reason) });
 }
 

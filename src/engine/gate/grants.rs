@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::engine::{
-    event::GateGrants,
+    event::{CheckRunResult, GateGrants},
     gate::{
         kind::GateChoice,
         response::{BudgetAnswer, EscalationAnswer, GateResponse, PipelineAnswer, RetryLimitAnswer},
@@ -26,8 +26,13 @@ pub(crate) fn granted(session: &SessionState, choice: GateChoice) -> Option<Gate
         Some(GateGrants { accepted: checks_named(session, |name| blocked.contains(name)), ..GateGrants::default() })
     } else if answer == GateResponse::Escalation(EscalationAnswer::Complete) {
         let rules = session.verification();
-        let is_red = |check: &CheckRef| {
-            matches!(rules.status(check), CheckStatus::Failed(_) | CheckStatus::Broken(_) | CheckStatus::Accepted(_))
+        // After `resume` the last result counts, as the gate shows it.
+        let was_red =
+            |check: &CheckRef| session.verify.run_of(check).is_some_and(|run| run.result != CheckRunResult::Passed);
+        let is_red = |check: &CheckRef| match rules.status(check) {
+            CheckStatus::Failed(_) | CheckStatus::Broken(_) | CheckStatus::Accepted(_) => true,
+            CheckStatus::Stale => was_red(check),
+            CheckStatus::Passed | CheckStatus::Disabled => false,
         };
         let accepted = rules.counted().into_iter().filter(is_red).collect();
         Some(GateGrants { accepted, ..GateGrants::default() })

@@ -255,7 +255,8 @@ pub(crate) fn needs_a_person(point: HookPoint, hook: &str, judgement: &RunJudgem
 /// Why the user has to decide about a broken hook.
 pub(crate) fn is_broken_again(point: HookPoint, hook: &str, why: Option<&str>) -> String {
     if point == HookPoint::Stop {
-        return format!("the check `{hook}` cannot run: {}", why.unwrap_or("it did not start"));
+        let why = why.map(|why| why.strip_prefix("could not start: ").unwrap_or(why));
+        return format!("the check `{hook}` cannot start: {}", why.unwrap_or("it did not run"));
     }
     format!("the hook `{hook}` at {point} failed to run twice in a row")
 }

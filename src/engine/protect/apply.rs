@@ -3,11 +3,12 @@
 use crate::engine::{
     conversation::ForbiddenChanges,
     event::PromptSent,
-    gate::response::TamperedAnswer,
+    gate::response::{GateResponse, TamperedAnswer},
     hooks::point::HookPoint,
+    protect::PROTECT,
     session::{SessionState, phase::Phase},
     turn::DuePrompt,
-    verify::CheckKind,
+    verify::{CheckAcceptance, CheckKind, CheckRef},
 };
 
 pub(crate) fn unseen_changes(session: &mut SessionState, prompt: &PromptSent) {
@@ -26,9 +27,11 @@ pub(crate) fn forbidden_changes(session: &mut SessionState, found: &ForbiddenCha
     }
     if !reviews {
         session.unsettled.unseen = false;
+        session.unsettled.asked = false;
         session.unsettled.protected.clone_from(&found.protected);
+        // What was accepted is what later turns are compared with, so they cannot show that it was undone.
         if found.protected.is_empty() {
-            session.verify.checks.retain(|run| run.check.kind != CheckKind::Protect);
+            session.verify.checks.retain(|run| run.check.kind != CheckKind::Protect || run.accepted.is_some());
         }
         // Stop hooks check the turns of an iteration; turns of a pipeline and of the final delivery have no other
         // check.
@@ -36,11 +39,33 @@ pub(crate) fn forbidden_changes(session: &mut SessionState, found: &ForbiddenCha
     }
 }
 
-/// The user has seen the changes, whatever the answer.
-pub(crate) fn changes_seen(session: &mut SessionState) {
-    session.unsettled.tampered.clear();
-    if session.unsettled.unjudged {
-        session.unsettled.protected.clear();
+/// The gate about the changes has an answer. Only the user's `ignore` accepts protected paths that no stop hook checks.
+/// If the session ends here, it asks again when it is resumed.
+pub(crate) fn changes_answered(session: &mut SessionState, answer: GateResponse, acceptance: CheckAcceptance) {
+    let unjudged = session.unsettled.unjudged && !session.unsettled.protected.is_empty();
+    match answer {
+        GateResponse::Tampered(TamperedAnswer::Ignore) => {
+            session.unsettled.tampered.clear();
+            if unjudged {
+                session.verify.accept(&CheckRef::new(CheckKind::Protect, PROTECT), acceptance);
+                session.unsettled.protected.clear();
+            }
+        }
+        GateResponse::Tampered(TamperedAnswer::Send) => {
+            session.unsettled.tampered.clear();
+            session.unsettled.asked = unjudged;
+        }
+        GateResponse::End(_)
+        | GateResponse::Delivery(_)
+        | GateResponse::RetryLimit(_)
+        | GateResponse::Escalation(_)
+        | GateResponse::Errors(_)
+        | GateResponse::BrokenHook(_)
+        | GateResponse::Permission(_)
+        | GateResponse::Budget(_)
+        | GateResponse::UsageLimit(_)
+        | GateResponse::Pipeline(_)
+        | GateResponse::Proposal(_) => session.unsettled.asked = true,
     }
 }
 

@@ -83,7 +83,9 @@ impl EndRules<'_> {
             .pipelines
             .wanted
             .filter(|_| matches!(ending.outcome, SessionOutcome::Complete | SessionOutcome::Limit));
-        let by_itself = complete && self.plan.submit.on_complete && !self.pipelines.followed;
+        // One that starts again verifies the work itself, and asks.
+        let again = self.pipelines.again.is_some() && ending.outcome == SessionOutcome::Complete;
+        let by_itself = ((complete && self.plan.submit.on_complete) || again) && !self.pipelines.followed;
         let pipeline = asked.or(by_itself.then_some(PipelineKind::Submit))?;
         Some(if self.beside.is_busy_beside() {
             EngineOutput::default()
@@ -145,7 +147,8 @@ impl EndRules<'_> {
     /// The checks that have not run since the work last changed run before a session ends as complete.
     fn verify_the_end(self, measured: Option<&WorkMeasurement>) -> Option<EngineOutput> {
         let completes = |ending: &LoopEnd| ending.outcome == SessionOutcome::Complete && !ending.interrupted;
-        if !self.ending.as_ref().is_some_and(completes) || self.pipelines.followed {
+        // A submit that starts again verifies the work itself, and asks.
+        if !self.ending.as_ref().is_some_and(completes) || self.pipelines.followed || self.pipelines.again.is_some() {
             return None;
         }
         if self.beside.end_waits() {
@@ -246,7 +249,7 @@ impl EndRules<'_> {
         };
         let looks = outcome == SessionOutcome::Complete && self.hooks_ran_since_the_checks();
         let late = match measured.filter(|_| looks) {
-            Some(measured) => VerifyRules::change(measured),
+            Some(measured) => self.verification.change(measured),
             None if looks => return VerifyRules::measure(WorkChangedBy::Others),
             None => None,
         };

@@ -66,6 +66,11 @@ impl SessionFiles {
         }
     }
 
+    /// Whether a turn has changed this file. If there are too many to remember, each may be one of them.
+    pub(crate) fn has(&self, name: &str) -> bool {
+        self.has_more || self.names.contains(name)
+    }
+
     /// The commit before the first turn. None outside a repository.
     pub fn since(&self) -> Option<&str> {
         self.since.as_deref()

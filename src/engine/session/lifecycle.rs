@@ -77,7 +77,7 @@ impl SessionState {
         let changed = match measured {
             _ if dispatch.done.is_empty() => None,
             None => return VerifyRules::measure(WorkChangedBy::Checks),
-            Some(measured) => VerifyRules::change(measured),
+            Some(measured) => self.verification().change(measured),
         };
         let next = if self.ending.is_some() { self.delivery_passed() } else { self.retries().turn_passed() };
         changed.into_iter().chain(next.events).fold(EngineOutput::default(), EngineOutput::and)
@@ -130,7 +130,7 @@ impl SessionState {
         let changed = match (window, measured) {
             (None, _) => None,
             (Some(by), None) => return VerifyRules::measure(by),
-            (Some(_), Some(measured)) => VerifyRules::change(measured),
+            (Some(_), Some(measured)) => self.verification().change(measured),
         };
         let step = self.stop_rules().proceed_judging(None, judging, now);
         let events = changed.into_iter().chain(step.events).collect();

@@ -11,7 +11,7 @@ use crate::engine::{
     },
     ids::{ItemId, TurnId},
     stop::evaluation::StopEvaluation,
-    submit::kind::PipelineKind,
+    submit::{kind::PipelineKind, state::PipelineRun},
     turn::DuePrompt,
     verify::VerificationPass,
 };
@@ -77,6 +77,8 @@ pub struct AskedGate {
     pub pass: Option<VerificationPass>,
     /// Whether the iteration was in progress.
     pub in_iteration: bool,
+    /// The pipeline in progress.
+    pub course: Option<Box<PipelineRun>>,
 }
 
 impl LoopEnd {

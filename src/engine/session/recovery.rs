@@ -30,7 +30,10 @@ use crate::engine::{
     },
     steering::QueuedMessage,
     stop::apply::{cut_judgements, looked_at},
-    submit::{apply::submit_again, state::FinishedPipeline},
+    submit::{
+        apply::submit_again,
+        state::{FinishedPipeline, PipelineAgain, ReturnTo},
+    },
     time::UnixTime,
     turn::{DuePrompt, reports::CUT_OFF},
 };
@@ -203,6 +206,7 @@ pub(crate) fn resumed(
     session.presence = presence;
     session.iterations.raised_limit = max_iterations.or(session.iterations.raised_limit);
     session.steering.stop = None;
+    session.unsettled.asked = false;
     session.processes.clear();
     session.asks.waiting.clear();
     cut_judgements(session);
@@ -213,7 +217,7 @@ pub(crate) fn resumed(
     }
     submit_again(session);
     if matches!(decision.next, AfterResume::Submit | AfterResume::PipelineOnly) {
-        session.pipelines.start_again(answer);
+        session.pipelines.again = Some(PipelineAgain { answer });
     }
     continue_at(session, decision.next, cut);
     // A turn that is sent again is unchanged, so its items cannot be edited any more.
@@ -324,8 +328,10 @@ fn continue_at(session: &mut SessionState, next: AfterResume, cut: Option<Prompt
 /// that runs again.
 fn stand_at_gate(session: &mut SessionState) {
     let Some(LoopEnd { before, asked: Some(asked), .. }) = session.ending.take() else { return };
-    let AskedGate { gate, phase, pass, in_iteration } = *asked;
+    let AskedGate { gate, phase, pass, in_iteration, course } = *asked;
     session.ending = before.map(|before| *before);
+    session.pipelines.followed |= course.as_ref().is_some_and(|course| course.back == ReturnTo::End);
+    session.pipelines.course = course;
     session.phase = phase;
     session.verify.pass = pass;
     session.iterations.open = in_iteration;

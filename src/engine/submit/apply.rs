@@ -11,7 +11,7 @@ use crate::engine::{
     session::{SessionState, phase::Phase},
     submit::{
         kind::{PipelineKind, PipelineOutcome},
-        state::{FinishedPipeline, PipelineAgain, PipelineRun, PipelineState, PipelineStepState, ReturnTo},
+        state::{FinishedPipeline, PipelineRun, PipelineState, PipelineStepState, ReturnTo},
     },
     time::UnixTime,
     turn::DuePrompt,
@@ -54,7 +54,7 @@ fn pipeline_started(session: &mut SessionState, pipeline: PipelineKind, presence
     }
     session.pipelines.followed |= back == ReturnTo::End;
     session.pipelines.wanted = None;
-    let used = session.pipelines.again.used;
+    let used = if session.pipelines.again.is_some() { session.plan().submit.remediation_attempts } else { 0 };
     session.pipelines.course = Some(Box::new(PipelineRun { used, ..PipelineRun::new(pipeline, back) }));
     session.phase = Phase::Pipeline;
 }
@@ -73,7 +73,7 @@ fn remediation_counted(session: &mut SessionState, used: u32, text: Option<Strin
 /// The answer of the user or the policy to a failed check.
 pub(crate) fn pipeline_answered(session: &mut SessionState, answer: PipelineAnswer, by: &Actor, gate: &Gate) {
     let Some(course) = &mut session.pipelines.course else { return };
-    session.pipelines.again.answer = None;
+    session.pipelines.again = None;
     match answer {
         PipelineAnswer::Send => {
             course.repaired = true;
@@ -105,10 +105,10 @@ fn pipeline_ended(session: &mut SessionState, outcome: PipelineOutcome, reason: 
     let Some(course) = session.pipelines.course.take() else { return };
     session.verify.pass = None;
     let left = course.left_by().map(|actor| actor.by);
-    let PipelineRun { pipeline, pull_request, merged, steps, back, used, .. } = *course;
+    let PipelineRun { pipeline, pull_request, merged, steps, back, .. } = *course;
     let reason = reason.to_owned();
-    let finished = FinishedPipeline { pipeline, outcome, by: left, reason, pull_request, merged, steps, used };
-    session.pipelines.again = PipelineAgain::default();
+    let finished = FinishedPipeline { pipeline, outcome, by: left, reason, pull_request, merged, steps };
+    session.pipelines.again = None;
     if let (ReturnTo::End, true, Some(ending)) = (back, finished.waits_for_a_person(), &mut session.ending) {
         ending.before = Some(Box::new(ending.clone()));
         ending.outcome = SessionOutcome::Escalated;

@@ -28,15 +28,13 @@ pub struct PipelineState {
     pub last: Option<Box<FinishedPipeline>>,
     /// Set by `resume`, for the pipeline that starts again.
     #[serde(default)]
-    pub again: PipelineAgain,
+    pub again: Option<PipelineAgain>,
 }
 
-/// What a pipeline that starts again keeps.
+/// A pipeline that starts again. The agent repairs nothing before its gate asks.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PipelineAgain {
-    /// The repairs that the agent has had.
-    pub used: u32,
-    /// The user's answer, in case its gate opens again.
+    /// The user's answer, in case the gate opens again.
     pub answer: Option<ResumeAnswer>,
 }
 
@@ -117,9 +115,6 @@ pub struct FinishedPipeline {
     /// The merge commit.
     pub merged: Option<String>,
     pub steps: Vec<PipelineStep>,
-    /// How many times a failed check was sent to the agent for repair.
-    #[serde(default)]
-    pub used: u32,
 }
 
 impl PipelineRun {
@@ -129,12 +124,6 @@ impl PipelineRun {
 }
 
 impl PipelineState {
-    /// The last pipeline is about to start again. The agent gets no further repairs before a gate asks.
-    pub(crate) fn start_again(&mut self, answer: Option<ResumeAnswer>) {
-        let used = self.last.as_deref().map_or(0, |last| last.used);
-        self.again = PipelineAgain { used, answer };
-    }
-
     pub fn is_open(&self) -> bool {
         self.course.is_some()
     }

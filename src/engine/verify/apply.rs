@@ -18,8 +18,8 @@ use crate::engine::{
 
 pub(crate) fn apply_verify(session: &mut SessionState, event: &VerifyEvent) {
     match event {
-        VerifyEvent::WorkChanged { by, files, unknown, .. } => {
-            session.verify.work_changed(*by, files, *unknown);
+        VerifyEvent::WorkChanged { by, files, unknown, untracked, .. } => {
+            session.verify.work_changed(*by, files, *unknown, *untracked);
         }
         VerifyEvent::Started { hooks, rules } => {
             session.verify.passes += 1;
@@ -53,17 +53,22 @@ pub(crate) fn apply_verify(session: &mut SessionState, event: &VerifyEvent) {
 }
 
 impl VerificationState {
-    fn work_changed(&mut self, by: WorkChangedBy, files: &[String], unknown: bool) {
+    fn work_changed(&mut self, by: WorkChangedBy, files: &[String], unknown: bool, untracked: bool) {
         self.version += 1;
         self.unknown = unknown;
         self.changed = files.to_vec();
-        self.rewrites += u32::from(by == WorkChangedBy::Checks);
+        match by {
+            WorkChangedBy::Others => self.by_others.extend(files.iter().cloned()),
+            WorkChangedBy::Checks if untracked => self.artifacts = true,
+            WorkChangedBy::Checks => self.rewrites += 1,
+        }
     }
 
     /// A turn of the session's agent has ended. None if creel does not know what it changed.
     pub(crate) fn turn_ended(&mut self, work: Option<&WorktreeChanges>) {
         self.passes = 0;
         self.rewrites = 0;
+        self.artifacts = false;
         if work.is_none_or(|work| !work.files_modified.is_empty() || work.more_modified > 0) {
             self.version += 1;
         }
@@ -74,6 +79,7 @@ impl VerificationState {
         self.version += 1;
         self.passes = 0;
         self.rewrites = 0;
+        self.artifacts = false;
     }
 
     pub(crate) fn ran(&mut self, check: CheckRef, result: CheckRunResult, reason: Option<String>) {

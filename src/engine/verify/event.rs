@@ -19,6 +19,9 @@ pub enum VerifyEvent {
         /// Whether creel cannot tell what changed.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         unknown: bool,
+        /// Whether git tracks none of the files.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        untracked: bool,
     },
     /// Checks whose results are stale run again: hooks, or rules.
     #[serde(rename = "verification_started")]

@@ -126,17 +126,29 @@ impl VerifyRules<'_> {
     }
 
     /// The record of a change that matters. None if the work is as it was.
-    pub(crate) fn change(measured: &WorkMeasurement) -> Option<Event> {
+    pub(crate) fn change(self, measured: &WorkMeasurement) -> Option<Event> {
         let by = measured.by;
-        let Some(MeasuredChanges { tracked, untracked }) = &measured.changes else {
-            return Some(Event::Verify(VerifyEvent::WorkChanged { by, files: Vec::new(), more: 0, unknown: true }));
+        let changed = |files, more, unknown, untracked| {
+            Event::Verify(VerifyEvent::WorkChanged { by, files, more, unknown, untracked })
         };
-        // Files that git does not track are no work of the checks: logs, reports, caches.
-        let own = if by == WorkChangedBy::Checks { &[][..] } else { untracked };
-        let files: Vec<String> = tracked.iter().chain(own).cloned().collect();
+        let Some(MeasuredChanges { tracked, untracked }) = &measured.changes else {
+            return Some(changed(Vec::new(), 0, true, false));
+        };
+        // Files that only checks write are no work: logs, reports, caches. If checks write again what others wrote, too,
+        // it is such a file after all.
+        let by_checks = by == WorkChangedBy::Checks;
+        let again = tracked.is_empty() && self.verify.artifacts;
+        let counts = |file: &&String| !by_checks || (!again && self.is_work(file));
+        let files: Vec<String> = tracked.iter().chain(untracked.iter().filter(counts)).cloned().collect();
         let more = files.len().saturating_sub(NAMED);
         let files: Vec<String> = files.into_iter().take(NAMED).collect();
-        (!files.is_empty()).then(|| Event::Verify(VerifyEvent::WorkChanged { by, files, more, unknown: false }))
+        let untracked = by_checks && tracked.is_empty();
+        (!files.is_empty()).then(|| changed(files, more, false, untracked))
+    }
+
+    /// Whether a turn, a hook or the user has changed this file.
+    fn is_work(self, file: &str) -> bool {
+        self.iterations.all_files.has(file) || self.verify.by_others.contains(file)
     }
 
     /// The next step towards a verdict about the work as it is. A change that creel has not measured yet is found
@@ -150,7 +162,7 @@ impl VerifyRules<'_> {
         let Some(measured) = measured else {
             return VerificationStep::Next(Self::measure(WorkChangedBy::Others));
         };
-        let changed = Self::change(measured).map(EngineOutput::record);
+        let changed = self.change(measured).map(EngineOutput::record);
         match (changed, stale) {
             (changed, Some(started)) => VerificationStep::Next(changed.unwrap_or_default().and(started)),
             (Some(changed), None) => VerificationStep::Next(changed),
@@ -212,7 +224,7 @@ impl VerifyRules<'_> {
         let at_the_end = self.verify.pass.as_ref().is_some_and(|pass| *pass.back == Phase::Delivering);
         let goes_on = at_the_end && feedback.is_some() && self.steering.stop.is_none();
         let next = if goes_on { AfterPass::Iteration } else { AfterPass::Back };
-        let changed = Self::change(measured).map(EngineOutput::record).unwrap_or_default();
+        let changed = self.change(measured).map(EngineOutput::record).unwrap_or_default();
         changed.and(Event::Verify(VerifyEvent::Ended { next, feedback }))
     }
 }
