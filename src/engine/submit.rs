@@ -23,7 +23,7 @@ use crate::engine::{
     event::{
         Actor, ActorKind, Event, HookEvent, HookFinished, PipelineEvent, SessionEvent, SessionOutcome, UserPresence,
     },
-    gate::{SessionGates, subject::GateSubject},
+    gate::{SessionGates, kind::GateChoice, subject::GateSubject},
     hooks::{
         beside::BesideWork,
         dispatch::{FinishedRun, HookDispatch},
@@ -39,9 +39,10 @@ use crate::engine::{
         phase::{LoopEnd, Phase, STOPPED},
     },
     steering::ControlState,
+    stop::{promise::Promise, settled::agent_words},
     submit::{
         kind::{PipelineKind, PipelineOutcome},
-        state::{PipelineRun, PipelineState, ReturnTo},
+        state::{PipelineRun, PipelineState, PipelineStepState, ReturnTo},
     },
     turn::{TurnState, prompt::PromptRules},
     verify::{
@@ -165,8 +166,30 @@ impl<'a> PipelineRules<'a> {
     /// Starts or restarts the pipeline's checks.
     pub(crate) fn proceed_pipeline(self) -> EngineOutput {
         let Some(course) = &self.pipelines.course else { return EngineOutput::default() };
+        if let Some(question) = self.question(course) {
+            return question;
+        }
         let announced = self.announce_steps(course, course.pipeline.before());
         if announced.is_empty() { self.all_passed(course) } else { announced }
+    }
+
+    /// The gate for a question that the agent asked instead of a repair, or with it.
+    fn question(self, course: &PipelineRun) -> Option<EngineOutput> {
+        let asks = |promise: &Promise| *promise != Promise::Complete;
+        let promises = Promise::made_in(&self.turns.said, &self.turns.prompt);
+        if !course.unheard || !promises.iter().any(asks) {
+            return None;
+        }
+        let pipeline = course.pipeline;
+        let hook = course.steps.iter().find(|step| step.state == PipelineStepState::Failed);
+        let subject = GateSubject::Pipeline { pipeline, hook: hook.map(|step| step.hook.clone()).unwrap_or_default() };
+        let words = agent_words(&self.turns.said).unwrap_or_default();
+        let choices = subject.kind().choices().into_iter().filter(|choice| *choice != GateChoice::Skip).collect();
+        Some(self.gates.open_gate_with(
+            subject,
+            format!("the agent asks about the {}: {words}", pipeline.name()),
+            choices,
+        ))
     }
 
     pub(crate) fn announce_steps(self, course: &PipelineRun, point: HookPoint) -> EngineOutput {

@@ -319,3 +319,26 @@ fn complete_over_a_check_that_escalated_is_forced() {
     answers(&project, &["complete"], 5, "forced");
     assert_eq!(turns(&project), 1);
 }
+
+#[test]
+fn a_question_in_a_repair_is_asked_before_anything_is_pushed() {
+    let need = "test -e ../asked || { touch ../asked; echo please; exit 2; }";
+    let rest = json!({
+        "submit": true,
+        "hooks": { "before_submit": [
+            { "command": need, "name": "need", "pipe_output": true },
+            { "command": "touch ../pushed", "name": "push" },
+        ] },
+    });
+    let question = "Which changelog do you mean?\n<promise>ESCALATE</promise>";
+    let project = scripted(&rest, &json!([{ "run": "touch made", "say": DONE }, { "say": question }]));
+    let ran = project.run();
+    assert_eq!(ran.code, 4, "{}{}", ran.out, ran.err);
+    let gate = asked(&project).pop().expect("a gate");
+    assert_eq!((gate.0.as_str(), gate.1.contains("Which changelog do you mean?")), ("submit", true), "{}", gate.1);
+    assert_eq!(resume(&project, &[]).code, 4);
+    assert_eq!(asked(&project).pop(), Some(gate));
+    assert!(!project.root().join("../pushed").exists());
+    answers(&project, &["retry"], 0, "complete");
+    assert!(project.root().join("../pushed").exists());
+}

@@ -55,7 +55,9 @@ fn pipeline_started(session: &mut SessionState, pipeline: PipelineKind, presence
     session.pipelines.followed |= back == ReturnTo::End;
     session.pipelines.wanted = None;
     let used = if session.pipelines.again.is_some() { session.plan().submit.remediation_attempts } else { 0 };
-    session.pipelines.course = Some(Box::new(PipelineRun { used, ..PipelineRun::new(pipeline, back) }));
+    let unheard = session.pipelines.again.is_some()
+        && session.pipelines.last.as_deref().is_some_and(|last| last.pipeline == pipeline && last.unheard);
+    session.pipelines.course = Some(Box::new(PipelineRun { used, unheard, ..PipelineRun::new(pipeline, back) }));
     session.phase = Phase::Pipeline;
 }
 
@@ -64,6 +66,7 @@ fn remediation_counted(session: &mut SessionState, used: u32, text: Option<Strin
     if let Some(course) = &mut session.pipelines.course {
         course.used = used;
         course.repaired = true;
+        course.unheard = true;
     }
     if let Some(text) = text {
         session.phase = Phase::Due(DuePrompt::Remediation(text));
@@ -74,9 +77,10 @@ fn remediation_counted(session: &mut SessionState, used: u32, text: Option<Strin
 pub(crate) fn pipeline_answered(session: &mut SessionState, answer: PipelineAnswer, by: &Actor, gate: &Gate) {
     let Some(course) = &mut session.pipelines.course else { return };
     session.pipelines.again = None;
+    course.unheard &= answer == PipelineAnswer::Leave;
     match answer {
         PipelineAnswer::Send => {
-            course.repaired = true;
+            (course.repaired, course.unheard) = (true, true);
             session.phase = Phase::Due(DuePrompt::Message);
         }
         PipelineAnswer::Skip => {
@@ -105,9 +109,9 @@ fn pipeline_ended(session: &mut SessionState, outcome: PipelineOutcome, reason: 
     let Some(course) = session.pipelines.course.take() else { return };
     session.verify.pass = None;
     let left = course.left_by().map(|actor| actor.by);
-    let PipelineRun { pipeline, pull_request, merged, steps, back, .. } = *course;
+    let PipelineRun { pipeline, pull_request, merged, steps, back, unheard, .. } = *course;
     let reason = reason.to_owned();
-    let finished = FinishedPipeline { pipeline, outcome, by: left, reason, pull_request, merged, steps };
+    let finished = FinishedPipeline { pipeline, outcome, by: left, reason, pull_request, merged, steps, unheard };
     session.pipelines.again = None;
     if let (ReturnTo::End, true, Some(ending)) = (back, finished.waits_for_a_person(), &mut session.ending) {
         ending.before = Some(Box::new(ending.clone()));
@@ -142,6 +146,7 @@ impl PipelineRun {
             pipeline,
             used: 0,
             repaired: false,
+            unheard: false,
             steps: Vec::new(),
             skipped: std::collections::BTreeSet::new(),
             waived: std::collections::BTreeSet::new(),

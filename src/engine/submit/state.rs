@@ -45,6 +45,9 @@ pub struct PipelineRun {
     pub used: u32,
     /// Whether the agent was asked to repair something, by a check or by the user.
     pub repaired: bool,
+    /// Whether the agent may have asked a question with its last repair, which no user has answered.
+    #[serde(default)]
+    pub unheard: bool,
     /// The hooks known so far, in order.
     pub steps: Vec<PipelineStep>,
     /// The checks that the user skipped.
@@ -115,6 +118,9 @@ pub struct FinishedPipeline {
     /// The merge commit.
     pub merged: Option<String>,
     pub steps: Vec<PipelineStep>,
+    /// Whether a question of the agent may have ended it.
+    #[serde(default)]
+    pub unheard: bool,
 }
 
 impl PipelineRun {
