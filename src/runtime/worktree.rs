@@ -109,6 +109,13 @@ impl WorktreeSurveyor {
         Self { folder, mark, last: None, ignored: git::IgnoredFolders::Listed, settings: None }
     }
 
+    /// For the tracked files of the whole repository, if the folder is only a part of it; and the path from its root to
+    /// the folder.
+    pub fn around(folder: &Path, mark: &str) -> Option<(Self, PathBuf)> {
+        let (root, part) = git::GitRepository::around(folder, mark)?.root()?;
+        Some((Self { ignored: git::IgnoredFolders::OnlyTracked, ..Self::new(root, mark.to_owned()) }, part))
+    }
+
     /// The last survey, if it is not older than this.
     pub fn latest(&self, within: Duration) -> Option<WorktreeSnapshot> {
         self.last.as_ref().filter(|last| last.at.elapsed() < within).map(|last| last.snapshot.clone())

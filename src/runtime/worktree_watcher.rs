@@ -6,6 +6,7 @@
 //! - Each change after a turn is reported once, by the next measurement.
 
 use std::{
+    path::{Path, PathBuf},
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
@@ -34,12 +35,33 @@ pub(super) struct WorkMemory {
     digests: DigestMemory,
     /// The work at the last look.
     mark: Option<WorktreeSnapshot>,
+    /// None if the project's folder is the whole repository, or is in none.
+    outside: Option<RestOfRepository>,
+}
+
+/// The tracked files of the repository outside of the project's folder. Where creel cannot survey them, they do not count: a
+/// session in one folder of a huge repository would never be verified.
+struct RestOfRepository {
+    surveyor: WorktreeSurveyor,
+    /// The path from the repository's root to the project's folder.
+    part: PathBuf,
+    mark: Option<WorktreeSnapshot>,
 }
 
 impl WorkMemory {
     pub(super) fn new(place: &HookWorkspace) -> SharedWorkMemory {
         let surveyor = WorktreeSurveyor::new(place.cwd.clone(), place.mark.clone());
-        Arc::new(tokio::sync::Mutex::new(Self { surveyor, digests: DigestMemory::default(), mark: None }))
+        let outside = WorktreeSurveyor::around(&place.cwd, &place.mark);
+        let outside = outside.map(|(surveyor, part)| RestOfRepository { surveyor, part, mark: None });
+        Arc::new(tokio::sync::Mutex::new(Self { surveyor, digests: DigestMemory::default(), mark: None, outside }))
+    }
+
+    /// The tracked files outside of the project's folder that changed since the last look.
+    async fn changes_outside(&mut self) -> Vec<String> {
+        match &mut self.outside {
+            Some(outside) => outside.changes().await,
+            None => Vec::new(),
+        }
     }
 
     /// What changed since the last look. None if that cannot be known. The first look has nothing to compare with.
@@ -49,10 +71,25 @@ impl WorkMemory {
             self.mark = None;
             return None;
         }
-        match self.mark.replace(now.clone()) {
-            Some(before) => now.measured_since(&before).await,
-            None => Some(MeasuredChanges::default()),
-        }
+        let outside = self.changes_outside().await;
+        let mut changes = match self.mark.replace(now.clone()) {
+            Some(before) => now.measured_since(&before).await?,
+            None => MeasuredChanges::default(),
+        };
+        changes.tracked.extend(outside);
+        Some(changes)
+    }
+}
+
+impl RestOfRepository {
+    async fn changes(&mut self) -> Vec<String> {
+        let now = self.surveyor.survey().await;
+        let before = std::mem::replace(&mut self.mark, (!now.is_hopeless()).then(|| now.clone()));
+        let Some(before) = before else { return Vec::new() };
+        let changes = now.measured_since(&before).await.unwrap_or_default();
+        let up = "../".repeat(self.part.components().count());
+        let outside = changes.tracked.into_iter().filter(|name| !Path::new(name).starts_with(&self.part));
+        outside.map(|name| format!("{up}{name}")).collect()
     }
 }
 
@@ -117,7 +154,9 @@ impl WorktreeWatcher {
             Some(latest) => latest,
             None => self.look(cancel).await?,
         };
-        self.memory.as_ref()?.lock().await.mark = Some(before.clone());
+        let mut memory = self.memory.as_ref()?.lock().await;
+        cancel.run_until_cancelled(memory.changes_outside()).await?;
+        memory.mark = Some(before.clone());
         Some(before)
     }
 
@@ -151,6 +190,8 @@ impl WorktreeWatcher {
         let mut memory = memory.lock().await;
         cancel.run_until_cancelled(memory.digests.add_contents(&before, &after, &mut work)).await;
         memory.mark = Some(after);
+        let outside = cancel.run_until_cancelled(memory.changes_outside()).await?;
+        work.files_modified.extend(outside);
         Some(Box::new(work))
     }
 }

@@ -364,3 +364,25 @@ fn protected_paths_that_a_final_delivery_changed_are_accepted_only_on_your_word(
     let again = project.creel(&["resume", "s", "--headless"]);
     assert_eq!(again.code, 4, "{}{}", again.out, again.err);
 }
+
+#[test]
+fn the_work_is_all_of_the_repository_also_if_the_project_is_a_part_of_it() {
+    let breaks_it = json!({
+        "checks": ["grep -q good ../f.txt"],
+        "hooks": { "post_iteration": [{ "command": "echo bad > ../f.txt" }] },
+        "max_iterations": 1,
+    });
+    for (rest, code) in [(breaks_it, 3), (json!({ "checks": ["grep -q good ../f.txt"] }), 0)] {
+        let project = scripted(&rest, &done("echo good > ../f.txt"));
+        fs::write(project.root().join("../f.txt"), "bad\n").expect("a file");
+        let git = |args: &[&str]| {
+            let ran = Command::new("git").args(args).current_dir(project.root().join("..")).output().expect("git");
+            assert!(ran.status.success(), "{ran:?}");
+        };
+        git(&["init", "-q"]);
+        git(&["add", "f.txt"]);
+        git(&["-c", "user.name=t", "-c", "user.email=t@t", "commit", "-qm", "start"]);
+        let ran = project.run();
+        assert_eq!(ran.code, code, "{}{}", ran.out, ran.err);
+    }
+}

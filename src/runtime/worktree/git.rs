@@ -45,6 +45,8 @@ const ELSEWHERE: [&str; 8] = [
 pub(super) enum IgnoredFolders {
     Listed,
     Omitted,
+    /// Files that git does not track are omitted, too.
+    OnlyTracked,
 }
 
 #[derive(Debug)]
@@ -87,9 +89,17 @@ impl GitRepository {
         Some(Self { folder, prefix, mark: format!("{mark}/git") })
     }
 
+    /// The root of the repository and the path from there to the project's folder. None if they are the same.
+    pub(super) fn root(&self) -> Option<(PathBuf, PathBuf)> {
+        let root = self.folder.ancestors().nth(self.prefix.components().count())?;
+        (root != self.folder).then(|| (root.to_owned(), self.prefix.clone()))
+    }
+
     pub(super) async fn status(&self, ignored: IgnoredFolders) -> Result<WorktreeStatus, GitStatusError> {
         let without_ours = format!(":(exclude){OURS}");
-        let asked = ["status", "--porcelain=v2", "--branch", "--no-ahead-behind", "-z", "--untracked-files=all"];
+        let untracked = if ignored == IgnoredFolders::OnlyTracked { "no" } else { "all" };
+        let untracked = format!("--untracked-files={untracked}");
+        let asked = ["status", "--porcelain=v2", "--branch", "--no-ahead-behind", "-z", &untracked];
         let listed = (ignored == IgnoredFolders::Listed).then_some("--ignored=matching");
         let asked = asked.into_iter().chain(listed);
         let limits = ["--no-renames", "--ignore-submodules=none", "--", ".", &without_ours];
