@@ -29,6 +29,7 @@ use crate::{
         input::{Input, ResumeAnswer},
     },
     journal::{self, Journal, SessionDir, SessionsDir},
+    process::sweep,
 };
 
 /// Which session to go on with.
@@ -69,6 +70,10 @@ pub struct ResumeArgs {
 impl ResumeArgs {
     fn answer(&self) -> CliResult<Option<ResumeAnswer>> {
         let Some(word) = self.answer.first() else { return Ok(None) };
+        if std::env::var_os(sweep::MARK).is_some_and(|mark| !mark.is_empty()) {
+            let why = "agents and hooks cannot answer gates; run `creel resume` in your own terminal";
+            return Err(CliError::failed(why));
+        }
         let choice = gate::choice(word).map_err(|error| CliError::usage(format!("`--answer {word}`: {error}")))?;
         let text = self.answer.get(1).map(|text| given(text)).transpose()?;
         Ok(Some(ResumeAnswer { choice, text }))

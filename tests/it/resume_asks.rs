@@ -342,3 +342,16 @@ fn a_question_in_a_repair_is_asked_before_anything_is_pushed() {
     answers(&project, &["retry"], 0, "complete");
     assert!(project.root().join("../pushed").exists());
 }
+
+#[test]
+fn an_agent_cannot_answer_for_you() {
+    let project = scripted(&json!({}), &json!([{ "say": "HTML or PDF?\n<promise>ESCALATE</promise>" }]));
+    assert_eq!(project.run().code, 4);
+    let answer = format!("{} resume s --answer complete --headless --trust --force", env!("CARGO_BIN_EXE_creel"));
+    let turns = json!({ "turns": [{ "run": format!("{answer} 2> ../said"), "say": DONE }] });
+    fs::write(project.root().join("scenario.yaml"), turns.to_string()).expect("a scenario");
+    let other = project.creel(&["run", "--headless", "--trust", "--force", "-s", "other"]);
+    let said = fs::read_to_string(project.root().join("../said")).unwrap_or_default();
+    assert!(said.contains("agents and hooks cannot answer gates"), "{said}{}{}", other.out, other.err);
+    assert_eq!(project.outcome().as_deref(), Some("escalated"));
+}

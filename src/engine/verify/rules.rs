@@ -170,7 +170,7 @@ impl VerifyRules<'_> {
         }
     }
 
-    /// The pass over checks that have become stale since the end was decided: creel was killed meanwhile.
+    /// The pass over checks that have become stale since the end was decided, because creel was killed.
     pub(crate) fn repeat_stale(self) -> Option<EngineOutput> {
         self.stale(&BTreeSet::new()).filter(|_| !self.gives_up()).map(EngineOutput::record)
     }
