@@ -64,7 +64,7 @@ pub struct WorktreeSnapshot {
 
 #[derive(Debug, Clone)]
 enum SnapshotContent {
-    /// The commit, the uncommitted files, and the files of nested repositories.
+    /// The commit, the uncommitted files, and the files that git does not compare.
     Repository {
         repository: git::GitRepository,
         head: Option<String>,
@@ -72,6 +72,8 @@ enum SnapshotContent {
         /// The names in `dirty` that git does not track.
         untracked: BTreeSet<PathBuf>,
         nested: NestedFiles,
+        /// Tracked files whose changes git was told not to report.
+        hidden: FileStamps,
     },
     /// All files of a folder without a repository.
     Files(FileStamps),
@@ -152,15 +154,18 @@ impl WorktreeSurveyor {
                     None => GitFiles::of_settings(&repository, since).await,
                 }
             };
-            let (mut told, settings) = tokio::join!(repository.status(self.ignored), settings);
+            let (mut told, hidden, settings) =
+                tokio::join!(repository.status(self.ignored), repository.hidden(), settings);
             let files = files.zip(settings.as_ref()).map(|(files, settings)| files.with(settings));
             self.settings = settings;
             if matches!(told, Err(git::GitStatusError::TooMuch)) && self.ignored == git::IgnoredFolders::Listed {
                 self.ignored = git::IgnoredFolders::Omitted;
                 told = repository.status(self.ignored).await;
             }
-            match told {
-                Ok(status) => return self.look_at(repository, status, (since, files), before).await,
+            match told.and_then(|status| Ok((status, hidden?))) {
+                Ok((status, hidden)) => {
+                    return self.look_at(repository, (status, hidden), (since, files), before).await;
+                }
                 Err(git::GitStatusError::TooMuch) => return (SnapshotContent::Unknown, None),
                 // Treat it as a folder without a repository.
                 Err(git::GitStatusError::No) => {}
@@ -177,7 +182,7 @@ impl WorktreeSurveyor {
     async fn look_at(
         &mut self,
         repository: git::GitRepository,
-        status: git::WorktreeStatus,
+        (status, hidden): (git::WorktreeStatus, Vec<PathBuf>),
         (since, files): (SystemTime, Option<GitFiles>),
         before: Option<&StatCache>,
     ) -> (SnapshotContent, Option<StatCache>) {
@@ -194,7 +199,8 @@ impl WorktreeSurveyor {
             }
         }
         // Last, so that little can change between these stamps and those in the memory.
-        let Some(dirty) = stamps(&self.folder, changed).await else { return (SnapshotContent::Unknown, None) };
+        let looked = (stamps(&self.folder, changed).await, stamps(&self.folder, hidden).await);
+        let (Some(dirty), Some(hidden)) = looked else { return (SnapshotContent::Unknown, None) };
         let mut cache = None;
         if remembers {
             let (dirty, untracked, ignored) = (&dirty, &untracked, &ignored);
@@ -204,7 +210,7 @@ impl WorktreeSurveyor {
                 self.ignored = git::IgnoredFolders::Omitted;
             }
         }
-        (SnapshotContent::Repository { repository, head, dirty, untracked, nested }, cache)
+        (SnapshotContent::Repository { repository, head, dirty, untracked, nested, hidden }, cache)
     }
 }
 
@@ -234,8 +240,14 @@ impl WorktreeSnapshot {
     async fn all_changes_since(&self, earlier: &Self) -> Option<WorktreeChanges> {
         let (files_modified, commit, dirty, before) = match (&self.seen, &earlier.seen) {
             (
-                SnapshotContent::Repository { repository, head, dirty, nested, .. },
-                SnapshotContent::Repository { head: old, dirty: before, nested: nested_before, .. },
+                SnapshotContent::Repository { repository, head, dirty, nested, hidden, .. },
+                SnapshotContent::Repository {
+                    head: old,
+                    dirty: before,
+                    nested: nested_before,
+                    hidden: hidden_before,
+                    ..
+                },
             ) => {
                 let moved = head != old;
                 let committed = match head.as_deref().filter(|_| moved) {
@@ -246,6 +258,7 @@ impl WorktreeSnapshot {
                 };
                 let mut changed = self.changed(before, dirty, committed).await?;
                 changed.extend(nested.changed_since(nested_before));
+                changed.extend(differing(hidden, hidden_before).cloned());
                 let before = if moved || head.is_none() { Some(old.as_deref().unwrap_or(git::NOTHING)) } else { None };
                 (
                     told(&self.folder, &changed),
@@ -255,8 +268,7 @@ impl WorktreeSnapshot {
                 )
             }
             (SnapshotContent::Files(now), SnapshotContent::Files(before)) => {
-                let names = now.keys().chain(before.keys()).filter(|name| now.get(*name) != before.get(*name));
-                (told(&self.folder, names.collect::<BTreeSet<_>>()), None, Vec::new(), None)
+                (told(&self.folder, differing(now, before).collect::<BTreeSet<_>>()), None, Vec::new(), None)
             }
             (SnapshotContent::Repository { .. } | SnapshotContent::Files(_) | SnapshotContent::Unknown, _) => {
                 return None;
@@ -303,6 +315,11 @@ impl WorktreeSnapshot {
         let touched = before.iter().filter(|(name, stamp)| now(name) != Some(*stamp)).map(|(name, _)| name);
         Some(fresh.chain(touched).cloned().collect())
     }
+}
+
+/// The files that only one of the surveys has, or that changed between them. A name can occur twice.
+fn differing<'a>(now: &'a FileStamps, before: &'a FileStamps) -> impl Iterator<Item = &'a PathBuf> {
+    now.keys().chain(before.keys()).filter(|name| now.get(*name) != before.get(*name))
 }
 
 /// Names for the report, without creel's own files and without what it prints into the folder.

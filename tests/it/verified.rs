@@ -386,3 +386,20 @@ fn the_work_is_all_of_the_repository_also_if_the_project_is_a_part_of_it() {
         assert_eq!(ran.code, code, "{}{}", ran.out, ran.err);
     }
 }
+
+#[test]
+fn a_change_that_git_was_told_not_to_report_is_work() {
+    for how in ["--assume-unchanged", "--skip-worktree"] {
+        let rest = json!({
+            "checks": ["grep -q good f.txt"],
+            "hooks": { "post_iteration": [{ "command": "echo bad > f.txt" }] },
+            "max_iterations": 1,
+        });
+        let hide = format!("echo good > f.txt; git update-index {how} f.txt");
+        let project = scripted(&rest, &done(&hide));
+        fs::write(project.root().join("f.txt"), "bad\n").expect("a file");
+        let project = in_git(project);
+        let ran = project.run();
+        assert_eq!(ran.code, 3, "{how}: {}{}", ran.out, ran.err);
+    }
+}

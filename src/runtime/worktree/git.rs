@@ -22,7 +22,7 @@ use crate::process::{
 };
 
 /// Bytes of git's output at most.
-const LIST_MAX: u64 = 16 << 20;
+const LIST_MAX: u64 = 64 << 20;
 /// The tree without files, to which git compares a work tree before its first commit.
 pub(super) const NOTHING: &str = "4b825dc642cb6eb9a060e54bf8d69288fbee4904";
 /// How many lines git has about an entry of the index.
@@ -168,6 +168,18 @@ impl GitRepository {
     pub(super) async fn lines_since(&self, commit: &str) -> Result<Vec<u8>, GitStatusError> {
         let asked = ["diff", "--numstat", "-z", "--no-renames", "--no-ext-diff", "--no-textconv"];
         self.ask(asked.into_iter().chain(["--ignore-submodules=all", "--relative", commit, "--", "."])).await
+    }
+
+    /// The tracked files whose changes git was told not to report, as far as they exist.
+    pub(super) async fn hidden(&self) -> Result<Vec<PathBuf>, GitStatusError> {
+        let told = self.ask(["ls-files", "-z", "-v", "--", "."]).await?;
+        let is_hidden = |tag: u8| tag == b'S' || tag.is_ascii_lowercase();
+        let names = entries(&told).filter_map(|entry| match entry {
+            [tag, b' ', name @ ..] if is_hidden(*tag) => Some(PathBuf::from(OsStr::from_bytes(name))),
+            _ => None,
+        });
+        let names: Vec<PathBuf> = names.filter(|name| self.folder.join(name).symlink_metadata().is_ok()).collect();
+        if names.len() > ENTRIES { Err(GitStatusError::TooMuch) } else { Ok(names) }
     }
 
     /// The new files in the project's folder, without ignored ones.

@@ -12,7 +12,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use super::{ENTRIES, FileStamps, PATIENCE, git, off_the_loop, stamp, walk};
+use super::{ENTRIES, FileStamps, PATIENCE, differing, git, off_the_loop, stamp, walk};
 
 /// How many nested repositories are surveyed: each needs a process.
 const REPOSITORIES: usize = 64;
@@ -58,10 +58,7 @@ impl NestedFiles {
         let mut changed = BTreeSet::new();
         for place in self.0.keys().chain(earlier.0.keys()) {
             match (self.0.get(place), earlier.0.get(place)) {
-                (Some(now), Some(before)) => {
-                    let names = now.keys().chain(before.keys());
-                    changed.extend(names.filter(|name| now.get(*name) != before.get(*name)).cloned());
-                }
+                (Some(now), Some(before)) => changed.extend(differing(now, before).cloned()),
                 (Some(_), None) | (None, _) => drop(changed.insert(place.clone())),
             }
         }
