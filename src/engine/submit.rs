@@ -332,7 +332,11 @@ impl<'a> PipelineRules<'a> {
         }));
         let (ended, reason) = match course.back {
             ReturnTo::Loop | ReturnTo::End => return step,
-            ReturnTo::Ended(before) => (before, self.ending.as_ref().map_or(reason, |ending| ending.said().to_owned())),
+            ReturnTo::Ended(before) => {
+                let red = self.verification.red_check().filter(|_| before == SessionOutcome::Complete);
+                let as_before = || (before, self.ending.as_ref().map_or(reason, |ending| ending.said().to_owned()));
+                red.map_or_else(as_before, |red| (SessionOutcome::Unverified, red.reason))
+            }
             ReturnTo::Errand => (errand_outcome(outcome, course.left_by().map(|actor| actor.by)), reason),
         };
         // The pipeline's own record ends the session; this one is for its observers.
@@ -343,7 +347,7 @@ impl<'a> PipelineRules<'a> {
             reason,
             lines: None,
             submittable: false,
-            checks: Vec::new(),
+            checks: self.verification.outcomes(),
         }))
         .then(Effect::Leave(ExitReason::Ended))
     }

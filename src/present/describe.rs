@@ -314,8 +314,8 @@ fn retry(event: &RetryEvent) -> Described {
         }
         RetryEvent::LimitReached { used, hook, .. } => {
             let text = match used {
-                0 => format!("`{}` blocks the turn, and it has no retries", name(hook)),
-                used => format!("Retry limit reached: `{}` still blocks after {}", name(hook), counted(*used, "retry")),
+                0 => format!("{} failed, and it has no retries", name(hook)),
+                used => format!("Retry limit reached: {} still fails after {}", name(hook), counted(*used, "retry")),
             };
             Described::new("↻", EventTone::Failed, text)
         }

@@ -15,6 +15,7 @@ use crate::engine::{
     SessionState,
     conversation::ChangedLines,
     event::{Event, RetryEvent, SessionEvent, SessionOutcome, TurnEvent},
+    hooks::point::HookPoint,
     pending::{ItemState, PendingItems},
     time::UnixTime,
 };
@@ -127,8 +128,12 @@ fn not_sent(pending: &PendingItems) -> Vec<String> {
     named.collect()
 }
 
+/// The checks that ran and never passed.
 fn never_passed(hooks: &HookTallies) -> Vec<String> {
-    let stats = hooks.stats().into_iter().filter(|stats| stats.runs > 0 && stats.passed == 0);
+    let is_check = |point| {
+        matches!(point, HookPoint::Stop | HookPoint::StopDecision | HookPoint::BeforeSubmit | HookPoint::BeforeMerge)
+    };
+    let stats = hooks.stats().into_iter().filter(|stats| is_check(stats.point) && stats.runs > 0 && stats.passed == 0);
     stats.map(|stats| plain_line(&stats.hook, NAME)).collect()
 }
 

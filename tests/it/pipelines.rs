@@ -223,7 +223,7 @@ fn at_the_gate_the_user_retries_writes_skips_or_leaves() {
           gate 1 submit
           gate 1 leave by Tui
         submit failed (`run_tests` blocks the submit: red)
-        ended complete (no checks are configured, and the agent says it is done)
+        ended complete (no checks are configured, and the agent says it is done; nothing was submitted)
     "#]]
     .assert_eq(&told(&[(GateKind::Submit, GateChoice::Leave)]));
 }

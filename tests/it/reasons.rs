@@ -35,7 +35,7 @@ fn lines_records_and_gates_show_the_test_that_failed_and_the_agent_gets_everythi
         let ran = project.run();
         assert_eq!(ran.code, 4, "{}{}", ran.out, ran.err);
         assert_eq!(project.kind("retry_counted")[0]["reason"], FAILED, "{streams}");
-        let gate = format!("the hook `tests` still blocks after 1 retry: {FAILED}");
+        let gate = format!("tests still fails after 1 retry: {FAILED}");
         assert_eq!(project.kind("gate_opened")[0]["reason"], gate.as_str());
         for told in [format!("↻ Retry 1 of 1: {FAILED}\n"), format!("◆ Gate 1: {gate}\n")] {
             assert!(ran.out.contains(&told), "{told}{}", ran.out);
@@ -68,7 +68,7 @@ fn the_screen_shows_the_test_that_failed_in_the_stream_the_retries_and_the_gate(
     let world = scenes::at_gate(script.plan(|plan| plan.max_hook_retries = 2));
     let mut screen = Screen::of(&world, (150, 200)).armed();
     let gate = screen.frame();
-    assert!(gate.contains(&format!("still blocks after 2 retries: {FAILED}")), "{gate}");
+    assert!(gate.contains(&format!("still fails after 2 retries: {FAILED}")), "{gate}");
     screen.press("esc");
     for row in ["↻ Retry 2 of 2", "▌ 2  00:00  = ", "◆ Gate 1"] {
         assert!(screen.row(row).contains(FAILED), "{}", screen.frame());

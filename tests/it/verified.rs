@@ -403,3 +403,15 @@ fn a_change_that_git_was_told_not_to_report_is_work() {
         assert_eq!(ran.code, 3, "{how}: {}{}", ran.out, ran.err);
     }
 }
+
+#[test]
+fn a_submit_that_finds_a_red_check_ends_the_session_as_not_verified() {
+    let project = in_git(scripted(&json!({ "checks": ["grep -q good f.txt"] }), &done("echo good > f.txt")));
+    ends(&project, 0, "complete");
+    project.write("f.txt", "bad\n");
+    let ran = project.creel(&["submit", "s"]);
+    assert_eq!(ran.code, 4, "{}{}", ran.out, ran.err);
+    let end = project.kind("session_ended").pop().expect("an end");
+    assert_eq!((&end["outcome"], &end["checks"][0]["result"]), (&"unverified".into(), &"failed".into()), "{end}");
+    assert!(!ran.out.contains("Session complete"), "{}", ran.out);
+}

@@ -13,7 +13,7 @@ use crate::{
         SessionState,
         effect::ExitReason,
         event::{SessionOutcome, StopTiming},
-        gate::kind::GateKind,
+        gate::kind::{GateChoice, GateKind},
         submit::kind::{PipelineKind, PipelineOutcome},
     },
     journal::{self, SessionDir},
@@ -187,8 +187,10 @@ fn farewell(folder: &SessionDir, left: &RuntimeExit, elsewhere: &str) {
 
 /// How to answer the gate at which the session ended, in one command.
 fn answer_at_once(state: &SessionState) -> String {
-    let Some(asked) = state.ending.as_ref().and_then(|ending| ending.asked.as_ref()) else { return String::new() };
-    let choices: Vec<&str> = asked.gate.choices.iter().map(|choice| choice.name()).collect();
+    let choices: Vec<&str> = state.choices_on_resume().into_iter().map(GateChoice::name).collect();
+    if choices.is_empty() {
+        return String::new();
+    }
     format!("\n  or answer at once with `creel resume {} --answer CHOICE`: {}", state.name, choices.join(", "))
 }
 

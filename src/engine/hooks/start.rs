@@ -87,7 +87,10 @@ impl<'a> HookRules<'a> {
             about: subject.kind(),
             reason: reason.clone(),
             choices: choices.clone(),
-            answer_command: format!("creel gate answer -s {} {id}", self.name),
+            answer_command: match self.presence {
+                UserPresence::Attended => format!("creel gate answer -s {} {id}", self.name),
+                UserPresence::Unattended => format!("creel resume {} --answer", self.name),
+            },
             state: GateState::Opened,
             waits_for_user: self.permissions.gate_for_a_person().is_some(),
             answer: None,

@@ -181,8 +181,8 @@ impl RetryRules<'_> {
             return if completes { reached.and(Event::warning(text)) } else { reached };
         }
         let reason = match used {
-            0 => format!("the hook `{limited}` blocks the turn, and it has no retries: {}", feedback.reason),
-            used => format!("the hook `{limited}` still blocks after {}: {}", counted(used, "retry"), feedback.reason),
+            0 => format!("{limited} failed, and it has no retries: {}", feedback.reason),
+            used => format!("{limited} still fails after {}: {}", counted(used, "retry"), feedback.reason),
         };
         self.gates.open_gate(GateSubject::RetryLimit { hook: limited }, reason)
     }

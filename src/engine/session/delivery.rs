@@ -25,7 +25,11 @@ use crate::engine::{
         phase::{LoopEnd, STOPPED},
     },
     steering::ControlState,
-    submit::{PipelineRules, kind::PipelineKind, state::PipelineState},
+    submit::{
+        PipelineRules,
+        kind::{PipelineKind, PipelineOutcome},
+        state::PipelineState,
+    },
     time::UnixTime,
     turn::prompt::PromptRules,
     verify::{
@@ -48,11 +52,11 @@ fn undelivered(left: &[ItemId]) -> String {
     format!("not delivered: {items} {names}; the text is in the journal")
 }
 
-/// The warning about what hooks changed after the checks had passed for the last time.
+/// The warning about what hooks or the user changed after the checks had passed for the last time.
 fn changed_late(event: &Event) -> Option<Event> {
     let Event::Verify(VerifyEvent::WorkChanged { files, unknown, .. }) = event else { return None };
     let what = if *unknown { "something that creel cannot tell".to_owned() } else { some_names(files, LISTED) };
-    Some(Event::warning(format!("changed after the last check, by a hook at the end: {what}")))
+    Some(Event::warning(format!("changed after the last check, while the session ended: {what}")))
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -246,6 +250,16 @@ impl EndRules<'_> {
         let (outcome, reason) = match ending {
             LoopEnd { interrupted: true, .. } => (SessionOutcome::Cancelled, STOPPED.to_owned()),
             LoopEnd { .. } => self.verification.end(ending),
+        };
+        let unsubmitted = self
+            .pipelines
+            .last
+            .as_ref()
+            .is_some_and(|last| last.pipeline == PipelineKind::Submit && last.outcome != PipelineOutcome::Done);
+        let reason = if outcome == SessionOutcome::Complete && unsubmitted {
+            format!("{reason}; nothing was submitted")
+        } else {
+            reason
         };
         let looks = outcome == SessionOutcome::Complete && self.hooks_ran_since_the_checks();
         let late = match measured.filter(|_| looks) {

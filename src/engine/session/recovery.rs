@@ -14,7 +14,7 @@ use crate::engine::{
         ActorKind, Event, HookEvent, HookFinished, PromptSent, SessionEvent, SessionOutcome, UserPresence,
         WorkflowEvent,
     },
-    gate::{Gate, kind::GateChoice, response::GateResponse, subject::GateSubject},
+    gate::{Gate, kind::GateChoice, response::GateResponse},
     hooks::{
         dispatch::{DispatchCause, HookDispatch},
         point::HookPoint,
@@ -128,14 +128,20 @@ impl SessionState {
         resumed
     }
 
+    /// The answers that `resume --answer` offers after the session has ended.
+    pub fn choices_on_resume(&self) -> Vec<GateChoice> {
+        let asked = self.ending.as_ref().and_then(|ending| ending.asked.as_ref());
+        let left = self.pipelines.last.as_deref().filter(|last| last.waits_for_a_person());
+        asked.map(|asked| asked.gate.choices.clone()).or(left.map(FinishedPipeline::choices)).unwrap_or_default()
+    }
+
     fn answer_the_pipeline(after: &Self, mut resumed: EngineOutput, given: &ResumeAnswer) -> EngineOutput {
         let waits = after.pipelines.last.as_deref().filter(|last| last.waits_for_a_person());
         let Some(last) = waits.filter(|_| after.phase == Phase::Delivering || matches!(after.phase, Phase::Errand(_)))
         else {
             return EngineOutput::refuse(Refusal::NothingToAnswer);
         };
-        let hook = String::new();
-        let offered = GateSubject::Pipeline { pipeline: last.pipeline, hook }.kind().choices();
+        let offered = last.choices();
         if !offered.contains(&given.choice) {
             let (gate, choice) = (after.gates.last, given.choice);
             return EngineOutput::refuse(Refusal::ChoiceNotOffered { gate, choice, offered });

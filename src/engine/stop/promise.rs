@@ -38,6 +38,11 @@ impl Promise {
         format!("<promise>{}</promise>", self.word())
     }
 
+    /// A message without the tags.
+    pub fn removed_from(message: &str) -> String {
+        Self::ALL.iter().fold(message.to_owned(), |text, promise| text.replace(&promise.tag(), ""))
+    }
+
     /// The promise of that name, bare or as a tag.
     pub fn named(text: &str) -> Option<Self> {
         let text = text.trim();

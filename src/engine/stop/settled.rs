@@ -37,7 +37,7 @@ const WORDS: usize = 600;
 
 /// The end of the agent's message in its own words, without promises. None if there are none.
 pub(crate) fn agent_words(said: &str) -> Option<String> {
-    let plain = Promise::ALL.iter().fold(said.to_owned(), |text, promise| text.replace(&promise.tag(), ""));
+    let plain = Promise::removed_from(said);
     let paragraphs: Vec<&str> = plain.split("\n\n").map(str::trim).filter(|part| !part.is_empty()).collect();
     let last = paragraphs.last()?;
     // A short last paragraph is often a sign-off.

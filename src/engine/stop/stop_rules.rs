@@ -257,7 +257,6 @@ impl<'a> StopRules<'a> {
     fn said_of(self, verdict: &chain::StopVerdict) -> Option<String> {
         let promises = Promise::made_in(&self.turns.said, &self.turns.prompt);
         let asks = promises.contains(&Promise::Escalate) || promises.contains(&Promise::Blocked);
-        let guessed = verdict.hook == NOTHING_DONE;
         match verdict.result.action {
             StopAction::Complete if promises.contains(&Promise::Complete) || self.stop.promised.is_some() => {
                 let nothing = if self.iterations.worked { "" } else { " and that nothing had to change" };
@@ -265,7 +264,12 @@ impl<'a> StopRules<'a> {
             }
             StopAction::Complete if verdict.hook == SETTLED => Some("the agent changed nothing more".into()),
             StopAction::Complete => Some(String::new()),
-            StopAction::Escalate if guessed || (asks && self.stop.escalated.is_none()) => agent_words(&self.turns.said),
+            StopAction::Escalate if asks && self.stop.escalated.is_none() => agent_words(&self.turns.said),
+            StopAction::Escalate if verdict.hook == NOTHING_DONE => {
+                let words = agent_words(&self.turns.said)?;
+                let asks = words.contains('?');
+                Some(if asks { words } else { format!("the agent has changed nothing so far, and says: {words}") })
+            }
             StopAction::Continue | StopAction::Escalate => None,
         }
     }

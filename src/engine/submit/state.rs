@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::engine::{
     conversation::ConversationMode,
     event::{Actor, ActorKind, SessionOutcome},
+    gate::kind::{GateChoice, GateKind},
     hooks::{dispatch::HookDispatch, point::HookPoint},
     ids::RunId,
     input::ResumeAnswer,
@@ -217,6 +218,15 @@ impl FinishedPipeline {
     /// Whether it failed while no user could decide.
     pub fn waits_for_a_person(&self) -> bool {
         self.outcome == PipelineOutcome::Failed && matches!(self.by, Some(ActorKind::Policy | ActorKind::Timeout))
+    }
+
+    /// The answers to its gate.
+    pub(crate) fn choices(&self) -> Vec<GateChoice> {
+        let kind = match self.pipeline {
+            PipelineKind::Submit => GateKind::Submit,
+            PipelineKind::Merge => GateKind::Merge,
+        };
+        kind.choices()
     }
 }
 

@@ -114,7 +114,13 @@ impl VerifyRules<'_> {
                 CheckStatus::Accepted(_) | CheckStatus::Failed(_) => CheckRunResult::Failed,
                 CheckStatus::Broken(_) => CheckRunResult::Broken,
                 CheckStatus::Disabled => CheckRunResult::Disabled,
-                CheckStatus::Stale => CheckRunResult::NotRun,
+                CheckStatus::Stale => match self.verify.run_of(&check).map(|run| run.result) {
+                    // Whatever changed since, it has not passed.
+                    Some(known @ (CheckRunResult::Failed | CheckRunResult::Broken)) => known,
+                    Some(CheckRunResult::Passed | CheckRunResult::Disabled | CheckRunResult::NotRun) | None => {
+                        CheckRunResult::NotRun
+                    }
+                },
             };
             CheckOutcome { name: check.name, result }
         };
@@ -199,7 +205,8 @@ impl VerifyRules<'_> {
         })
     }
 
-    fn red_check(self) -> Option<PassFeedback> {
+    /// A check that failed or could not run on the work as it is.
+    pub(crate) fn red_check(self) -> Option<PassFeedback> {
         let is_red = |status: &CheckStatus| matches!(status, CheckStatus::Failed(_) | CheckStatus::Broken(_));
         let (check, status) = self.open(&BTreeSet::new()).into_iter().find(|(_, status)| is_red(status))?;
         let text = self.unverified(&check, &status);

@@ -8,6 +8,7 @@ use crate::{
         SessionState,
         conversation::AgentPermissionRequest,
         gate::{Gate, kind::GateKind},
+        stop::promise::Promise,
         time::TimeSpan,
     },
     present::{
@@ -43,7 +44,8 @@ pub(super) fn lines(
         (_, Some(state)) if gate.kind() == GateKind::Tampered => tampered(state, theme, width),
         (_, Some(_)) if gate.kind() == GateKind::Proposal => proposal(gate, theme, width),
         (_, state) => {
-            let said = state.as_ref().map_or("", |state| state.turns.said.as_str());
+            let said = state.as_ref().map(|state| Promise::removed_from(&state.turns.said)).unwrap_or_default();
+            let said = if gate.reason.ends_with(said.trim()) { "" } else { said.trim() };
             let said = || plain_lines(said, theme.style(ThemeRole::Text), width);
             last_run(gate, model).map_or_else(said, |run| hook_run(run, theme, width))
         }
