@@ -307,7 +307,7 @@ fn home_session(n: usize, state: ListedState) -> SessionChange {
 fn home_of(ended: usize) -> RefCell<HomeModel> {
     let works = |n: usize| {
         let since = Some(UnixTime(i64::try_from(n).unwrap_or(0)));
-        let activity = CurrentActivity::Works { since, heard: since, then: None };
+        let activity = CurrentActivity::Works { since, heard: since, silent: false, then: None };
         home_session(n, ListedState::Runs { activity, reason: String::new() })
     };
     let all = (0..RUNNING).map(works).chain((0..ended).map(|n| home_session(RUNNING + n, ListedState::Unread)));

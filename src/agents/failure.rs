@@ -26,9 +26,13 @@ pub(super) enum FailureKind {
     Login,
     /// The conversation no longer fits into the model.
     ContextFull,
-    /// The paid quota is used up.
+    /// The quota is used up.
     Quota,
+    /// Nothing is left of what was paid for.
+    NoCredit,
     RateLimit,
+    /// The server has too much to do, or a gateway does not reach it.
+    Overloaded,
     /// The server itself has problems.
     Server,
     Network,
@@ -38,18 +42,21 @@ pub(super) enum FailureKind {
 
 /// Builds the failure of a turn: what happened, what the agent said about it, and what to do.
 pub(super) fn explain(what: &str, said: &str, known: &AgentFacts) -> TurnFailure {
+    let sent = end_of(said, WORDS_MAX);
     let said = end_of(&readable(said), WORDS_MAX);
     let happened = match said.as_str() {
         "" => format!("{what} and gave no reason"),
         said => format!("{what}: {}", telling_first(said)),
     };
     let trouble = FailureKind::of(&said);
-    let limit = usage_limit::of(&said, trouble, known, &jiff::Zoned::now());
+    // What a server says about the wait can be in a part of its error that is not for people.
+    let limit = usage_limit::of(&sent, trouble, known, &jiff::Zoned::now());
     let retry_after = match trouble {
-        FailureKind::RateLimit | FailureKind::Server => retry_after(&said),
+        FailureKind::RateLimit | FailureKind::Overloaded | FailureKind::Server => retry_after(&sent),
         FailureKind::Login
         | FailureKind::ContextFull
         | FailureKind::Quota
+        | FailureKind::NoCredit
         | FailureKind::Network
         | FailureKind::Other => None,
     };
@@ -104,7 +111,7 @@ struct FailurePattern {
 }
 
 /// The order matters: a full conversation is also a bad request, and a used-up quota also comes as 429.
-const SIGNS: [FailurePattern; 6] = [
+const SIGNS: [FailurePattern; 9] = [
     FailurePattern {
         trouble: FailureKind::ContextFull,
         states: &[],
@@ -129,46 +136,52 @@ const SIGNS: [FailurePattern; 6] = [
         ],
     },
     FailurePattern {
-        trouble: FailureKind::Quota,
+        trouble: FailureKind::NoCredit,
         states: &["402"],
         words: &[
-            r"(exceed|exhaust|insufficient|out of|used).{0,30}quota|quota.{0,20}(exceed|exhaust|reached)",
-            r"billing|credit balance|payment required|usage limit|(out of|insufficient|no) credits?\b",
+            r"insufficient.?(quota|funds|balance|credits?)|credit balance|credits? (exhausted|depleted)|payment required",
+            r"billing|(out of|no|not enough|ran out of) (more )?credits?\b|(no|out of) (premium|paid) requests",
         ],
+    },
+    FailurePattern {
+        trouble: FailureKind::Quota,
+        states: &[],
+        words: &[r"(exceed|exhaust|out of|used).{0,30}quota|quota.{0,20}(exceed|exhaust|reached)|usage limit"],
     },
     FailurePattern {
         trouble: FailureKind::RateLimit,
         states: &["429"],
-        words: &[r"rate.?limit|too many requests|resource.?exhausted|throttl|retry.after"],
+        words: &[r"rate.?limit|too many requests|resource.?exhausted|throttl"],
     },
     FailurePattern {
-        trouble: FailureKind::Server,
-        states: &["500", "502", "503", "504", "529"],
-        words: &[
-            r"overloaded|high demand|(internal )?server.?error|temporarily unavailable",
-            r"bad gateway|service unavailable|gateway time.?out",
-        ],
+        trouble: FailureKind::Overloaded,
+        states: &["502", "503", "504", "529"],
+        words: &[r"overloaded|high demand|temporarily unavailable|bad gateway|service unavailable|gateway time.?out"],
     },
+    FailurePattern { trouble: FailureKind::Server, states: &["500"], words: &[r"(internal )?server.?error"] },
     FailurePattern {
         trouble: FailureKind::Network,
         states: &[],
         words: &[
-            r"\bE(CONNREFUSED|CONNRESET|TIMEDOUT|NOTFOUND|AI_AGAIN)\b",
-            r"connection (refused|reset|closed|error|timed out)|network (error|is unreachable)",
-            r"(could not|couldn't|failed to) (resolve|connect)|error sending request",
+            r"\bE(CONNREFUSED|CONNRESET|TIMEDOUT|NOTFOUND|AI_AGAIN|HOSTUNREACH|NETUNREACH|PIPE)\b",
+            r"connection (refused|reset|closed|error|timed out)|network (error|is unreachable)|no route to host",
+            r"(could not|couldn't|failed to) (resolve|connect)|error sending request|name resolution|dns error",
+            r"name or service not known|failed to lookup address|getaddrinfo|nodename nor servname",
             r"stream disconnected|fetch failed|socket hang up",
         ],
     },
+    FailurePattern { trouble: FailureKind::RateLimit, states: &[], words: &[r"retry.after"] },
 ];
 
 impl FailureKind {
     pub(super) fn of(said: &str) -> Self {
         static WORDS: LazyLock<[Regex; SIGNS.len()]> = LazyLock::new(|| SIGNS.map(|sign| words(&sign.words.join("|"))));
+        let said = &without_work(said);
         let mut signs = SIGNS.iter().zip(&*WORDS);
         let found = signs.find(|(sign, words)| has_status(said, sign.states) || words.is_match(said));
         match found.map(|(sign, _)| sign.trouble) {
             // A quota that resets soon is a rate limit.
-            Some(Self::Quota) if retry_after(said).is_some() => Self::RateLimit,
+            Some(Self::Quota | Self::NoCredit) if retry_after(said).is_some() => Self::RateLimit,
             Some(trouble) => trouble,
             None => Self::Other,
         }
@@ -177,8 +190,8 @@ impl FailureKind {
     /// Whether the agent can only wait for its server.
     const fn is_of_server(self) -> bool {
         match self {
-            Self::RateLimit | Self::Server | Self::Network => true,
-            Self::Login | Self::ContextFull | Self::Quota | Self::Other => false,
+            Self::RateLimit | Self::Overloaded | Self::Server | Self::Network => true,
+            Self::Login | Self::ContextFull | Self::Quota | Self::NoCredit | Self::Other => false,
         }
     }
 
@@ -194,7 +207,7 @@ impl FailureKind {
                  iteration, or send less at once"
                     .to_owned()
             }
-            Self::Quota => {
+            Self::Quota | Self::NoCredit => {
                 "usage limit reached: the agent's account has no quota left. Wait for the reset, or raise the limit"
                     .into()
             }
@@ -206,7 +219,7 @@ impl FailureKind {
                          backoff: … }`)"
                     .into(),
             },
-            Self::Server => {
+            Self::Overloaded | Self::Server => {
                 "the agent's server reports an error, which is usually temporary. Wait longer between retries (`retry: \
                  { backoff: … }`)"
                     .to_owned()
@@ -235,11 +248,22 @@ pub(super) fn retry_after(text: &str) -> Option<TimeSpan> {
     static WAIT: LazyLock<Regex> = LazyLock::new(|| {
         let before = r#"(?:retry[-_ ]?(?:after|delay)(?P<in_ms>[-_ ]?ms)?["']?\s*[:=]?\s*\{?\s*(?:seconds\s*:)?|(?:try|retry|retrying|available|wait|resets?)(?:\s+\w+){0,3}?\s+(?:in|for|after)|resets? (?:in|after)|please wait)"#;
         words(&format!(
-            r#"{before}\s*["']?(?P<wait>\d+(?:\.\d+)?(?:\s*(?:{UNIT})\b(?:\s*\d+(?:\.\d+)?\s*(?:{UNIT})\b)*|(?:{UNIT})(?:\d+(?:\.\d+)?(?:{UNIT}))*\b)?)"#
+            r#"{before}\s*["']?(?P<wait>(?:an?|one|half an)\s+(?:minute|hour|day)\b|\d+(?:\.\d+)?(?:\s*(?:{UNIT})\b(?:\s*\d+(?:\.\d+)?\s*(?:{UNIT})\b)*|(?:{UNIT})(?:\d+(?:\.\d+)?(?:{UNIT}))*\b)?)"#
         ))
     });
     static PART: LazyLock<Regex> = LazyLock::new(|| words(r"(?P<number>\d+(?:\.\d+)?)\s*(?P<unit>[a-z]*)"));
     let found = WAIT.captures_iter(text).last()?;
+    let in_words = found["wait"].to_lowercase();
+    if let Some((number, unit)) =
+        in_words.rsplit_once(' ').filter(|_| !in_words.starts_with(|c: char| c.is_ascii_digit()))
+    {
+        let secs = match unit {
+            "minute" => 60,
+            "hour" => 60 * 60,
+            _ => 24 * 60 * 60,
+        };
+        return Some(TimeSpan::secs(if number.starts_with("half") { secs / 2 } else { secs }));
+    }
     let unsaid = if found.name("in_ms").is_some() { 1.0 } else { 1000.0 };
     let ms: f64 = PART.captures_iter(&found["wait"]).map(|part| milliseconds(&part, unsaid)).sum();
     let span = TimeSpan::from(std::time::Duration::try_from_secs_f64(ms / 1000.0).ok()?);
@@ -265,6 +289,21 @@ pub(super) fn has_status(text: &str, states: &[&str]) -> bool {
     static STATUS: LazyLock<Regex> =
         LazyLock::new(|| words(r#"(?:^|[\s("'\[=]|":)(?P<state>[45]\d\d)(?:$|[\s)"'\],;:}.])"#));
     STATUS.captures_iter(text).any(|found| states.contains(&&found["state"]))
+}
+
+/// What the agent says about its work is not about its server: names of tests and of files, and lines of test reports.
+pub(super) fn without_work(said: &str) -> String {
+    static RESULT: LazyLock<Regex> = LazyLock::new(|| {
+        words(concat!(
+            r"^\s*(test .* \.\.\. |(---|===) |(?-i:FAILED|FAIL|PASS|PASSED|ok|not ok)\b|thread '|> |\+ )",
+            r"|^\s*[✓✔√✗✘✕✖×●].*( › |\(\d+ ?m?s\))|\bassert(ion)?(error)?\b",
+        ))
+    });
+    static NAME: LazyLock<Regex> = LazyLock::new(|| {
+        words(r"[\w/.-]*(::|\.(rs|py|[jt]sx?|go|rb|java|php|cs|c|cpp|h)\b)[\w:./-]*|`[^`\n]*`|\btest_\w+|\w+_test\b")
+    });
+    let lines = said.lines().filter(|line| !RESULT.is_match(line));
+    lines.map(|line| NAME.replace_all(line, "…")).collect::<Vec<_>>().join("\n")
 }
 
 /// Extracts the message from an error in JSON or in brackets, because programs often print what their server sent.
@@ -320,14 +359,14 @@ mod tests {
             ("API Error: Request rejected (429) · This request would exceed your rate limit.", FailureKind::RateLimit),
             ("exceeded retry limit, last status: 429 Too Many Requests", FailureKind::RateLimit),
             ("Quota exceeded for requests per minute. Please retry in 12.5s.", FailureKind::RateLimit),
-            ("429 You exceeded your current quota, please check your plan and billing details.", FailureKind::Quota),
-            ("Credit balance is too low", FailureKind::Quota),
+            ("429 You exceeded your current quota, please check your plan and billing details.", FailureKind::NoCredit),
+            ("Credit balance is too low", FailureKind::NoCredit),
             (
                 "[API Error: This request would exceed your rate limit.]\nTo raise it, ask for more quota",
                 FailureKind::RateLimit,
             ),
-            ("API Error: 529 Overloaded. This is a server-side issue", FailureKind::Server),
-            ("We’re currently experiencing high demand, which may cause temporary errors.", FailureKind::Server),
+            ("API Error: 529 Overloaded. This is a server-side issue", FailureKind::Overloaded),
+            ("We’re currently experiencing high demand, which may cause temporary errors.", FailureKind::Overloaded),
             ("Prompt is too long · the request is ~250000 tokens (limit 200000)", FailureKind::ContextFull),
             ("This model's maximum context length is 200000 tokens.", FailureKind::ContextFull),
             ("connect ECONNREFUSED 127.0.0.1:443", FailureKind::Network),

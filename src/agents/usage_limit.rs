@@ -4,8 +4,9 @@
 //! `assets/agents.yaml`), besides those that all servers share. The engine decides what follows from a limit.
 //!
 //! # Invariants
-//! - An empty balance is not a limit: it does not reset by waiting.
 //! - An unknown reset time is not guessed.
+//! - A time without seconds means the end of that minute. One that has just passed means now: a turn that is sent again
+//!   too early costs nothing, a night that is lost does.
 
 use std::sync::LazyLock;
 
@@ -16,34 +17,52 @@ use jiff::{
 };
 use regex::{Captures, Regex, RegexBuilder};
 
-use super::failure::{FailureKind, has_status, retry_after, words};
-use crate::engine::{conversation::UsageLimit, policy::AgentFacts, time::TimeSpan};
+use super::failure::{FailureKind, has_status, retry_after, without_work, words};
+use crate::engine::{
+    conversation::{LimitCause, UsageLimit},
+    policy::AgentFacts,
+    time::TimeSpan,
+};
 
 /// A reset that is further away is a misread time.
 const FARTHEST: TimeSpan = TimeSpan::secs(40 * 24 * 60 * 60);
+/// A time of day that passed this recently is not tomorrow's.
+const JUST_PASSED: jiff::SignedDuration = jiff::SignedDuration::from_mins(30);
 
-/// The limit that a message is about, if any.
+/// The limit or the outage that a message is about, if any.
 pub(super) fn of(said: &str, trouble: FailureKind, known: &AgentFacts, now: &Zoned) -> Option<UsageLimit> {
     static LIMIT: LazyLock<Regex> = LazyLock::new(|| {
         words(
-            r"(usage|session|weekly|daily|hourly|monthly|request|token|message|\d+.?hour|rate).{0,12}(limit|cap\b)|limit.{0,20}(reached|hit|reset|exceeded)|(reached|hit|exceeded).{0,30}(limit|quota)|quota.{0,40}(exceeded|exhausted|reset|per (day|minute|hour))|resource.?exhausted|too many requests",
-        )
-    });
-    static MONEY: LazyLock<Regex> = LazyLock::new(|| {
-        words(
-            r"insufficient.?(quota|funds|balance|credits?)|credit balance|(out of|no) credits|credits exhausted|payment required|billing",
+            r"(usage|session|weekly|daily|hourly|monthly|request|token|message|\d+.?hour|rate).{0,12}(limit|cap\b)|limit.{0,20}(reached|hit|reset|exceeded)|(reached|hit|exceeded|exhausted|used up).{0,30}(limit|quota|requests)|quota.{0,40}(exceeded|exhausted|reset|per (day|minute|hour))|resource.?exhausted|too many requests",
         )
     });
     let resets_in = resets_in(said, now);
+    let about_server = without_work(said);
     let own = known.limit_pattern.as_deref().map(|pattern| RegexBuilder::new(pattern).multi_line(true).build());
     let is_own_limit = own.is_some_and(|pattern| pattern.is_ok_and(|pattern| pattern.is_match(said)));
     let is_limit = match trouble {
-        FailureKind::RateLimit => resets_in.is_some() || LIMIT.is_match(said) || has_status(said, &["429"]),
-        FailureKind::Quota => resets_in.is_some() || (LIMIT.is_match(said) && !MONEY.is_match(said)),
+        FailureKind::RateLimit => {
+            resets_in.is_some() || LIMIT.is_match(&about_server) || has_status(&about_server, &["429"])
+        }
+        FailureKind::Quota => resets_in.is_some() || LIMIT.is_match(&about_server),
+        FailureKind::NoCredit | FailureKind::Overloaded | FailureKind::Network => true,
         FailureKind::Login | FailureKind::ContextFull => false,
-        FailureKind::Server | FailureKind::Network | FailureKind::Other => resets_in.is_some() && LIMIT.is_match(said),
+        FailureKind::Server | FailureKind::Other => resets_in.is_some() && LIMIT.is_match(&about_server),
     };
-    (is_limit || is_own_limit).then_some(UsageLimit { resets_in })
+    let cause = match trouble {
+        FailureKind::NoCredit if resets_in.is_none() => LimitCause::NoCredit,
+        FailureKind::Overloaded | FailureKind::Network if !is_own_limit => LimitCause::Outage,
+        FailureKind::NoCredit
+        | FailureKind::Overloaded
+        | FailureKind::Network
+        | FailureKind::RateLimit
+        | FailureKind::Quota
+        | FailureKind::Login
+        | FailureKind::ContextFull
+        | FailureKind::Server
+        | FailureKind::Other => LimitCause::Usage,
+    };
+    (is_limit || is_own_limit).then_some(UsageLimit { resets_in, cause })
 }
 
 /// The time until the reset in a message.
@@ -89,17 +108,23 @@ fn written_out(said: &str) -> Option<Timestamp> {
             TimeZone::fixed(jiff::tz::Offset::from_seconds(seconds).ok()?)
         }
     };
-    Some(date.to_datetime(time).to_zoned(zone).ok()?.timestamp())
+    let at = date.to_datetime(time).to_zoned(zone).ok()?.timestamp();
+    if found["time"].len() > "20:00".len() { Some(at) } else { end_of_minute(at) }
 }
 
-/// A time of day: `resets 8pm (America/New_York)`, `resets Nov 20 at 8:30am`, `try again at 3:04 PM`, `resets Monday 9am`.
+fn end_of_minute(at: Timestamp) -> Option<Timestamp> {
+    at.checked_add(jiff::SignedDuration::from_mins(1)).ok()
+}
+
+/// A time of day: `resets 8pm (America/New_York)`, `resets Nov 20 at 8:30am`, `try again at 3:04 PM`, `resets Monday 9am`,
+/// `resets tomorrow at 6am`.
 fn clock_time(said: &str, now: &Zoned) -> Option<Timestamp> {
     static CLOCK: LazyLock<Regex> = LazyLock::new(|| {
         words(concat!(
             r"(?:resets?|try again|retry|available(?: again)?|until|wait)(?:\s+(?:at|on|after|is|will be|time:?))*\s+",
             r"(?:(?:(?P<month>jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*\.?\s+(?P<day>\d{1,2})(?:st|nd|rd|th)?",
-            r"|(?P<weekday>mon|tue|wed|thu|fri|sat|sun)[a-z]*)(?:,?\s*(?P<year>\d{4}))?,?\s*(?:at\s+)?)?",
-            r"(?P<hour>\d{1,2})(?::(?P<minute>\d\d))?(?::\d\d)?\s*(?P<half>[ap]\.?m\.?)?",
+            r"|(?P<tomorrow>tomorrow)|today|(?P<weekday>mon|tue|wed|thu|fri|sat|sun)[a-z]*)(?:,?\s*(?P<year>\d{4}))?,?\s*(?:at\s+)?)?",
+            r"(?P<hour>\d{1,2})(?::(?P<minute>\d\d))?(?::(?P<second>\d\d))?\s*(?P<half>[ap]\.?m\.?)?",
             r"\s*(?:\(?(?P<zone>[A-Za-z]+(?:/[A-Za-z_+\-0-9]+)+|UTC|GMT)\)?)?",
         ))
     });
@@ -116,9 +141,11 @@ fn clock_time(said: &str, now: &Zoned) -> Option<Timestamp> {
         (hour @ 1..=11, Some('p')) => hour + 12,
         (hour, _) => hour,
     };
-    let time = Time::new(hour, number("minute").unwrap_or(0), 0, 0).ok()?;
+    let second = number("second");
+    let time = Time::new(hour, number("minute").unwrap_or(0), second.unwrap_or(0), 0).ok()?;
     let there = now.with_time_zone(zone.clone());
     let at = |date: Date| DateTime::from_parts(date, time).to_zoned(zone.clone()).ok();
+    let is_to_come = |date: Date| at(date).is_some_and(|at| at.duration_since(&there) > -JUST_PASSED);
     let date = match (found.name("month"), found.name("weekday")) {
         (Some(month), _) => {
             let month = month_of(month.as_str())?;
@@ -129,15 +156,18 @@ fn clock_time(said: &str, now: &Zoned) -> Option<Timestamp> {
         }
         (None, Some(weekday)) => {
             let wanted = weekday_of(weekday.as_str())?;
-            let mut days = there.date().series(jiff::Span::new().days(1)).take(8);
-            days.find(|day| day.weekday() == wanted && at(*day).is_some_and(|at| at > there))?
+            let mut days = there.date().yesterday().ok()?.series(jiff::Span::new().days(1)).take(9);
+            days.find(|day| day.weekday() == wanted && is_to_come(*day))?
         }
         (None, None) => {
             let today = there.date();
-            if at(today)? > there { today } else { today.tomorrow().ok()? }
+            let before_midnight = today.yesterday().ok()?;
+            let is_said = found.name("tomorrow").is_some();
+            [before_midnight, today].into_iter().find(|day| !is_said && is_to_come(*day)).or(today.tomorrow().ok())?
         }
     };
-    Some(at(date)?.timestamp())
+    let at = at(date)?.timestamp();
+    if second.is_some() { Some(at) } else { end_of_minute(at) }
 }
 
 /// A bare number is not a time of day: `try again in 5` is not, `resets at 20:00` and `resets 8pm` are.
@@ -160,6 +190,8 @@ fn weekday_of(name: &str) -> Option<Weekday> {
 
 #[cfg(test)]
 mod tests {
+    use LimitCause::{NoCredit, Outage, Usage};
+
     use super::*;
     use crate::config::known_agents::KnownAgents;
 
@@ -172,73 +204,169 @@ mod tests {
         of(said, FailureKind::of(said), known, &now())
     }
 
-    fn minutes(said: &str) -> Option<u64> {
-        resets_in(said, &now()).map(|span| span.0 / 60_000)
-    }
-
     #[test]
-    fn a_reset_is_read_in_every_way_in_which_it_is_written() {
-        let cases = [
-            ("You've hit your session limit · resets 8pm (America/New_York)", 3 * 60),
-            ("resets 8:30pm (America/New_York)", 3 * 60 + 30),
-            ("5-hour limit reached ∙ resets 3am (Europe/Berlin)", 4 * 60),
-            ("resets 4pm (America/New_York)", 23 * 60),
-            ("Your limit will reset at 7pm (UTC).", 21 * 60),
-            ("You've hit your weekly limit · resets Nov 18 at 8pm (America/New_York)", 51 * 60),
-            ("resets Nov 18, 8pm (America/New_York)", 51 * 60),
-            ("resets Tuesday 9am (America/New_York)", 16 * 60),
-            ("resets 8pm", 3 * 60),
-            ("You've hit your usage limit. Try again at 6:04 PM.", 64),
-            ("or try again at Nov 17th, 2026 5:00 PM.", 24 * 60),
-            ("try again in 3 days 4 hours 5 minutes", 76 * 60 + 5),
-            ("Claude AI usage limit reached|1794870000", 60),
-            (r#"{"type":"usage_limit_reached","resets_at":1794870000}"#, 60),
-            (r#""resetsAt": 1794870000000"#, 60),
-            ("x-ratelimit-reset: 1794870000", 60),
-            ("quota resets at 2026-11-16T23:00:00Z", 60),
-            ("quota resets at 2026-11-16 23:00 UTC", 60),
-            ("until 2026-11-17T00:30:00+01:00", 90),
-            ("Retry-After: Mon, 16 Nov 2026 23:00:00 GMT", 60),
-            ("Retry-After: 120", 2),
-            ("resets in 2h 15m", 135),
-            ("Please try again in 90s", 1),
-        ];
-        for (said, wanted) in cases {
-            assert_eq!(minutes(said), Some(wanted), "{said}");
-        }
+    fn a_time_that_is_over_is_now_and_one_that_is_too_far_away_is_none() {
+        assert_eq!(resets_in("usage limit reached|1749924000", &now()), Some(TimeSpan(0)));
+        assert_eq!(resets_in("usage limit reached|1999999999", &now()), None);
         for said in ["try again later", "resets soon", "in 5 of 8 tests", "at line 12:30", "since 1999-01-01"] {
-            assert_eq!(minutes(said), None, "{said}");
+            assert_eq!(resets_in(said, &now()), None, "{said}");
         }
     }
 
-    #[test]
-    fn a_reset_that_is_over_is_now_and_one_that_is_too_far_away_is_none() {
-        assert_eq!(minutes("usage limit reached|1749924000"), Some(0));
-        assert_eq!(minutes("usage limit reached|1999999999"), None);
-    }
-
-    #[test]
-    fn limits_are_told_from_errors_and_from_money_that_has_run_out() {
-        let plain = AgentFacts::default();
-        for said in [
-            "429 Too Many Requests",
+    /// What creel makes of a message: its cause, and the instant at which the turn is sent again. Times of day are in the
+    /// zone of the user, unless the message names one.
+    const TEXTS: &[(&str, LimitCause, Option<&str>)] = &[
+        // Times of day. Those without seconds mean the end of the minute.
+        ("You've hit your session limit · resets 8pm (America/New_York)", Usage, Some("2026-11-17T01:01:00Z")),
+        ("5-hour limit reached ∙ resets 3am (Europe/Berlin)", Usage, Some("2026-11-17T02:01:00Z")),
+        ("Your usage limit will reset at 7pm (UTC).", Usage, Some("2026-11-17T19:01:00Z")),
+        ("Usage limit: resets 22:30:15 UTC", Usage, Some("2026-11-16T22:30:15Z")),
+        ("You've hit your weekly limit · resets Nov 18 at 8pm (America/New_York)", Usage, Some("2026-11-19T01:01:00Z")),
+        ("usage limit, resets Nov 18, 8pm (America/New_York)", Usage, Some("2026-11-19T01:01:00Z")),
+        ("usage limit, resets Tuesday 9am (America/New_York)", Usage, Some("2026-11-17T14:01:00Z")),
+        ("usage limit resets tomorrow at 6am (UTC)", Usage, Some("2026-11-17T06:01:00Z")),
+        (
+            "You've hit your usage limit, try again at Nov 17th, 2026 5:00 PM (UTC).",
+            Usage,
+            Some("2026-11-17T17:01:00Z"),
+        ),
+        ("quota exceeded, resets at 2026-11-16 23:00 UTC", Usage, Some("2026-11-16T23:01:00Z")),
+        // Just passed.
+        ("You've hit your usage limit. Try again at 10:00 PM (UTC).", Usage, Some("2026-11-16T22:01:00Z")),
+        ("You've hit your usage limit. Try again at 9:58 PM (UTC).", Usage, Some("2026-11-16T22:00:00Z")),
+        ("You've hit your usage limit. Try again at 4:45 PM (America/New_York).", Usage, Some("2026-11-16T22:00:00Z")),
+        ("usage limit, resets Monday 9:50pm (UTC)", Usage, Some("2026-11-16T22:00:00Z")),
+        ("usage limit, resets 4pm (America/New_York)", Usage, Some("2026-11-17T21:01:00Z")),
+        // Instants.
+        ("Claude AI usage limit reached|1794870000", Usage, Some("2026-11-16T23:00:00Z")),
+        (r#"{"type":"usage_limit_reached","resets_at":1794870000}"#, Usage, Some("2026-11-16T23:00:00Z")),
+        (r#"rate_limit_error "resetsAt": 1794870000000"#, Usage, Some("2026-11-16T23:00:00Z")),
+        ("429, x-ratelimit-reset: 1794870000", Usage, Some("2026-11-16T23:00:00Z")),
+        ("quota exceeded, resets at 2026-11-16T23:00:00Z", Usage, Some("2026-11-16T23:00:00Z")),
+        ("usage limit until 2026-11-17T00:30:00+01:00", Usage, Some("2026-11-16T23:30:00Z")),
+        ("429 Retry-After: Mon, 16 Nov 2026 23:00:00 GMT", Usage, Some("2026-11-16T23:00:00Z")),
+        // Spans.
+        (
             "Rate limit reached for gpt-5 on tokens per min (TPM). Please try again in 1.2s.",
-            "Quota exceeded for quota metric 'Requests' and limit 'Requests per day'",
-            "This request would exceed your account's rate limit. Please try again later.",
-        ] {
-            assert!(limit(said, &plain).is_some(), "{said}");
-        }
-        for said in [
-            "Credit balance is too low",
+            Usage,
+            Some("2026-11-16T22:00:01.200Z"),
+        ),
+        ("429 Retry-After: 120", Usage, Some("2026-11-16T22:02:00Z")),
+        (
+            "You've hit your usage limit. Upgrade to Pro, or try again in 2 hours 5 minutes.",
+            Usage,
+            Some("2026-11-17T00:05:00Z"),
+        ),
+        ("Usage limit reached. Resets in 2h 15m", Usage, Some("2026-11-17T00:15:00Z")),
+        ("usage limit reached, try again in 3 days 4 hours 5 minutes", Usage, Some("2026-11-20T02:05:00Z")),
+        ("Rate limited. Please try again in an hour.", Usage, Some("2026-11-16T23:00:00Z")),
+        ("Rate limited. Please try again in a minute.", Usage, Some("2026-11-16T22:01:00Z")),
+        ("rate limit: please retry in half an hour", Usage, Some("2026-11-16T22:30:00Z")),
+        (
+            r#"{"error":{"code":429,"message":"You exceeded your current quota, please check your plan and billing details.","status":"RESOURCE_EXHAUSTED","details":[{"@type":"type.googleapis.com/google.rpc.RetryInfo","retryDelay":"37s"}]}}"#,
+            Usage,
+            Some("2026-11-16T22:00:37Z"),
+        ),
+        (
+            "[API Error: You have exhausted your capacity on this model. Your quota will reset after 3h0m0s.]",
+            Usage,
+            Some("2026-11-17T01:00:00Z"),
+        ),
+        ("litellm.RateLimitError: AnthropicException - 429 try again in 60s", Usage, Some("2026-11-16T22:01:00Z")),
+        // Limits that do not say when they reset.
+        ("429 Too Many Requests", Usage, None),
+        ("exceeded retry limit, last status: 429 Too Many Requests", Usage, None),
+        ("You have exhausted your daily quota on this model.", Usage, None),
+        ("Quota exceeded for quota metric 'Requests' and limit 'Requests per day'", Usage, None),
+        ("This request would exceed your account's rate limit. Please try again later.", Usage, None),
+        ("[API Error: 429 You have reached your free daily quota limit. Please wait and try again]", Usage, None),
+        ("LLM provider error: 429 you've reached your usage limit for this period", Usage, None),
+        // No credit.
+        ("Credit balance is too low", NoCredit, None),
+        (
             "You exceeded your current quota, please check your plan and billing details. (insufficient_quota)",
+            NoCredit,
+            None,
+        ),
+        ("Error: 402 You have no premium requests left this month.", NoCredit, None),
+        ("You have no premium requests left.", NoCredit, None),
+        ("Credits exhausted: add more to continue", NoCredit, None),
+        ("402 Payment Required", NoCredit, None),
+        // Outages.
+        (r#"API Error: 529 {"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}"#, Outage, None),
+        ("API Error: 529 Overloaded. This is a server-side issue", Outage, None),
+        ("503 Service Unavailable", Outage, None),
+        ("unexpected status 502 Bad Gateway: upstream", Outage, None),
+        ("504 Gateway Timeout", Outage, None),
+        ("503 Service Unavailable, Retry-After: 20", Outage, Some("2026-11-16T22:00:20Z")),
+        ("We’re currently experiencing high demand, which may cause temporary errors.", Outage, None),
+        ("connect ECONNREFUSED 127.0.0.1:443", Outage, None),
+        ("read ECONNRESET", Outage, None),
+        ("getaddrinfo ENOTFOUND api.anthropic.com", Outage, None),
+        ("getaddrinfo EAI_AGAIN api.openai.com", Outage, None),
+        ("connection reset", Outage, None),
+        ("curl: (6) Could not resolve host: api.anthropic.com", Outage, None),
+        (
+            "error sending request for url (https://api.openai.com/v1/responses): dns error: failed to lookup address information",
+            Outage,
+            None,
+        ),
+        ("[Errno -3] Temporary failure in name resolution", Outage, None),
+        ("stream disconnected before completion: stream closed", Outage, None),
+    ];
+
+    #[test]
+    fn limits_and_outages_are_read_with_the_instant_in_every_zone() {
+        for zone in ["America/New_York", "Asia/Kolkata", "UTC"] {
+            let now = now().with_time_zone(TimeZone::get(zone).expect("a zone"));
+            for (said, cause, at) in TEXTS {
+                let found = of(said, FailureKind::of(said), &AgentFacts::default(), &now);
+                let found = found.map(|limit| (limit.cause, limit.resets_in));
+                let at = at.map(|at| at.parse::<Timestamp>().expect("an instant").as_millisecond());
+                let wait = at.map(|at| TimeSpan(u64::try_from(at - now.timestamp().as_millisecond()).expect("a wait")));
+                assert_eq!(found, Some((*cause, wait)), "{zone}: {said}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_time_of_day_is_in_the_users_zone_unless_the_message_names_one() {
+        let cases = [
+            ("America/New_York", "2026-11-16T23:05:00Z"),
+            ("Asia/Kolkata", "2026-11-17T12:35:00Z"),
+            ("UTC", "2026-11-17T18:05:00Z"),
+            ("Europe/Berlin", "2026-11-17T17:05:00Z"),
+        ];
+        for (zone, wanted) in cases {
+            let now = now().with_time_zone(TimeZone::get(zone).expect("a zone"));
+            let wait = resets_in("You've hit your usage limit. Try again at 6:04 PM.", &now).expect("a wait");
+            let at = now.timestamp().as_millisecond() + i64::try_from(wait.0).expect("a number");
+            assert_eq!(at, wanted.parse::<Timestamp>().expect("an instant").as_millisecond(), "{zone}");
+        }
+        // Just before midnight, seen just after it.
+        let now: Zoned = "2026-11-17T00:01:30[America/New_York]".parse().expect("a time");
+        assert_eq!(resets_in("resets at 11:58 PM", &now), Some(TimeSpan(0)));
+    }
+
+    #[test]
+    fn what_the_agent_says_about_its_work_is_no_limit() {
+        for said in [
             "Not logged in · Please run /login",
             "prompt is too long: 210000 tokens, limit 200000",
-            "connection reset",
-            "529 Overloaded",
             "thread 'main' panicked at src/throttle.rs:12:5: called `unwrap` on `None`",
+            "test rate_limit::too_many_requests ... FAILED",
+            "failures:\n    rate_limit::too_many_requests\n\ntest result: FAILED. 3 passed; 1 failed",
+            "--- FAIL: TestRateLimitExceeded (0.00s)",
+            "FAILED tests/test_rate_limit.py::test_too_many_requests - assert 200 == 429",
+            "● rate limit › answers with 429 Too Many Requests (5 ms)",
+            "AssertionError: expected 429 to equal 200",
+            "I could not finish: `rate_limit` in src/rate_limit.rs is not covered",
+            "the function connection_reset_test fails",
+            "error: 4291 tests failed in 401ms",
+            "500 Internal Server Error",
             "",
         ] {
-            assert_eq!(limit(said, &plain), None, "{said}");
+            assert_eq!(limit(said, &AgentFacts::default()), None, "{said}");
         }
     }
 
@@ -246,13 +374,13 @@ mod tests {
     #[test]
     fn the_limits_of_known_agents_are_recognised() {
         let cases = [
-            ("claude", "You've hit your session limit · resets 8pm (America/New_York)", Some(180)),
-            ("claude", "You've hit your limit · resets 8pm (America/New_York)", Some(180)),
+            ("claude", "You've hit your session limit · resets 8pm (America/New_York)", Some(181)),
+            ("claude", "You've hit your limit · resets 8pm (America/New_York)", Some(181)),
             ("claude", "Claude AI usage limit reached|1794870000", Some(60)),
-            ("claude", "5-hour limit reached ∙ resets 8pm", Some(180)),
+            ("claude", "5-hour limit reached ∙ resets 8pm", Some(181)),
             ("claude", r#"API Error: 429 {"type":"error","error":{"type":"rate_limit_error","message":"x"}}"#, None),
             ("codex", "You've hit your usage limit. Upgrade to Pro, or try again in 2 hours 5 minutes.", Some(125)),
-            ("codex", "You've hit your usage limit. Try again at 6:04 PM.", Some(64)),
+            ("codex", "You've hit your usage limit. Try again at 6:04 PM.", Some(65)),
             ("codex", "exceeded retry limit, last status: 429 Too Many Requests", None),
             (
                 "gemini",
@@ -268,7 +396,7 @@ mod tests {
             (
                 "copilot",
                 "Error: 429 you have exceeded your copilot token usage for this session, please wait a minute",
-                None,
+                Some(1),
             ),
             (
                 "copilot",
@@ -279,7 +407,7 @@ mod tests {
             ("opencode", "Error: Rate limit exceeded. Please try again later.", None),
             ("vibe", "Rate limits exceeded. Please wait a moment before trying again.", None),
             ("kimi", "LLM provider error: 429 you've reached your usage limit for this period", None),
-            ("cursor-agent", "You've hit your usage limit. Your limit resets on Nov 18 at 8pm", Some(51 * 60)),
+            ("cursor-agent", "You've hit your usage limit. Your limit resets on Nov 18 at 8pm", Some(51 * 60 + 1)),
             ("auggie", "429: You have reached your daily message limit", None),
             ("droid", "Usage limit reached. Resets in 2h", Some(120)),
             ("aider", "litellm.RateLimitError: AnthropicException - 429 try again in 60s", Some(1)),

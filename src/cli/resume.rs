@@ -15,6 +15,7 @@ use crate::{
             trust_prompt::{self, TrustFlag},
             worktree,
         },
+        output::say,
         target::{
             choose_session,
             project::{self, Project},
@@ -25,11 +26,14 @@ use crate::{
     },
     config::Settings,
     engine::{
+        event::UserPresence,
         gate::kind::GateChoice,
         input::{Input, ResumeAnswer},
     },
     journal::{self, Journal, SessionDir, SessionsDir},
+    present::usage_limits,
     process::sweep,
+    runtime::clock,
 };
 
 /// Which session to go on with.
@@ -124,6 +128,10 @@ pub(super) fn resume(args: &ResumeArgs) -> CliResult<VerbOutcome> {
         let checks = readiness::checks_of_session(&opened.state);
         let checks = checks.filter(|check| Some(check.name.as_str()) != hook);
         readiness::require_checks(&root, checks, readiness::ANOTHER_CHECK_LATER)?;
+    }
+    let hold = opened.state.limits.hold.as_ref().filter(|hold| !hold.asks);
+    if let Some(hold) = hold.filter(|_| surface.presence() == UserPresence::Unattended) {
+        say(&format!("creel: {}", usage_limits::waiting(hold, clock::wall_clock())));
     }
     let exit_code = began.errand.map_or(ExitCodeSource::Session, ExitCodeSource::Pipeline);
     let sweep = SweepScope::Project;

@@ -13,11 +13,11 @@ use super::{
     hooks,
     node::{ConfigNode, NodeKind},
     report::DiagnosticReport,
-    shape::{BUDGET, LIMITS, PERMISSION},
+    shape::{BUDGET, LIMITS, OUTAGE, PERMISSION},
 };
 use crate::engine::{
     actor::UserCommand,
-    policy::{Budget, LimitsPlan, PermissionPolicy, PermissionRule},
+    policy::{Budget, LimitsPlan, OutagePlan, PermissionPolicy, PermissionRule},
 };
 
 /// In the order in which they are tried.
@@ -123,7 +123,10 @@ pub(super) fn limits(report: &mut DiagnosticReport, root: &ConfigFields<'_>) -> 
     let limits = root.below("limits", &LIMITS);
     let fallback = limits.given("fallback").map(|list| hooks::mention(report, list)).unwrap_or_default();
     let (on_usage_limit, max_wait) = (limits.one_of("on_usage_limit"), limits.duration("max_wait"));
-    (LimitsPlan { on_usage_limit, max_wait, fallback: Vec::new() }, fallback)
+    let outage = limits.below("outage", &OUTAGE);
+    let (base, max, total) = (outage.duration("base"), outage.duration("max"), outage.duration("total"));
+    let (outage, silence) = (OutagePlan { base, max, total }, limits.duration("silence"));
+    (LimitsPlan { on_usage_limit, max_wait, outage, silence, fallback: Vec::new() }, fallback)
 }
 
 pub(super) fn budget(root: &ConfigFields<'_>) -> Budget {

@@ -18,7 +18,7 @@ mod submit;
 mod workflow;
 mod worktree;
 
-pub use crate::config::shape::permissions::{BUDGET, LIMITS, PERMISSION};
+pub use crate::config::shape::permissions::{BUDGET, LIMITS, OUTAGE, PERMISSION};
 pub use agents::{AGENT, KNOWN_AGENT, WAY};
 pub use automation::{AUTOMATION, AUTOMATION_HOOK};
 pub use hooks::{

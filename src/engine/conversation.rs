@@ -339,8 +339,10 @@ pub struct TurnFailure {
     pub message: String,
     /// How long the agent's server asks creel to wait before the next request.
     pub retry_after: Option<TimeSpan>,
-    /// The usage limit, if the turn reached one.
+    /// Why the turn could not be done now, if nothing is wrong with it.
     pub limit: Option<UsageLimit>,
+    /// Whether the agent had sent nothing for `limits.silence` when the turn failed. Reported by the runtime.
+    pub silent: bool,
     /// Usage before the failure.
     pub spent: TurnUsage,
     /// Changes that the agent must not make.
@@ -349,11 +351,24 @@ pub struct TurnFailure {
     pub work: Option<Box<WorktreeChanges>>,
 }
 
-/// A subscription limit, a quota or a rate limit.
+/// A reason to send the same turn again later, or to another agent.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UsageLimit {
     /// Time until the limit resets, if the agent or its server reports it.
     pub resets_in: Option<TimeSpan>,
+    pub cause: LimitCause,
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LimitCause {
+    /// A subscription limit, a quota or a rate limit.
+    #[default]
+    Usage,
+    /// Nothing is left of what was paid for. Waiting does not help.
+    NoCredit,
+    /// The agent's server is overloaded, or cannot be reached.
+    Outage,
 }
 
 impl TurnFailure {

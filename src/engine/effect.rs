@@ -31,6 +31,8 @@ pub enum Effect {
         conversation: ConversationMode,
         /// Zero: no limit.
         timeout: TimeSpan,
+        /// After this long without a word, the agent is silent. Zero: never.
+        silence: TimeSpan,
         /// The gatekeeper to send it to. None: the session's agent.
         to: Option<String>,
         /// The fallback agent that works instead of the session's own.

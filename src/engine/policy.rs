@@ -22,7 +22,7 @@ use super::{
     time::TimeSpan,
     wording::command_line,
 };
-pub use limits::{FallbackAgent, LimitsPlan, UsageLimitPolicy};
+pub use limits::{FallbackAgent, LimitsPlan, OutagePlan, UsageLimitPolicy};
 pub use rules::{CoverageFormat, FileRequirement, PatternTarget, RuleCheck, RuleSpec};
 pub use stop::{OpenTasksPolicy, SettledPolicy, StopHook, StopHookCondition, StopHookKind, StopPlan, StopPreset};
 pub use submit::{BuiltinCall, BuiltinOptions, Gatekeeper, MERGE, SubmitPlan, TypeNotAllowed};

@@ -58,7 +58,13 @@ pub struct TurnState {
     pub conversation: Option<String>,
     /// The turn in which the agent opened or resumed the conversation.
     pub opened_in: Option<TurnId>,
+    /// Whether the agent has sent nothing for `limits.silence`.
+    #[serde(default)]
+    pub silent: bool,
 }
+
+/// What an `agent_noted` record is about if the agent sends nothing.
+pub const SILENCE: &str = "silence";
 
 /// The next prompt to send.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

@@ -4,9 +4,10 @@
 //! agents report that.
 //!
 //! # Invariants
-//! - A turn that reached a limit is sent again unchanged. It uses up no iteration and does not count as an error.
-//! - An agent that reaches limits repeatedly waits longer each time, and then creel asks the user: no session waits for
-//!   ever.
+//! - A turn that reached a limit, or could not reach its server, is sent again unchanged. It uses up no iteration and does
+//!   not count as an error.
+//! - The waits since the last turn that ended well have a sum, and the sum has a bound: no session waits for ever. Beyond
+//!   it, creel asks about a limit, and a turn that cannot reach its server fails.
 //! - The agent that takes over gets a summary of the work so far.
 
 pub(crate) mod apply;
@@ -17,7 +18,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::engine::{
-    conversation::UsageLimit,
+    conversation::{LimitCause, UsageLimit},
     event::{Actor, Event, LimitAction, LimitReached, SessionStarted, UsageLimitEvent, UserPresence},
     gate::{
         Gate, SessionGates,
@@ -25,7 +26,7 @@ use crate::engine::{
         subject::GateSubject,
     },
     output::EngineOutput,
-    policy::{BackoffPolicy, SessionPlan, UsageLimitPolicy},
+    policy::{BackoffPolicy, OutagePlan, SessionPlan, UsageLimitPolicy},
     refusal::Refusal,
     retry::wait_for,
     time::{TimeSpan, UnixTime},
@@ -36,6 +37,12 @@ const BACKOFF: BackoffPolicy =
     BackoffPolicy { base: TimeSpan::secs(30), factor: 2.0, max: TimeSpan::secs(30 * 60), jitter: 0.1 };
 /// After this many limits without a successful turn in between, creel asks the user.
 const MOST_IN_A_ROW: u32 = 40;
+/// How long an agent without credit gets no turn, unless the user says otherwise.
+const NEVER: TimeSpan = TimeSpan::secs(365 * 24 * 60 * 60);
+/// After this many waits for its server, another agent takes the turn.
+const OUTAGES_BEFORE_SWITCH: u32 = 5;
+/// How long an agent that was silent gets no turn.
+const SILENT_FOR: TimeSpan = TimeSpan::secs(60 * 60);
 /// How many changed files the handover lists.
 const FILES_TOLD: usize = 50;
 /// How much of the last message the handover contains.
@@ -49,6 +56,12 @@ pub struct UsageLimitState {
     pub(crate) resets: BTreeMap<String, UnixTime>,
     /// How many turns in a row reached a limit.
     pub(crate) in_a_row: u32,
+    /// How many turns in a row did not reach their server.
+    #[serde(default)]
+    outages: u32,
+    /// How long the session has waited since the last turn that ended well.
+    #[serde(default)]
+    pub(crate) waited: TimeSpan,
     /// The limit that the next prompt waits for.
     pub hold: Option<UsageLimitWait>,
     /// The agent whose work another one continues with its next prompt.
@@ -68,18 +81,29 @@ pub struct UsageLimitWait {
     pub until: UnixTime,
     /// Whether the user has to decide.
     pub asks: bool,
+    #[serde(default)]
+    pub cause: LimitCause,
 }
 
 impl UsageLimitState {
     /// A turn ended without a failure.
     pub(crate) fn turn_ended(&mut self, said: &str, files: &[String]) {
-        self.in_a_row = 0;
+        (self.in_a_row, self.outages, self.waited) = (0, 0, TimeSpan::default());
         let said = said.trim();
         said[said.ceil_char_boundary(said.len().saturating_sub(SUMMARY_MAX))..].clone_into(&mut self.summary);
         for file in files {
             if self.files.len() < FILES_TOLD && !self.files.contains(file) {
                 self.files.push(file.clone());
             }
+        }
+    }
+
+    /// Counts a turn that has to be sent again.
+    fn reached(&mut self, cause: LimitCause) {
+        match cause {
+            LimitCause::Outage => self.outages += 1,
+            // The server answered.
+            LimitCause::Usage | LimitCause::NoCredit => (self.in_a_row, self.outages) = (self.in_a_row + 1, 0),
         }
     }
 
@@ -97,6 +121,14 @@ impl UsageLimitState {
     fn is_limited(&self, agent: &str, now: UnixTime) -> bool {
         self.resets.get(agent).is_some_and(|resets| now < *resets)
     }
+}
+
+/// What follows from a limit or an outage.
+#[derive(Debug, Default)]
+pub(crate) struct Obstructed {
+    pub(crate) events: Vec<Event>,
+    /// Whether the same turn is sent again. Otherwise it has failed.
+    pub(crate) resends: bool,
 }
 
 const HANDOVER: &str = "[Handover: you continue the work of another agent,";
@@ -138,52 +170,96 @@ impl<'a> AgentChoice<'a> {
         self.agents().find(|name| *name != self.agent() && !self.limits.is_limited(name, now))
     }
 
-    /// Handles a usage limit that the current turn reached. `None`: the turn fails like any other.
-    pub(crate) fn reached_limit(self, limit: UsageLimit, now: UnixTime) -> Option<Vec<Event>> {
+    /// Handles a usage limit or an outage that the current turn met.
+    pub(crate) fn reached_limit(self, limit: UsageLimit, now: UnixTime) -> Obstructed {
+        if limit.cause == LimitCause::Outage { self.in_outage(limit, now) } else { self.at_limit(limit, now) }
+    }
+
+    /// How much longer the session may wait without asking.
+    fn wait_left(self) -> TimeSpan {
+        TimeSpan(self.plan.limits.max_wait.0.saturating_sub(self.limits.waited.0))
+    }
+
+    fn at_limit(self, limit: UsageLimit, now: UnixTime) -> Obstructed {
+        let UsageLimit { resets_in, cause } = limit;
         let plan = &self.plan.limits;
         let agent = self.agent().to_owned();
         let nth = self.limits.in_a_row + 1;
+        let (too_often, left) = (nth > MOST_IN_A_ROW, self.wait_left());
         let backoff = wait_for(self.plan.backoff.as_ref().unwrap_or(&BACKOFF), nth, self.began.seed);
+        let backoff = if left.is_zero() { backoff } else { backoff.min(left) };
         // A reported reset time that was wrong is not trusted again.
-        let wait = match limit.resets_in {
+        let wait = match resets_in {
+            _ if cause == LimitCause::NoCredit => NEVER,
             Some(resets_in) if nth <= 2 => resets_in,
             Some(resets_in) => resets_in.max(backoff),
             None => backoff,
         };
-        let (resets_at, until) = (limit.resets_in.map(|span| now.after(span)), now.after(wait));
+        let (resets_at, until) = (resets_in.map(|span| now.after(span)), now.after(wait));
         let reached = |action, until| {
-            Event::UsageLimit(UsageLimitEvent::Reached(Box::new(LimitReached {
-                agent: agent.clone(),
-                resets_at,
-                until,
-                action,
-            })))
+            let reached = LimitReached { agent: agent.clone(), resets_at, until, action, cause };
+            Event::UsageLimit(UsageLimitEvent::Reached(Box::new(reached)))
         };
-        let too_often = nth > MOST_IN_A_ROW;
         if let Some(to) = self.next_agent(now).filter(|_| !too_often) {
-            let reason = format!("`{agent}` reached its usage limit");
-            let switched = Event::UsageLimit(UsageLimitEvent::AgentSwitched {
-                from: agent.clone(),
-                to: to.to_owned(),
-                reason,
-                by: None,
-            });
-            return Some(vec![reached(LimitAction::Switch, until), switched]);
+            let what = if cause == LimitCause::NoCredit { "has no credit left" } else { "reached its usage limit" };
+            let switched = self.switched_to(to, format!("`{agent}` {what}"));
+            return Obstructed { events: vec![reached(LimitAction::Switch, until), switched], resends: true };
         }
         if plan.on_usage_limit == UsageLimitPolicy::Fail {
-            return None;
+            return Obstructed { events: vec![reached(LimitAction::Fail, until)], resends: false };
         }
         // All agents are limited; the first one whose limit resets gets the turn.
         let others = self.agents().filter(|name| *name != agent).filter_map(|name| self.limits.resets.get(name));
         let until = others.copied().chain([until]).min().unwrap_or(until);
-        let asks = plan.on_usage_limit == UsageLimitPolicy::Ask || until.since(now) > plan.max_wait || too_often;
-        Some(vec![reached(if asks { LimitAction::Ask } else { LimitAction::Wait }, until)])
+        let asks =
+            plan.on_usage_limit == UsageLimitPolicy::Ask || until.since(now) > left || left.is_zero() || too_often;
+        let action = if asks { LimitAction::Ask } else { LimitAction::Wait };
+        Obstructed { events: vec![reached(action, until)], resends: true }
+    }
+
+    /// A wait, or the next agent if the server stays away. If it stays away for too long, the turn has failed.
+    fn in_outage(self, limit: UsageLimit, now: UnixTime) -> Obstructed {
+        let OutagePlan { base, max, total } = self.plan.limits.outage;
+        let agent = self.agent().to_owned();
+        let policy = BackoffPolicy { base, factor: 2.0, max, jitter: 0.1 };
+        let wait = wait_for(&policy, self.limits.outages + 1, self.began.seed);
+        let left = self.wait_left().0.min(total.0.saturating_sub(self.limits.waited.0));
+        let wait = TimeSpan(wait.max(limit.resets_in.unwrap_or_default()).0.min(left));
+        let is_long = self.limits.outages >= OUTAGES_BEFORE_SWITCH || left == 0;
+        let next = self.next_agent(now).filter(|_| is_long);
+        let (action, until) = match next {
+            Some(_) => (LimitAction::Switch, now.after(max)),
+            None if left == 0 => return Obstructed::default(),
+            None => (LimitAction::Wait, now.after(wait)),
+        };
+        let reached = LimitReached { agent: agent.clone(), resets_at: None, until, action, cause: limit.cause };
+        let reached = Event::UsageLimit(UsageLimitEvent::Outage(Box::new(reached)));
+        let switched = next.map(|to| self.switched_to(to, format!("`{agent}` does not reach its server")));
+        Obstructed { events: [reached].into_iter().chain(switched).collect(), resends: true }
+    }
+
+    fn switched_to(self, to: &str, reason: String) -> Event {
+        let (from, to) = (self.agent().to_owned(), to.to_owned());
+        Event::UsageLimit(UsageLimitEvent::AgentSwitched { from, to, reason, until: None, by: None })
+    }
+
+    /// The fallback takes the turn after one in which the agent said nothing for too long.
+    pub(crate) fn after_silence(self, now: UnixTime) -> Option<Event> {
+        let (from, to) = (self.agent().to_owned(), self.next_agent(now)?.to_owned());
+        let reason = format!("`{from}` sent nothing for {} and did not end its turn", self.plan.limits.silence);
+        let until = Some(now.after(SILENT_FOR));
+        Some(Event::UsageLimit(UsageLimitEvent::AgentSwitched { from, to, reason, until, by: None }))
     }
 
     pub(crate) fn limit_gate(self, now: UnixTime) -> Option<EngineOutput> {
         let hold = self.limits.hold.as_ref().filter(|hold| hold.asks)?;
         let mut choices = GateKind::UsageLimit.choices();
         choices.retain(|choice| *choice != GateChoice::Switch || self.another_agent(now).is_some());
+        if hold.cause == LimitCause::NoCredit {
+            choices.retain(|choice| *choice != GateChoice::Wait);
+            let reason = format!("`{}` has no credit left: add some and retry, or switch to another agent", hold.agent);
+            return Some(self.gates.open_gate_with(GateSubject::UsageLimit, reason, choices));
+        }
         let when = hold.resets_at.map_or_else(
             || format!("it does not say when that resets; creel would try again in {}", hold.until.since(now)),
             |at| format!("it resets in {}", at.since(now)),
@@ -223,6 +299,7 @@ impl<'a> AgentChoice<'a> {
             from,
             to: to.to_owned(),
             reason: "the user switched agents".into(),
+            until: None,
             by: Some(by.clone()),
         }))
     }
@@ -247,11 +324,12 @@ impl<'a> AgentChoice<'a> {
         let standing_in = self.limits.standing_in.clone()?;
         let own = &self.plan.agent;
         (!self.limits.is_limited(own, now)).then(|| {
-            let reason = format!("the usage limit of `{own}` has reset");
+            let reason = format!("`{own}` can work again");
             EngineOutput::record(Event::UsageLimit(UsageLimitEvent::AgentSwitched {
                 from: standing_in,
                 to: own.clone(),
                 reason,
+                until: None,
                 by: None,
             }))
         })
@@ -264,13 +342,8 @@ impl<'a> AgentChoice<'a> {
             return None;
         }
         let to = self.next_agent(now)?.to_owned();
-        let reason = format!("the usage limit of `{to}` has reset");
-        Some(EngineOutput::record(Event::UsageLimit(UsageLimitEvent::AgentSwitched {
-            from: self.agent().to_owned(),
-            to,
-            reason,
-            by: None,
-        })))
+        let reason = format!("`{to}` can work again");
+        Some(EngineOutput::record(self.switched_to(&to, reason)))
     }
 
     /// The handover that precedes the next agent's prompt.

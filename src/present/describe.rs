@@ -295,7 +295,9 @@ fn pending(event: &PendingEvent) -> Described {
 
 fn usage_limit(event: &UsageLimitEvent) -> Described {
     match event {
-        UsageLimitEvent::Reached(reached) => Described::new("◷", EventTone::Warning, limit_reached(reached)),
+        UsageLimitEvent::Reached(reached) | UsageLimitEvent::Outage(reached) => {
+            Described::new("◷", EventTone::Warning, limit_reached(reached))
+        }
         UsageLimitEvent::AgentSwitched { from, to, reason, .. } => {
             let text = format!("Switched from `{}` to `{}`: {}", name(from), name(to), sentence(reason));
             Described::new("⇄", EventTone::Warning, text)

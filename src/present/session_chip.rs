@@ -18,6 +18,7 @@ use super::{
 };
 use crate::engine::{
     SessionState,
+    conversation::LimitCause,
     event::{Event, HookEvent, SessionEvent, SessionOutcome, StopEvent, StopTiming, TurnEvent},
     gate::kind::GateKind,
     hooks::point::HookPoint,
@@ -25,6 +26,7 @@ use crate::engine::{
     retry::RetryWait,
     session::phase::Phase,
     time::{TimeSpan, UnixTime},
+    turn::SILENCE,
 };
 
 /// The agent counts as quiet after this time without an update.
@@ -124,6 +126,7 @@ impl SessionTimes {
         self.idle.take(at, event);
         match event {
             Event::Turn(TurnEvent::PromptSent(_)) => (self.turn, self.heard) = (Some(at), Some(at)),
+            Event::Turn(TurnEvent::AgentNoted { what, .. }) if what == SILENCE => {}
             Event::Turn(_) => self.heard = Some(at),
             Event::Hook(HookEvent::Started { run, .. }) | Event::Stop(StopEvent::RuleStarted { run, .. }) => {
                 self.runs.insert(*run, at);
@@ -188,10 +191,15 @@ pub enum CurrentActivity {
         since: Option<UnixTime>,
         /// When the agent last reported something.
         heard: Option<UnixTime>,
+        silent: bool,
         then: Option<&'static str>,
     },
     Paused,
     UsageLimit {
+        until: UnixTime,
+    },
+    /// The agent's server is overloaded, or cannot be reached.
+    Outage {
         until: UnixTime,
     },
     Backoff {
@@ -214,12 +222,14 @@ impl CurrentActivity {
             return hook;
         }
         if state.phase.turn_in_flight().is_some() {
-            return Self::Works { since: times.turn, heard: times.heard, then: afterwards(state) };
+            let (since, heard, silent) = (times.turn, times.heard, state.turns.silent);
+            return Self::Works { since, heard, silent, then: afterwards(state) };
         }
         if state.steering.paused {
             return Self::Paused;
         }
         match (state.retry.wait, &state.limits.hold) {
+            (RetryWait::Until(until), Some(hold)) if hold.cause == LimitCause::Outage => Self::Outage { until },
             (RetryWait::Until(_), Some(hold)) => Self::UsageLimit { until: hold.until },
             (RetryWait::Until(until), None) => Self::Backoff { until, then: state.doing() },
             (RetryWait::No | RetryWait::Due { .. }, _) => Self::Between(state.doing()),
@@ -229,7 +239,7 @@ impl CurrentActivity {
     /// Whether the chip changes as time passes.
     pub const fn has_clock(&self) -> bool {
         match self {
-            Self::RunsHook { .. } | Self::Works { .. } | Self::Backoff { .. } => true,
+            Self::RunsHook { .. } | Self::Works { .. } | Self::Backoff { .. } | Self::Outage { .. } => true,
             Self::Ended { .. } | Self::NeedsUser { .. } | Self::Paused | Self::UsageLimit { .. } | Self::Between(_) => {
                 false
             }
@@ -251,9 +261,10 @@ impl CurrentActivity {
                 let chip = StateChip::new("▸", plain_line(hook, NAME), ChipRole::Hook).timed(time);
                 StateChip { note: then.unwrap_or_default().to_owned(), ..chip }
             }
-            Self::Works { since: at, heard, then } => {
+            Self::Works { since: at, heard, silent, then } => {
                 let quiet = since(heard);
-                let quiet = (quiet > QUIET).then(|| format!("quiet {}", short_span(quiet)));
+                let word = if *silent { "silent" } else { "quiet" };
+                let quiet = (quiet > QUIET || *silent).then(|| format!("{word} {}", short_span(quiet)));
                 let notes: Vec<String> = quiet.into_iter().chain(then.map(str::to_owned)).collect();
                 let chip = StateChip::new("⠹", "WORKING", ChipRole::Working).timed(running_clock(since(at)));
                 StateChip { note: notes.join(" · "), ..chip }
@@ -262,6 +273,10 @@ impl CurrentActivity {
             Self::UsageLimit { until } => {
                 let word = format!("limit resets {}", usage_limits::clock_in(zone, *until, Some(now)));
                 StateChip::new("⏳", word, ChipRole::Waiting)
+            }
+            Self::Outage { until } => {
+                let left = TimeSpan(until.since(now).0.div_ceil(1_000) * 1_000);
+                StateChip::new("⏳", format!("server down, retry in {}", short_span(left)), ChipRole::Waiting)
             }
             Self::Backoff { until, then } => match TimeSpan(until.since(now).0.div_ceil(1_000) * 1_000) {
                 TimeSpan(0) => between(then),

@@ -9,6 +9,7 @@
 use super::text::{counted, plain_line};
 use crate::engine::{
     SessionState,
+    conversation::LimitCause,
     event::{
         ActorKind, Event, GateEvent, HookEvent, HookFinished, IterationOutcome, LimitAction, PendingEvent,
         PipelineEvent, PromptReason, PromptSent, RetryEvent, SessionEvent, SessionOutcome, SteeringEvent, StopEvent,
@@ -180,13 +181,20 @@ fn prompt_sent(prompt: &PromptSent) -> Option<String> {
 
 fn usage_limit(event: &UsageLimitEvent) -> String {
     match event {
-        UsageLimitEvent::Reached(reached) => match reached.action {
-            LimitAction::Wait => {
-                "Usage limit reached. creel waits for the reset, then sends the same turn again.".into()
-            }
-            LimitAction::Ask => "Usage limit reached. creel asks you what to do.".into(),
-            LimitAction::Switch => "Usage limit reached. Another agent takes the turn.".into(),
-        },
+        UsageLimitEvent::Reached(reached) | UsageLimitEvent::Outage(reached) => {
+            let what = match reached.cause {
+                LimitCause::Usage => "Usage limit reached.",
+                LimitCause::NoCredit => "The agent has no credit left.",
+                LimitCause::Outage => "The agent does not reach its server.",
+            };
+            let then = match reached.action {
+                LimitAction::Wait => "creel waits, then sends the same turn again.",
+                LimitAction::Ask => "creel asks you what to do.",
+                LimitAction::Switch => "Another agent takes the turn.",
+                LimitAction::Fail => "The turn has failed.",
+            };
+            format!("{what} {then}")
+        }
         UsageLimitEvent::AgentSwitched { to, .. } => format!("{} works from now on.", name(to)),
         UsageLimitEvent::WaitSkipped { .. } => "creel sends the turn again now.".into(),
     }

@@ -325,7 +325,9 @@ fn running_words(activity: &CurrentActivity, reason: &str, now: UnixTime, zone: 
             sentence_case(&chip.word.to_lowercase())
         }
         CurrentActivity::UsageLimit { .. } => format!("Usage {}", chip.word),
-        CurrentActivity::Backoff { .. } | CurrentActivity::Between(_) => sentence_case(&chip.word),
+        CurrentActivity::Backoff { .. } | CurrentActivity::Outage { .. } | CurrentActivity::Between(_) => {
+            sentence_case(&chip.word)
+        }
     };
     let time = if chip.time.is_empty() { String::new() } else { format!(" {}", chip.time) };
     let note = if chip.note.is_empty() { String::new() } else { format!(" · {}", chip.note) };
@@ -389,7 +391,7 @@ mod tests {
     }
 
     fn works() -> ListedState {
-        let activity = CurrentActivity::Works { since: Some(UnixTime(0)), heard: None, then: None };
+        let activity = CurrentActivity::Works { since: Some(UnixTime(0)), heard: None, silent: false, then: None };
         ListedState::Runs { activity, reason: String::new() }
     }
 

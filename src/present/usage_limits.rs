@@ -4,6 +4,7 @@ use jiff::{Timestamp, tz::TimeZone};
 
 use super::{clock::short_span, local_time::local_zone, text::plain};
 use crate::engine::{
+    conversation::LimitCause,
     event::{LimitAction, LimitReached},
     time::{TimeSpan, UnixTime},
     usage_limit::UsageLimitWait,
@@ -15,26 +16,40 @@ const WITH_DAY: TimeSpan = TimeSpan::secs(20 * 60 * 60);
 /// The text for the record of a reached limit.
 pub fn limit_reached(reached: &LimitReached) -> String {
     let agent = plain(&reached.agent);
-    match reached.action {
-        LimitAction::Wait => {
-            let unsure = if reached.resets_at.is_none() { " and reported no reset time" } else { "" };
-            format!("`{agent}` reached its usage limit{unsure}. The session resumes at {}", clock(reached.until, None))
+    let unsure = reached.resets_at.is_none() && reached.action == LimitAction::Wait;
+    let what = match reached.cause {
+        LimitCause::Usage if unsure => "reached its usage limit and reported no reset time",
+        LimitCause::Usage => "reached its usage limit",
+        LimitCause::NoCredit => "has no credit left",
+        LimitCause::Outage => "does not reach its server",
+    };
+    let then = match (reached.action, reached.cause) {
+        (LimitAction::Wait, _) => format!(". The session resumes at {}", clock(reached.until, None)),
+        (LimitAction::Switch, LimitCause::Usage | LimitCause::Outage) => {
+            format!(". It gets the next turn after {}", clock(reached.until, None))
         }
-        LimitAction::Ask => format!("`{agent}` reached its usage limit"),
-        LimitAction::Switch => {
-            format!("`{agent}` reached its usage limit. It is available again at {}", clock(reached.until, None))
-        }
-    }
+        (LimitAction::Switch, LimitCause::NoCredit) | (LimitAction::Ask | LimitAction::Fail, _) => String::new(),
+    };
+    format!("`{agent}` {what}{then}")
 }
 
 /// The status of a session that waits for a reset.
 pub fn waiting(hold: &UsageLimitWait, now: UnixTime) -> String {
-    format!("Usage limit: resumes at {} (in {})", clock(hold.until, Some(now)), short_span(hold.until.since(now)))
+    let left = short_span(hold.until.since(now));
+    match hold.cause {
+        LimitCause::Outage => format!("Server not reached: next try in {left}"),
+        LimitCause::Usage | LimitCause::NoCredit => {
+            format!("Usage limit: resumes at {} (in {left})", clock(hold.until, Some(now)))
+        }
+    }
 }
 
 /// When the limit resets, seen from a moment.
 pub(super) fn reset_time(hold: &UsageLimitWait, now: UnixTime, zone: &TimeZone) -> String {
     match hold.resets_at {
+        _ if hold.cause == LimitCause::NoCredit => {
+            "It has no credit left. Add some and retry, or switch agents.".to_owned()
+        }
         Some(at) => format!("It resets at {}, in {}.", clock_in(zone, at, Some(now)), short_span(at.since(now))),
         None => "The agent did not report when it resets.".to_owned(),
     }

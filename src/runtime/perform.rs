@@ -9,13 +9,16 @@ use std::{
     num::NonZero,
     panic::{AssertUnwindSafe, catch_unwind},
     pin::pin,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
     task::Poll,
     thread::available_parallelism,
 };
 
 use tokio::{
-    sync::{Semaphore, broadcast, mpsc, oneshot},
+    sync::{Notify, Semaphore, broadcast, mpsc, oneshot},
     task::JoinHandle,
 };
 use tokio_util::sync::CancellationToken;
@@ -36,6 +39,8 @@ use crate::{
         input::Input,
         policy::HookSpec,
         stop::rule::RuleCheckResult,
+        time::TimeSpan,
+        turn::SILENCE,
         verify::{MissingCheck, WorkChangedBy, WorkMeasurement},
     },
     hooks::{self, HookWorkspace},
@@ -82,6 +87,7 @@ enum PromptRecipient {
 struct TurnJob {
     request: TurnRequest,
     baseline: ProtectBaseline,
+    silence: TimeSpan,
     cancel: CancellationToken,
 }
 
@@ -186,14 +192,14 @@ impl EffectPerformer {
                     task.cancel.cancel();
                 }
             }
-            Effect::SendPrompt { turn, text, conversation, timeout, to, standing_in, baseline } => {
+            Effect::SendPrompt { turn, text, conversation, timeout, silence, to, standing_in, baseline } => {
                 let request = TurnRequest { turn, text, conversation, timeout };
                 let to = match (to, standing_in) {
                     (Some(name), _) => PromptRecipient::Gatekeeper(name),
                     (None, Some(name)) => PromptRecipient::Fallback(name),
                     (None, None) => PromptRecipient::Own,
                 };
-                if let Err(why) = self.send(request, to, baseline) {
+                if let Err(why) = self.send(request, to, (baseline, silence)) {
                     self.handle.tell(Input::TurnFailed { turn, failure: TurnFailure::new(why.to_string()) });
                 }
             }
@@ -209,7 +215,12 @@ impl EffectPerformer {
         }
     }
 
-    fn send(&mut self, request: TurnRequest, to: PromptRecipient, baseline: ProtectBaseline) -> Result<(), SendError> {
+    fn send(
+        &mut self,
+        request: TurnRequest,
+        to: PromptRecipient,
+        (baseline, silence): (ProtectBaseline, TimeSpan),
+    ) -> Result<(), SendError> {
         let cancel = CancellationToken::new();
         self.turn = Some((request.turn, cancel.clone()));
         let line = match to {
@@ -217,7 +228,7 @@ impl EffectPerformer {
             PromptRecipient::Gatekeeper(name) => Some(self.gatekeeper(name)?),
             PromptRecipient::Fallback(name) => Some(self.fallback(name)?),
         };
-        let sent = line.is_some_and(|line| line.turns.send(TurnJob { request, baseline, cancel }).is_ok());
+        let sent = line.is_some_and(|line| line.turns.send(TurnJob { request, baseline, silence, cancel }).is_ok());
         if sent { Ok(()) } else { Err(SendError::TaskDied) }
     }
 
@@ -371,7 +382,7 @@ async fn converse(
     mut hearing: TurnObserver,
     (mut surveyor, mut watch): (WorktreeWatcher, TurnWatch),
 ) {
-    while let Some(TurnJob { request, baseline, cancel }) = asked.recv().await {
+    while let Some(TurnJob { request, baseline, silence, cancel }) = asked.recv().await {
         let turn = request.turn;
         hearing.turn = turn;
         // Survey before the prompt is sent, not at the same time: the agent's first changes must not look as if they
@@ -379,14 +390,19 @@ async fn converse(
         let before = surveyor.look_before(&cancel).await;
         let active = surveyor.begin_turn();
         watch.begin(baseline).await;
-        let ended = one_turn(&mut *agent, request, &mut hearing, &cancel).await;
+        let listening = SilenceWatch::new(&hearing, silence);
+        let ended = tokio::select! {
+            ended = one_turn(&mut *agent, request, &mut hearing, &cancel) => ended,
+            never = listening.watch() => match never {},
+        };
+        let silent = listening.is_silent();
         drop(active);
         let forbidden = watch.end().await;
         let ended = match ended {
             Ok(end) => Ok(TurnEnd { work: surveyor.compare(before, &cancel).await, forbidden, ..end }),
             Err(failure) => {
                 let work = surveyor.compare(before, &cancel).await;
-                Err(TurnFailure { forbidden: Box::new(forbidden), work, ..failure })
+                Err(TurnFailure { silent, forbidden: Box::new(forbidden), work, ..failure })
             }
         };
         if let Some(text) = watch.complaint() {
@@ -454,17 +470,59 @@ struct TurnObserver {
     handle: SessionHandle,
     children: SessionProcesses,
     asks: PermissionWaiters,
+    /// Woken by whatever the agent sends.
+    heard: Arc<Notify>,
+}
+
+/// Notices that an agent sends nothing.
+struct SilenceWatch {
+    turn: TurnId,
+    limit: TimeSpan,
+    handle: SessionHandle,
+    asks: PermissionWaiters,
+    heard: Arc<Notify>,
+    silent: AtomicBool,
+}
+
+impl SilenceWatch {
+    fn new(hearing: &TurnObserver, limit: TimeSpan) -> Self {
+        let TurnObserver { turn, handle, asks, heard, .. } = hearing;
+        let (handle, asks, heard) = (handle.clone(), asks.clone(), heard.clone());
+        Self { turn: *turn, limit, handle, asks, heard, silent: AtomicBool::new(false) }
+    }
+
+    fn is_silent(&self) -> bool {
+        self.silent.load(Ordering::Relaxed)
+    }
+
+    /// Reports each silence once. An agent that waits for an answer of the user is not silent.
+    async fn watch(&self) -> std::convert::Infallible {
+        if self.limit.is_zero() {
+            return std::future::pending().await;
+        }
+        loop {
+            let heard = tokio::time::timeout(self.limit.into(), self.heard.notified()).await.is_ok();
+            let is_silent = !heard && self.asks.waiting().answers.is_empty();
+            if self.silent.swap(is_silent, Ordering::Relaxed) || !is_silent {
+                continue;
+            }
+            let text = format!("the agent has sent nothing for {}", self.limit);
+            let update = AgentUpdate::Noted { what: SILENCE.to_owned(), text };
+            self.handle.tell_in_turn(Input::Agent { turn: self.turn, update }).await;
+        }
+    }
 }
 
 impl TurnObserver {
     fn new(handle: &SessionHandle, children: &SessionProcesses, asks: &PermissionWaiters) -> Self {
         let (handle, children, asks) = (handle.clone(), children.clone(), asks.clone());
-        Self { turn: TurnId::default(), handle, children, asks }
+        Self { turn: TurnId::default(), handle, children, asks, heard: Arc::default() }
     }
 }
 
 impl AgentObserver for TurnObserver {
     fn update(&mut self, update: AgentUpdate) -> BoxFuture<'_, ()> {
+        self.heard.notify_one();
         Box::pin(self.handle.tell_in_turn(Input::Agent { turn: self.turn, update }))
     }
 

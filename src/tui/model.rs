@@ -29,6 +29,7 @@ use crate::{
     config::MotionMode,
     engine::{
         SessionState,
+        conversation::LimitCause,
         event::{Event, GateEvent, HookEvent, PendingEvent, RetryEvent, SessionEvent, StopEvent},
         gate::Gate,
         ids::ItemId,
@@ -513,7 +514,8 @@ impl ScreenModel {
         }
         // No time runs at a gate, so a session that waits for the user draws nothing.
         let waits_for_a_person = state.gates.open.is_some() || state.phase.outcome().is_some() || state.steering.paused;
-        let period = if state.limits.hold.is_some() { MINUTE } else { SECOND };
+        let is_long = state.limits.hold.as_ref().is_some_and(|hold| hold.cause != LimitCause::Outage);
+        let period = if is_long { MINUTE } else { SECOND };
         (!waits_for_a_person && state.next_wake().is_some()).then(|| self.next_beat(period))
     }
 

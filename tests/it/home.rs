@@ -83,7 +83,7 @@ fn asks(minutes: i64) -> ListedState {
 
 fn works() -> ListedState {
     let since = Some(UnixTime(NOW - 72_000));
-    runs(CurrentActivity::Works { since, heard: since, then: None })
+    runs(CurrentActivity::Works { since, heard: since, silent: false, then: None })
 }
 
 fn ended(outcome: SessionOutcome, reason: &str) -> ListedState {

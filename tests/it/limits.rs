@@ -24,6 +24,12 @@ fn project(rest: &str, agents: &[(&str, Value)]) -> Project {
     })
 }
 
+fn with_errors(most: u32, project: Project) -> Project {
+    let config = project.read("creel.yaml");
+    project.write("creel.yaml", &config.replace("errors: 1", &format!("errors: {most}")));
+    project
+}
+
 #[track_caller]
 fn completes(project: &Project) -> Ran {
     let ran = project.run();
@@ -181,13 +187,117 @@ fn once_the_limit_has_reset_an_unattended_session_continues() {
 }
 
 #[test]
-fn with_fail_a_limit_is_an_error_like_any_other() {
+fn with_fail_a_limit_is_an_error_like_any_other_and_on_record() {
     let project = project("limits: { on_usage_limit: fail }", &[("a", json!([{ "fail": SOON }]))]);
     let ran = project.run();
     assert_eq!((ran.code, project.outcome().as_deref()), (1, Some("failed")), "{}{}", ran.out, ran.err);
-    assert!(project.kind("limit_reached").is_empty());
+    assert_eq!(actions(&project), [pair("a", "fail")]);
     let agents = [("a", json!([{ "fail": SOON }])), ("b", json!([{ "say": DONE }]))];
     completes(&self::project("limits: { on_usage_limit: fail, fallback: [b] }", &agents));
+}
+
+const SHORT: &str = "outage: { base: 0.02, max: 0.1, total: 0.4 }";
+
+#[test]
+fn a_server_that_is_down_for_a_while_costs_nothing() {
+    let down = ["529 Overloaded", "503 Service Unavailable", "connect ECONNREFUSED 127.0.0.1:443", "connection reset"];
+    let turns: Vec<Value> = down.iter().map(|said| json!({ "fail": said })).chain([json!({ "say": DONE })]).collect();
+    let project = project(&format!("limits: {{ {SHORT} }}"), &[("a", json!(turns))]);
+    let ran = completes(&project);
+    assert!(ran.out.contains("`a` does not reach its server. The session resumes at "), "{}", ran.out);
+    assert_eq!(project.prompts(), vec![pair("iteration", "GOAL"); 5]);
+    assert_eq!(project.kind("iteration_started").len(), 1);
+    let waits = project.kind("outage_reported");
+    assert!(waits.iter().all(|wait| wait["action"] == "wait") && waits.len() == 4, "{waits:?}");
+    assert!(actions(&project).is_empty());
+}
+
+#[test]
+fn a_server_that_stays_away_fails_the_turn_and_the_session_ends() {
+    let turns: Vec<Value> = (0..60).map(|_| json!({ "fail": "502 Bad Gateway" })).collect();
+    let project = project(&format!("limits: {{ {SHORT} }}"), &[("a", json!(turns))]);
+    let ran = project.run();
+    assert_eq!((ran.code, project.outcome().as_deref()), (1, Some("failed")), "{}{}", ran.out, ran.err);
+    let tries = project.kind("turn_failed").len();
+    assert!((5..30).contains(&tries), "{tries}");
+}
+
+#[test]
+fn a_fallback_agent_takes_over_from_a_server_that_stays_away() {
+    let turns: Vec<Value> = (0..60).map(|_| json!({ "fail": "529 Overloaded" })).collect();
+    let agents = [("a", json!(turns)), ("b", json!([{ "say": DONE }]))];
+    let project = project("limits: { outage: { base: 0.01, max: 0.02 }, fallback: [b] }", &agents);
+    completes(&project);
+    assert_eq!(switches(&project), [pair("a", "b")]);
+    assert_eq!(project.kind("outage_reported").len(), 6);
+}
+
+#[test]
+fn an_agent_without_credit_hands_over_or_asks() {
+    let broke = json!([{ "fail": "Credit balance is too low" }, { "say": DONE }]);
+    let alone = project("", &[("a", broke.clone())]);
+    let ran = alone.run();
+    assert_eq!(ran.code, 4, "{}{}", ran.out, ran.err);
+    let gate = &alone.kind("gate_opened")[0];
+    assert_eq!((&gate["about"], &gate["choices"]), (&json!("usage_limit"), &json!(["retry", "abort"])));
+    assert!(gate["reason"].as_str().is_some_and(|why| why.contains("no credit")), "{gate}");
+    let paid = alone.creel(&["resume", "s", "--headless", "--answer", "retry"]);
+    assert_eq!(paid.code, 0, "{}{}", paid.out, paid.err);
+    let project = project("limits: { fallback: [b] }", &[("a", broke), ("b", json!([{ "say": DONE }]))]);
+    completes(&project);
+    assert_eq!(switches(&project), [pair("a", "b")]);
+    assert_eq!(project.kind("limit_reached")[0]["cause"], "no_credit");
+}
+
+#[test]
+fn the_sum_of_waits_is_bounded_and_used_up_before_anyone_is_asked() {
+    let turns: Vec<Value> = (0..60).map(|_| json!({ "fail": "Rate limit reached. Try again in 0.2s." })).collect();
+    let project = project("limits: { max_wait: 1.5 }", &[("a", json!(turns))]);
+    let ran = project.run();
+    assert_eq!(ran.code, 4, "{}{}", ran.out, ran.err);
+    let acts: Vec<String> = actions(&project).into_iter().map(|(_, action)| action).collect();
+    assert_eq!(acts, ["wait", "wait", "wait", "ask"]);
+    let ms = |record: &Value, key: &str| record[key].as_str().and_then(|at| at.parse::<jiff::Timestamp>().ok());
+    let waits = project.kind("limit_reached");
+    let waits = waits.iter().take(3).filter_map(|one| Some(ms(one, "until")?.duration_since(ms(one, "at")?)));
+    let sum: i128 = waits.map(|wait| wait.as_millis()).sum();
+    assert!((1_490..=1_510).contains(&sum), "{sum}");
+}
+
+#[test]
+fn a_silent_agent_is_shown_and_the_fallback_takes_the_next_turn() {
+    let agents = [("a", json!([{ "hang": true }])), ("b", json!([{ "say": DONE }]))];
+    let rest = "turn_timeout: 3\nlimits: { silence: 0.5, fallback: [b] }";
+    let project = with_errors(2, project(rest, &agents));
+    let session = project.start();
+    until("it is silent", || !project.kind("agent_noted").is_empty());
+    assert_eq!(project.kind("agent_noted")[0]["what"], "silence");
+    let told = project.creel(&["status"]).out;
+    assert!(told.contains("silent for more than 500 ms"), "{told}");
+    assert_eq!(session.end().code, 0);
+    assert_eq!(switches(&project), [pair("a", "b")]);
+    assert_eq!(project.kind("agent_noted").len(), 1);
+}
+
+#[test]
+fn failed_recovery_turns_count_as_failed_turns() {
+    let turns: Vec<Value> = (0..9).map(|_| json!({ "fail": "broken" })).collect();
+    let rest = "hooks: { on_error: [{ command: 'echo look at this', pipe_output: true }] }";
+    let project = with_errors(3, project(rest, &[("a", json!(turns))]));
+    let ran = project.run();
+    assert_eq!(ran.code, 1, "{}{}", ran.out, ran.err);
+    assert_eq!(project.kind("turn_failed").len(), 3);
+}
+
+#[test]
+fn a_session_that_is_resumed_into_a_wait_says_so() {
+    let own = json!([{ "fail": "Usage limit reached. Try again in 3s." }, { "say": DONE }]);
+    let project = project("", &[("a", own)]);
+    let session = project.start();
+    until("it waits", || !project.kind("limit_reached").is_empty());
+    session.kill();
+    let ran = project.creel(&["resume", "s", "--headless"]);
+    assert!(ran.code == 0 && ran.err.contains("creel: Usage limit: resumes at "), "{}{}", ran.out, ran.err);
 }
 
 #[test]
@@ -353,4 +463,53 @@ fn a_night_in_fast_motion() {
     let limited: Vec<String> = actions(&project).into_iter().map(|(agent, _)| agent).collect();
     assert_eq!(limited, ["a", "b", "a", "b"]);
     assert_eq!(switches(&project), [pair("a", "b"), pair("b", "a"), pair("a", "b")]);
+}
+
+/// One call of an agent at night: trouble, or the next story.
+const WORSE_NIGHT: &str = r#"
+cat > /dev/null
+calls=$(($(cat ../$1.calls 2>/dev/null || echo 0) + 1)); echo $calls > ../$1.calls
+case "$1 $calls" in
+    "a 2") echo "API Error: 529 Overloaded" >&2; exit 1;;
+    "a 3") echo "connect ECONNREFUSED 127.0.0.1:443" >&2; exit 1;;
+    "a 5" | "a 6") exec sleep 100;;
+    "b 2") echo "insufficient_quota: check your billing details" >&2; exit 1;;
+    "c 1") exec sleep 100;;
+    "c 3") echo "You've hit your usage limit. Try again in 2s." >&2; exit 1;;
+esac
+story=$(($(wc -l < stories.txt) + 1))
+echo "story $story" >> stories.txt
+echo "Story $story is done."
+[ $story -lt 6 ] || echo "<promise>COMPLETE</promise>"
+"#;
+
+#[test]
+fn a_night_with_outages_limits_a_silent_agent_and_no_credit_killed_in_each() {
+    let config = "prompt: Do the stories.\nagent: a\nmax_iterations: 8\nmax_consecutive_errors: 2\nturn_timeout: 4\n\
+                  agents: { a: { command: sh night.sh a }, b: { command: sh night.sh b }, c: { command: sh night.sh c } }\n\
+                  limits: { fallback: [b, c], outage: { base: 1 }, silence: 0.5 }\nchecks: ['test -f stories.txt']\n";
+    let project = Project::with(config).file("night.sh", WORSE_NIGHT).file("stories.txt", "");
+    let calls = |agent: &str| std::fs::read_to_string(project.root().join(format!("../{agent}.calls")));
+    let count = |kind: &str| project.kind(kind).len();
+    let mut session = project.start();
+    let again = |session: Started| {
+        session.kill();
+        Started::of(project.command(&["resume", "s", "--headless"]))
+    };
+    until("the server is down", || count("outage_reported") == 1);
+    session = again(session);
+    until("the agent is silent", || count("agent_noted") == 1);
+    session = again(session);
+    until("no credit, and the third agent works", || calls("c").is_ok());
+    session = again(session);
+    until("a limit", || count("limit_reached") == 2);
+    session = again(session);
+    let ran = session.end();
+    assert_eq!((ran.code, project.outcome().as_deref()), (0, Some("complete")), "{}{}", ran.out, ran.err);
+    let stories: Vec<String> = (1..=6).map(|n| format!("story {n}")).collect();
+    assert_eq!(project.read("stories.txt").lines().collect::<Vec<_>>(), stories);
+    // Each call beyond the stories is one that was refused, silent or killed: none was paid for twice.
+    let calls = ["a", "b", "c"].map(|agent| calls(agent).expect("calls").trim().to_owned());
+    assert_eq!(calls, ["6", "2", "5"]);
+    assert_eq!(switches(&project), [pair("a", "b"), pair("b", "c")]);
 }

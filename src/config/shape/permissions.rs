@@ -74,6 +74,29 @@ pub static BUDGET: MapShape = MapShape {
     ],
 };
 
+static OUTAGE_FIELDS: [FieldShape; 3] = [
+    FieldShape {
+        name: "base",
+        doc: "The first wait. Each further one is twice as long.",
+        ty: ValueType::Duration(ZeroDuration::Refused),
+        default: DefaultValue::Text("5s"),
+    },
+    FieldShape {
+        name: "max",
+        doc: "The longest wait.",
+        ty: ValueType::Duration(ZeroDuration::Refused),
+        default: DefaultValue::Text("5m"),
+    },
+    FieldShape {
+        name: "total",
+        doc: "After so much waiting, the turn has failed.",
+        ty: ValueType::Duration(ZeroDuration::Refused),
+        default: DefaultValue::Text("2h"),
+    },
+];
+
+pub static OUTAGE: MapShape = MapShape { name: "outage", noun: "key", keys: KeyPolicy::Known, fields: &OUTAGE_FIELDS };
+
 pub static LIMITS: MapShape = MapShape {
     name: "limits",
     noun: "key",
@@ -88,9 +111,23 @@ pub static LIMITS: MapShape = MapShape {
         },
         FieldShape {
             name: "max_wait",
-            doc: "creel asks you about longer waits.",
+            doc: "creel asks you about longer waits. It also bounds the sum of waits since the last turn that ended well.",
             ty: ValueType::Duration(ZeroDuration::Refused),
             default: DefaultValue::Text("12h"),
+        },
+        FieldShape {
+            name: "outage",
+            doc: "The waits while the agent's server is overloaded or cannot be reached. The same turn is sent again, and \
+                  nothing is counted.",
+            ty: ValueType::Object(&OUTAGE),
+            default: DefaultValue::OfItsKeys,
+        },
+        FieldShape {
+            name: "silence",
+            doc: "After this long without a word, the agent is shown as silent. If `turn_timeout` ends its turn, a fallback \
+                  agent takes the next one. 0: never.",
+            ty: ValueType::Duration(ZeroDuration::Allowed),
+            default: DefaultValue::Text("10m"),
         },
         FieldShape {
             name: "fallback",

@@ -7,8 +7,13 @@ use crate::engine::{policy::AgentSpec, time::TimeSpan};
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct LimitsPlan {
     pub on_usage_limit: UsageLimitPolicy,
-    /// The longest wait without asking the user.
+    /// The longest wait without asking the user, and the longest sum of waits since the last turn that ended well.
     pub max_wait: TimeSpan,
+    #[serde(default)]
+    pub outage: OutagePlan,
+    /// After this long without a word, the agent is shown as silent. 0: never.
+    #[serde(default = "silence")]
+    pub silence: TimeSpan,
     /// The agents that take over, in this order.
     #[serde(default)]
     pub fallback: Vec<FallbackAgent>,
@@ -16,7 +21,33 @@ pub struct LimitsPlan {
 
 impl Default for LimitsPlan {
     fn default() -> Self {
-        Self { on_usage_limit: UsageLimitPolicy::Wait, max_wait: TimeSpan::secs(12 * 60 * 60), fallback: Vec::new() }
+        Self {
+            on_usage_limit: UsageLimitPolicy::Wait,
+            max_wait: TimeSpan::secs(12 * 60 * 60),
+            outage: OutagePlan::default(),
+            silence: silence(),
+            fallback: Vec::new(),
+        }
+    }
+}
+
+const fn silence() -> TimeSpan {
+    TimeSpan::secs(10 * 60)
+}
+
+/// The waits while an agent's server is overloaded or cannot be reached.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct OutagePlan {
+    /// The first wait. Each further one is twice as long.
+    pub base: TimeSpan,
+    pub max: TimeSpan,
+    /// After so much waiting, the turn has failed.
+    pub total: TimeSpan,
+}
+
+impl Default for OutagePlan {
+    fn default() -> Self {
+        Self { base: TimeSpan::secs(5), max: TimeSpan::secs(5 * 60), total: TimeSpan::secs(2 * 60 * 60) }
     }
 }
 

@@ -240,7 +240,9 @@ impl SessionState {
     }
 
     fn after_error(&self, dispatch: &HookDispatch, now: UnixTime, measured: Option<&WorkMeasurement>) -> EngineOutput {
-        match dispatch.piped_text() {
+        // After the last turn that may fail, the user decides before another one is paid for.
+        let may_recover = self.pipelines.is_open() || self.retry.errors < self.plan().max_consecutive_errors;
+        match dispatch.piped_text().filter(|_| may_recover) {
             Some(text) => {
                 self.retries().must_leave_the_server_alone(now).unwrap_or_else(|| self.prompts().recovery_prompt(&text))
             }

@@ -1,6 +1,7 @@
 //! A short description of what a session is doing, for lists and status lines.
 
 use crate::engine::{
+    conversation::LimitCause,
     event::{PromptReason, SessionOutcome, StopTiming},
     hooks::{dispatch::HookDispatch, point::HookPoint},
     session::{SessionState, phase::Phase},
@@ -47,7 +48,12 @@ impl SessionState {
             (false, Some(StopTiming::Now)) => "; stops now",
             (false, None) => "",
         };
-        format!("{}{then}", doing_now(self))
+        let silent = if self.turns.silent {
+            format!(", silent for more than {}", self.plan().limits.silence)
+        } else {
+            String::new()
+        };
+        format!("{}{silent}{then}", doing_now(self))
     }
 }
 
@@ -86,6 +92,9 @@ fn doing_now(session: &SessionState) -> String {
             ([], None) => "evaluates the iteration".into(),
             (some, None) => format!("checks {} rules", some.len()),
         },
+        Phase::Due(_) if session.limits.hold.as_ref().is_some_and(|hold| hold.cause == LimitCause::Outage) => {
+            format!("waits until `{}` reaches its server", session.agent_choice().agent())
+        }
         Phase::Due(_) if session.limits.hold.is_some() => {
             format!("waits for the usage limit of `{}` to reset", session.agent_choice().agent())
         }

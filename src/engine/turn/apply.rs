@@ -16,11 +16,12 @@ use crate::engine::{
     stop::apply::work_done,
     submit::apply::{gatekeeper_answered, keep_review_dispatch},
     time::{TimeSpan, UnixTime},
-    turn::{DuePrompt, REFUSED},
+    turn::{DuePrompt, REFUSED, SILENCE},
     usage_limit::without_handover,
 };
 
 pub(crate) fn apply_turn(session: &mut SessionState, at: UnixTime, event: &TurnEvent) {
+    session.turns.silent = matches!(event, TurnEvent::AgentNoted { what, .. } if what == SILENCE);
     match event {
         TurnEvent::PromptSent(prompt) => {
             session.account.turn_began = at;
@@ -141,7 +142,7 @@ fn turn_ended(session: &mut SessionState, next: Option<AfterTurn>) {
     if next == AfterTurn::Review {
         return gatekeeper_answered(session, None);
     }
-    // A recovery does not show whether the work progresses: it neither increases nor resets the count.
+    // A recovery that succeeds does not show whether the work progresses: it does not reset the count.
     if prompt.reason != PromptReason::Recovery {
         session.retry.errors = 0;
     }
@@ -179,7 +180,7 @@ fn turn_failed(session: &mut SessionState, error: &str, retry_after: Option<Time
     }
     session.pending.set_state(&prompt.items, ItemState::Pending);
     // A pipeline has its own count of repairs.
-    if prompt.reason != PromptReason::Recovery && !session.pipelines.is_open() {
+    if !session.pipelines.is_open() {
         session.retry.errors += 1;
     }
     session.retry.wait = RetryWait::Due { nth: session.retry.errors, at_least: retry_after.unwrap_or_default() };

@@ -246,6 +246,7 @@ impl PromptRules<'_> {
             text: prompt.text.clone(),
             conversation: prompt.conversation,
             timeout: for_review.unwrap_or(self.plan.turn_timeout),
+            silence: self.plan.limits.silence,
             to: prompt.agent.clone(),
             standing_in: self.limits.standing_in.clone(),
             baseline: self.unsettled.protect_baseline(),

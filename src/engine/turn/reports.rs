@@ -10,7 +10,7 @@ use crate::engine::{
     session::phase::Phase,
     time::UnixTime,
     turn::{TurnState, after::AfterTurnRules},
-    usage_limit::AgentChoice,
+    usage_limit::{AgentChoice, Obstructed},
 };
 
 /// Shown as the output of a tool call that ended with its turn.
@@ -88,12 +88,15 @@ impl TurnRules<'_> {
 
     pub(crate) fn on_turn_failed(self, turn: TurnId, failure: TurnFailure, now: UnixTime) -> EngineOutput {
         let Some(iteration) = self.phase.awaited(turn) else { return EngineOutput::stale(turn) };
-        let TurnFailure { message: error, retry_after: retry_after_ms, limit, spent, forbidden, work } = failure;
+        let TurnFailure { message: error, retry_after: retry_after_ms, limit, silent, spent, forbidden, work } =
+            failure;
         let closed = self.close_calls(ToolStatus::Failed, CUT_OFF).fold(self.gates.unasked(&POLICY), EngineOutput::and);
-        let limit = limit
-            .filter(|_| !self.phase.gatekeeper_works())
-            .and_then(|limit| self.agent_choice.reached_limit(limit, now));
-        let usage_limit = limit.is_some();
+        let limit = limit.filter(|_| !self.phase.gatekeeper_works());
+        let Obstructed { mut events, resends: usage_limit } =
+            limit.map(|limit| self.agent_choice.reached_limit(limit, now)).unwrap_or_default();
+        if silent && !usage_limit && !self.phase.gatekeeper_works() {
+            events.extend(self.agent_choice.after_silence(now));
+        }
         let forbidden = *forbidden;
         let failed = Event::Turn(TurnEvent::Failed {
             iteration,
@@ -106,7 +109,7 @@ impl TurnRules<'_> {
             forbidden,
             next: self.after.failed(usage_limit),
         });
-        limit.into_iter().flatten().fold(closed.and(failed), EngineOutput::and)
+        events.into_iter().fold(closed.and(failed), EngineOutput::and)
     }
 
     /// Ends every open tool call of the current turn: no call outlives its turn.

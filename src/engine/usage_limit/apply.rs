@@ -6,28 +6,34 @@ use crate::engine::{
     gate::response::UsageLimitAnswer,
     retry::RetryWait,
     session::SessionState,
-    time::UnixTime,
+    time::{TimeSpan, UnixTime},
     usage_limit::UsageLimitWait,
 };
 
 pub(crate) fn apply_usage_limit(session: &mut SessionState, at: UnixTime, event: &UsageLimitEvent) {
     match event {
-        UsageLimitEvent::Reached(reached) => limit_reached(session, at, reached),
-        UsageLimitEvent::AgentSwitched { from, to, .. } => agent_switched(session, from, to),
-        UsageLimitEvent::WaitSkipped { .. } => wait_skipped(session),
+        UsageLimitEvent::Reached(reached) | UsageLimitEvent::Outage(reached) => limit_reached(session, at, reached),
+        UsageLimitEvent::AgentSwitched { from, to, until, .. } => {
+            session.limits.resets.extend(until.map(|until| (from.clone(), until)));
+            agent_switched(session, from, to);
+        }
+        UsageLimitEvent::WaitSkipped { .. } => wait_skipped(session, at),
     }
 }
 
 fn limit_reached(session: &mut SessionState, at: UnixTime, reached: &LimitReached) {
-    let LimitReached { agent, resets_at, until, action } = reached;
-    session.limits.in_a_row += 1;
+    let LimitReached { agent, resets_at, until, action, cause } = reached;
+    session.limits.reached(*cause);
     session.limits.resets.insert(agent.clone(), resets_at.unwrap_or(*until).max(*until));
     match action {
-        LimitAction::Switch => {}
+        LimitAction::Switch | LimitAction::Fail => {}
         LimitAction::Wait | LimitAction::Ask => {
             let asks = *action == LimitAction::Ask;
-            session.limits.hold =
-                Some(UsageLimitWait { agent: agent.clone(), resets_at: *resets_at, until: *until, asks });
+            let (agent, resets_at, until, cause) = (agent.clone(), *resets_at, *until, *cause);
+            session.limits.hold = Some(UsageLimitWait { agent, resets_at, until, asks, cause });
+            if !asks {
+                session.limits.waited = TimeSpan(session.limits.waited.0.saturating_add(until.since(at).0));
+            }
             wait_for_reset(session, at);
         }
     }
@@ -52,19 +58,26 @@ pub(crate) fn agent_switched(session: &mut SessionState, from: &str, to: &str) {
     session.account.conversation = ConversationUsage::default();
 }
 
-/// The user ended the wait.
-pub(crate) fn wait_skipped(session: &mut SessionState) {
-    session.limits.hold = None;
+/// The user ended the wait. What is left of it was not waited for.
+pub(crate) fn wait_skipped(session: &mut SessionState, at: UnixTime) {
+    if let Some(hold) = session.limits.hold.take() {
+        session.limits.waited = TimeSpan(session.limits.waited.0.saturating_sub(hold.until.since(at).0));
+    }
     session.retry.wait = RetryWait::No;
 }
 
 /// The user answered the gate. A switch of agents is a record of its own.
 pub(crate) fn limit_answered_by_user(session: &mut SessionState, at: UnixTime, answer: UsageLimitAnswer) {
     match answer {
-        UsageLimitAnswer::Retry => wait_skipped(session),
+        // The user decided: the waits start anew.
+        UsageLimitAnswer::Retry => {
+            session.limits.waited = TimeSpan::default();
+            wait_skipped(session, at);
+        }
         UsageLimitAnswer::Wait | UsageLimitAnswer::Switch => {
             if let Some(hold) = &mut session.limits.hold {
                 hold.asks = false;
+                session.limits.waited = TimeSpan::default();
                 wait_for_reset(session, at);
             }
         }

@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::engine::{
     actor::Actor,
+    conversation::LimitCause,
     time::{UnixTime, as_rfc3339, rfc3339_or_none},
 };
 
@@ -12,11 +13,17 @@ use crate::engine::{
 pub enum UsageLimitEvent {
     #[serde(rename = "limit_reached")]
     Reached(Box<LimitReached>),
+    /// The agent's server is overloaded, or cannot be reached.
+    #[serde(rename = "outage_reported")]
+    Outage(Box<LimitReached>),
     #[serde(rename = "agent_switched")]
     AgentSwitched {
         from: String,
         to: String,
         reason: String,
+        /// Until then, the agent that did not answer gets no turn.
+        #[serde(default, with = "rfc3339_or_none", skip_serializing_if = "Option::is_none")]
+        until: Option<UnixTime>,
         /// The user that requested the switch. None: creel itself.
         #[serde(flatten, default)]
         by: Option<Actor>,
@@ -30,7 +37,8 @@ pub enum UsageLimitEvent {
 
 impl UsageLimitEvent {
     /// The kinds of its records.
-    pub(crate) const KINDS: &'static [&'static str] = &["limit_reached", "agent_switched", "wait_skipped"];
+    pub(crate) const KINDS: &'static [&'static str] =
+        &["limit_reached", "outage_reported", "agent_switched", "wait_skipped"];
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -43,6 +51,8 @@ pub struct LimitReached {
     #[serde(with = "as_rfc3339")]
     pub until: UnixTime,
     pub action: LimitAction,
+    #[serde(default)]
+    pub cause: LimitCause,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -52,4 +62,6 @@ pub enum LimitAction {
     Ask,
     /// Another agent continues the turn.
     Switch,
+    /// The turn fails like any other.
+    Fail,
 }

@@ -385,7 +385,7 @@ pub fn proposal() -> World {
 /// The agent has reached a usage limit that resets in an hour.
 fn reaches_a_limit(mut world: World) -> World {
     let (turn, _) = world.turn.take().expect("the agent works");
-    let limit = Some(UsageLimit { resets_in: Some(TimeSpan::secs(3_600)) });
+    let limit = Some(UsageLimit { resets_in: Some(TimeSpan::secs(3_600)), ..UsageLimit::default() });
     world.input(Input::TurnFailed { turn, failure: TurnFailure { limit, ..TurnFailure::new("429") } });
     until(world, |world| world.state.limits.hold.is_some())
 }
