@@ -2,6 +2,11 @@
 //!
 //! Owns only the form, not when a snapshot is written or whether it is used.
 
+/// Whether a value can be left out. Records of earlier versions do not have it.
+pub(crate) fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
+}
+
 /// A number as its bits: as a decimal it would not always read back as the same number.
 pub(crate) mod exact_float {
     use serde::{Deserialize, Deserializer, Serialize as _, Serializer};

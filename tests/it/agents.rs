@@ -212,11 +212,10 @@ turns:
 #[tokio::test]
 async fn a_script_can_fail_crash_hang_and_run_out() {
     let dir = folder();
-    let script =
-        "turns: [{ fail: connection reset, say: hm }, { crash: true }, { hang: true }, { stop_reason: refusal }]";
+    let script = "turns: [{ fail: broken, say: hm }, { crash: true }, { hang: true }, { stop_reason: refusal }]";
     let mut agent = scripted(script, dir.path());
     let (end, heard) = turn(&mut *agent, request("")).await;
-    assert_eq!((end, heard.said().as_str()), (Err(TurnFailure::new("connection reset")), "hm"));
+    assert_eq!((end, heard.said().as_str()), (Err(TurnFailure::new("broken")), "hm"));
     assert!(failure(&mut *agent, request("")).await.contains("crashed"));
     let hanging = TurnRequest { timeout: TimeSpan(50), ..request("") };
     assert!(failure(&mut *agent, hanging).await.contains("within 50 ms (turn_timeout)"));

@@ -2,17 +2,17 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::engine::{policy::AgentSpec, time::TimeSpan};
+use crate::engine::{policy::AgentSpec, stored_form::is_default, time::TimeSpan};
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct LimitsPlan {
     pub on_usage_limit: UsageLimitPolicy,
     /// The longest wait without asking the user, and the longest sum of waits since the last turn that ended well.
     pub max_wait: TimeSpan,
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub outage: OutagePlan,
     /// After this long without a word, the agent is shown as silent. 0: never.
-    #[serde(default = "silence")]
+    #[serde(default = "silence", skip_serializing_if = "is_usual_silence")]
     pub silence: TimeSpan,
     /// The agents that take over, in this order.
     #[serde(default)]
@@ -33,6 +33,11 @@ impl Default for LimitsPlan {
 
 const fn silence() -> TimeSpan {
     TimeSpan::secs(10 * 60)
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_usual_silence(span: &TimeSpan) -> bool {
+    *span == silence()
 }
 
 /// The waits while an agent's server is overloaded or cannot be reached.

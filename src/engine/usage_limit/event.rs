@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use crate::engine::{
     actor::Actor,
     conversation::LimitCause,
+    stored_form::is_default,
     time::{UnixTime, as_rfc3339, rfc3339_or_none},
 };
 
@@ -51,7 +52,7 @@ pub struct LimitReached {
     #[serde(with = "as_rfc3339")]
     pub until: UnixTime,
     pub action: LimitAction,
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub cause: LimitCause,
 }
 

@@ -3,7 +3,7 @@
 //! creel records the beginning of a very long answer and writes the rest to a file until the turn ends. The stream
 //! shows the end of that file below the recorded text, so that the user sees progress.
 
-use super::{BlockBody, BlockKind, SessionStream, StreamBlock, block};
+use super::{BlockBody, BlockKind, SessionStream, StreamBlock, StreamPosition, block};
 use crate::{
     engine::{
         event::{Event, TurnEvent},
@@ -22,6 +22,8 @@ pub(super) struct LiveAnswerTail {
     recorded: u64,
     /// The length of the answer when its end was last shown. None while it is not shown.
     shown: Option<u64>,
+    /// The block of the end while it was last shown. The view follows it if records arrive before it.
+    block: usize,
 }
 
 impl LiveAnswerTail {
@@ -57,8 +59,24 @@ impl SessionStream {
         let mut new: StreamBlock = block(BlockKind::Said, at, head, ThemeRole::Faint);
         new.body = BlockBody::Text(vec![DetailText::words(text)]);
         self.blocks.push(new);
-        self.live_end.shown = Some(printed);
+        let (was, is) = (self.live_end.block, self.blocks.len() - 1);
+        if was > 0 && is > was {
+            self.follow_block(was, is);
+        }
+        (self.live_end.shown, self.live_end.block) = (Some(printed), is);
         true
+    }
+
+    /// The view and the cursor stay in a block that has moved.
+    fn follow_block(&mut self, was: usize, is: usize) {
+        if let StreamPosition::At { block, .. } = &mut self.position
+            && *block == was
+        {
+            *block = is;
+        }
+        if let Some(cursor) = self.cursor.as_mut().filter(|cursor| cursor.block == was) {
+            cursor.block = is;
+        }
     }
 
     /// Removes the block of the live end, before a record or a newer end is added.
@@ -67,5 +85,30 @@ impl SessionStream {
             self.blocks.pop();
             self.rows.remove(&self.blocks.len());
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tui::stream::StreamPlace;
+
+    #[test]
+    fn the_view_stays_in_the_live_end_when_late_records_come_before_it() {
+        let at = UnixTime::default();
+        let mut stream = SessionStream::default();
+        let record = |stream: &mut SessionStream| {
+            stream.hide_live_end();
+            stream.blocks.push(block(BlockKind::Said, at, String::new(), ThemeRole::Text));
+        };
+        stream.live_end.turn = Some(TurnId::default());
+        record(&mut stream);
+        assert!(stream.show_live_end(TurnId::default(), at, 100, b"the end"));
+        stream.position = StreamPosition::At { block: 1, row: 0 };
+        stream.cursor = Some(StreamPlace { block: 1, row: 0 });
+        record(&mut stream);
+        assert!(stream.show_live_end(TurnId::default(), at, 100, b"the end"));
+        assert_eq!(stream.position, StreamPosition::At { block: 2, row: 0 });
+        assert_eq!(stream.cursor.map(|cursor| cursor.block), Some(2));
     }
 }
