@@ -39,6 +39,7 @@ use crate::{
 pub mod builtin;
 pub mod reply;
 pub mod rules;
+pub mod test_suites;
 
 use builtin::BuiltinJob;
 

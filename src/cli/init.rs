@@ -8,6 +8,7 @@ mod config_text;
 mod questions;
 
 use std::{
+    ffi::OsStr,
     fs,
     io::{self, Write as _},
     path::{Path, PathBuf},
@@ -24,6 +25,9 @@ use crate::{
     },
     config::{self, known_agents::KnownAgents, paths},
     engine::policy::RetryLimitPolicy,
+    hooks::test_suites,
+    present::text::some_names,
+    process::programs,
 };
 
 /// What to write.
@@ -49,27 +53,20 @@ pub enum InitTemplate {
     Checkpoint,
 }
 
-/// The file that identifies a toolchain, and the toolchain's test command.
-const TOOLCHAINS: [(&str, &str); 7] = [
-    ("Cargo.toml", "cargo test"),
-    ("go.mod", "go test ./..."),
-    ("package.json", "npm test"),
-    ("pyproject.toml", "pytest -q"),
-    ("setup.py", "pytest -q"),
-    ("mix.exs", "mix test"),
-    ("Makefile", "make test"),
-];
 /// Where the schema is written, relative to the project. The config names this file, so an editor needs neither creel
 /// nor a network, and the path is valid in every clone that has the file.
 const SCHEMA: &str = ".creel/config.schema.json";
+
+/// How many checks the config gets by itself. More parts of a monorepo are named in a message.
+const CHECKS: usize = 4;
 
 /// The values for the config.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct InitChoices {
     /// A known agent. `None` if none is installed and the user named none.
     agent: Option<String>,
-    /// The command that must pass after each turn.
-    check: Option<String>,
+    /// The commands that must pass after each turn.
+    checks: Vec<String>,
     /// What happens at the retry limit when unattended.
     on_limit: RetryLimitPolicy,
 }
@@ -85,9 +82,11 @@ pub(super) fn init(args: &InitArgs) -> CliResult {
     project::refuse_links(&here)?;
     let known = config::without_config(paths::agents_file().as_deref())?.known;
     let search = std::env::var_os("PATH").unwrap_or_default();
+    let mut checks = checks(&here, args.template, &search);
+    let more = checks.split_off(checks.len().min(CHECKS));
     let defaults = InitChoices {
         agent: known.preferred(&search).map(|(agent, _)| agent.name.clone()),
-        check: test_command(&here, args.template),
+        checks,
         on_limit: RetryLimitPolicy::Complete,
     };
     let installed: Vec<&str> =
@@ -99,8 +98,21 @@ pub(super) fn init(args: &InitArgs) -> CliResult {
         ConfigText { known: &known, search: &search, choices: &choices, template: args.template, schema: SCHEMA };
     let path = here.join("creel.yaml");
     write_new(&path, &text.to_string())?;
-    say(&format!("creel: wrote {} and {}\n{}", path.display(), schema.display(), next_steps(&known, &installed)));
+    let unchecked = choices.checks.is_empty() && args.template.is_none();
+    let unchecked = if unchecked { UNCHECKED.to_owned() } else { further(&more) };
+    let next = next_steps(&known, &installed);
+    say(&format!("creel: wrote {} and {}\n{unchecked}{next}", path.display(), schema.display()));
     Ok(0)
+}
+
+const UNCHECKED: &str = "  creel found no tests here, so nothing would be verified: add the command that checks the work \
+                         under `checks:`\n";
+
+fn further(more: &[String]) -> String {
+    if more.is_empty() {
+        return String::new();
+    }
+    format!("  there are more tests; add what should be checked, too: {}\n", some_names(more, CHECKS))
 }
 
 fn next_steps(known: &KnownAgents, installed: &[&str]) -> String {
@@ -118,11 +130,12 @@ fn next_steps(known: &KnownAgents, installed: &[&str]) -> String {
     }
 }
 
-/// The command that tests this project. The `tdd` template needs one even without a toolchain.
-fn test_command(project: &Path, template: Option<InitTemplate>) -> Option<String> {
-    let found = TOOLCHAINS.iter().find(|(file, _)| project.join(file).exists()).map(|(_, command)| *command);
-    let placeholder = (template == Some(InitTemplate::Tdd)).then_some("./test");
-    found.or(placeholder).map(str::to_owned)
+/// The commands that test this project. The `tdd` template needs one even without tests.
+fn checks(project: &Path, template: Option<InitTemplate>, search: &OsStr) -> Vec<String> {
+    let finds = |program: &str| programs::first_not_on_path(program, project, search).is_none();
+    let found = test_suites::checks(project, &finds);
+    let placeholder = template == Some(InitTemplate::Tdd) && found.is_empty();
+    if placeholder { vec!["./test".to_owned()] } else { found }
 }
 
 /// Writes the schema for editors. Replaces a file of an earlier version, since users do not edit it.

@@ -23,21 +23,18 @@ impl fmt::Display for ConfigText<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let iterations = if self.template == Some(InitTemplate::Security) { 20 } else { 10 };
         writeln!(f, "# yaml-language-server: $schema={}", self.schema)?;
-        writeln!(f, "# What creel does in this project. `creel config example` prints every key with its default.")?;
-        writeln!(f, "# Commit the schema with this file; `creel schema > {}` writes it again.", self.schema)?;
-        writeln!(f, "version: 1\n\n{}", self.agent())?;
-        writeln!(f, "max_iterations: {iterations}")?;
-        f.write_str(NOTE)?;
-        writeln!(f, "\n{}\n{}", self.checks(), limit(self.choices.on_limit))?;
+        writeln!(f, "# `creel config example` prints every key with its default.")?;
+        write!(f, "version: 1\n{}max_iterations: {iterations}\n{}", self.agent(), self.checks())?;
+        writeln!(f, "on_limit: {}", limit(self.choices.on_limit))?;
+        f.write_str(PERMISSIONS)?;
         f.write_str(&self.stop())
     }
 }
 
-const NOTE: &str = "# creel ends each prompt with a short note on how to report the end: \
-                    <promise>COMPLETE</promise>,
-# BLOCKED or ESCALATE. `instructions: none` leaves the note out; any \
-                    other text replaces it.
-# instructions: auto
+const PERMISSIONS: &str = "\
+# permissions:   # for agents that ask before they act: the first rule that fits decides, else creel asks you
+#   - { kind: [read, search, edit], action: allow }
+#   - { kind: execute, action: ask }
 ";
 
 impl ConfigText<'_> {
@@ -45,32 +42,27 @@ impl ConfigText<'_> {
         if let Some(agent) = self.choices.agent.as_deref().and_then(|name| self.known.named(name)) {
             return named(agent, agent.installed(self.search));
         }
-        let install: String = install_lines(self.known).iter().map(|line| format!("#   {line}\n")).collect();
+        let install = install_lines(self.known).into_iter().next().unwrap_or_default();
         format!(
-            "# No known agent is installed on this machine. Install one of them, for example:\n{install}# `creel agents` \
-             lists all. creel then uses the first one that is installed, or the one that you name here:\n# agent: {}\n",
+            "# agent: {}   # no known agent is installed here; `creel agents` lists all. For example:\n#   {install}\n",
             self.known.names().next().unwrap_or("NAME")
         )
     }
 
     fn checks(&self) -> String {
+        let note = "# must pass after each turn; the agent gets the output of a failure, up to 5 times";
         // The rules of this template already run the tests.
-        let check = self.choices.check.as_deref().filter(|_| self.template != Some(InitTemplate::Tdd));
-        let Some(check) = check else {
-            return "checks: []   # commands that must pass after each turn; the agent gets the output of a failure\n"
-                .to_owned();
-        };
-        format!(
-            "# After each turn, these must pass. The agent gets the output of a failure, up to max_hook_retries times (5).\n\
-             checks:\n  - {}\n",
-            quoted(check)
-        )
+        if self.choices.checks.is_empty() || self.template == Some(InitTemplate::Tdd) {
+            return format!("checks: []   {note}\n");
+        }
+        let checks: String = self.choices.checks.iter().map(|check| format!("  - {}\n", quoted(check))).collect();
+        format!("checks:   {note}\n{checks}")
     }
 
     /// The rules and hooks that decide when the work is complete.
     fn stop(&self) -> String {
         let Some(template) = self.template else { return String::new() };
-        let test = quoted(self.choices.check.as_deref().unwrap_or("./test"));
+        let test = quoted(self.choices.checks.first().map_or("./test", String::as_str));
         match template {
             InitTemplate::Tdd => format!(
                 "stop:\n  rules:\n    - {{ name: tests_pass, type: command, command: {test}, timeout: 10m }}\n  hooks:\n    \
@@ -106,11 +98,8 @@ const CHECKPOINT: &str = "stop:
 ";
 
 fn limit(on_limit: RetryLimitPolicy) -> String {
-    format!(
-        "# When the check still fails at the retry limit and you are not there: complete (accept the turn, marked as\n\
-         # forced), escalate (stop and wait for you) or abort.\non_limit: {}\n",
-        on_limit_name(on_limit)
-    )
+    let name = on_limit_name(on_limit);
+    format!("{name}   # if a check still fails then and you are not there: complete (as forced) | escalate | abort")
 }
 
 pub(super) const fn on_limit_name(on_limit: RetryLimitPolicy) -> &'static str {
@@ -121,16 +110,13 @@ pub(super) const fn on_limit_name(on_limit: RetryLimitPolicy) -> &'static str {
     }
 }
 
-/// The line for the agent, below a comment about how it runs and how to log in.
+/// The line for the agent, with a comment about how it runs and how to log in.
 fn named(agent: &KnownAgent, way: Option<&LaunchMethod>) -> String {
     let name = if is_plain(&agent.name) { agent.name.clone() } else { quoted(&agent.name) };
     let Some(way) = way.or(agent.ways.first()) else { return format!("agent: {name}\n") };
     let how = if way.is_acp() { "over ACP" } else { "one process per turn" };
-    let login = way.login().map(|login| format!("# To log in: {}\n", one_line(login))).unwrap_or_default();
-    format!(
-        "# {}, {how}. `creel agents` lists the others, and how to install each.\n{login}agent: {name}\n",
-        one_line(&agent.title)
-    )
+    let login = way.login().map(|login| format!("; to log in: {}", one_line(login))).unwrap_or_default();
+    format!("agent: {name}   # {}, {how}{login}\n", one_line(&agent.title))
 }
 
 /// How to install the preferred agents, one line each.

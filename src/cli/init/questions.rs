@@ -21,16 +21,19 @@ pub(super) fn can_ask() -> bool {
 
 /// Asks for the agent, the check command and the action at the retry limit. Enter chooses the default.
 pub(super) fn ask(known: &KnownAgents, installed: &[&str], defaults: InitChoices) -> CliResult<InitChoices> {
-    let mut asking = InitPrompt { answers: io::stdin().lock(), screen: io::stderr() };
+    let width = crossterm::terminal::size().map_or(80, |(columns, _)| usize::from(columns.max(20)));
+    let mut asking = InitPrompt { answers: io::stdin().lock(), screen: io::stderr(), width };
     let agent = asking.agent(known, installed, defaults.agent);
-    let check = agent.and_then(|agent| Ok((agent, asking.check(defaults.check)?)));
-    let all = check.and_then(|(agent, check)| Ok(InitChoices { agent, check, on_limit: asking.limit()? }));
+    let checks = agent.and_then(|agent| Ok((agent, asking.checks(defaults.checks)?)));
+    let all = checks.and_then(|(agent, checks)| Ok(InitChoices { agent, checks, on_limit: asking.limit()? }));
     all.map_err(|error| CliError::failed(format!("cannot read the answer: {error}; creel wrote nothing")))
 }
 
 struct InitPrompt<R, W> {
     answers: R,
     screen: W,
+    /// In columns.
+    width: usize,
 }
 
 impl<R: BufRead, W: Write> InitPrompt<R, W> {
@@ -55,15 +58,19 @@ impl<R: BufRead, W: Write> InitPrompt<R, W> {
         }
     }
 
-    fn check(&mut self, default: Option<String>) -> io::Result<Option<String>> {
+    fn checks(&mut self, default: Vec<String>) -> io::Result<Vec<String>> {
+        if default.is_empty() {
+            self.say("creel found no tests here. Without a check, it cannot tell whether the work is done.")?;
+        }
         self.say(
             "Which command checks the work after each turn? The agent gets the output of a failure. `none`: no check.",
         )?;
-        let answer = self.question(default.as_deref().unwrap_or("none"))?;
+        let offered = if default.is_empty() { "none".to_owned() } else { default.join("; ") };
+        let answer = self.question(&offered)?;
         Ok(match answer.as_str() {
             "" => default,
-            "none" | "-" => None,
-            _ => Some(answer),
+            "none" | "-" => Vec::new(),
+            _ => vec![answer],
         })
     }
 
@@ -86,8 +93,18 @@ impl<R: BufRead, W: Write> InitPrompt<R, W> {
         }
     }
 
+    /// Prints a text whose lines end between words.
     fn say(&mut self, text: &str) -> io::Result<()> {
-        writeln!(self.screen, "{text}")
+        let mut line = String::new();
+        for word in text.split_whitespace() {
+            if !line.is_empty() && line.chars().count() + 1 + word.chars().count() > self.width {
+                writeln!(self.screen, "{line}")?;
+                line.clear();
+            }
+            let space = if line.is_empty() { "" } else { " " };
+            line = format!("{line}{space}{word}");
+        }
+        writeln!(self.screen, "{line}")
     }
 
     /// One line of an answer, trimmed. Empty for the default, also at the end of the input.
@@ -108,21 +125,25 @@ mod tests {
 
     fn asked(answers: &str) -> (InitChoices, String) {
         let mut screen = Vec::new();
-        let mut asking = InitPrompt { answers: answers.as_bytes(), screen: &mut screen };
+        let mut asking = InitPrompt { answers: answers.as_bytes(), screen: &mut screen, width: 60 };
         let (known, defaults) = (KnownAgents::built_in(), ["claude", "codex"]);
         let agent = asking.agent(&known, &defaults, Some("claude".into())).expect("an answer");
-        let check = asking.check(Some("cargo test".into())).expect("an answer");
+        let checks = asking.checks(vec!["cargo test".into(), "cd web && npm test".into()]).expect("an answer");
         let on_limit = asking.limit().expect("an answer");
-        (InitChoices { agent, check, on_limit }, String::from_utf8(screen).expect("text"))
+        (InitChoices { agent, checks, on_limit }, String::from_utf8(screen).expect("text"))
     }
 
-    fn choices(agent: &str, check: Option<&str>, on_limit: RetryLimitPolicy) -> InitChoices {
-        InitChoices { agent: Some(agent.into()), check: check.map(str::to_owned), on_limit }
+    fn choices(agent: &str, checks: &[&str], on_limit: RetryLimitPolicy) -> InitChoices {
+        InitChoices {
+            agent: Some(agent.into()),
+            checks: checks.iter().map(|&check| check.to_owned()).collect(),
+            on_limit,
+        }
     }
 
     #[test]
     fn enter_takes_the_default_and_so_does_the_end_of_the_input() {
-        let defaults = choices("claude", Some("cargo test"), RetryLimitPolicy::Complete);
+        let defaults = choices("claude", &["cargo test", "cd web && npm test"], RetryLimitPolicy::Complete);
         assert_eq!(asked("\n\n\n").0, defaults);
         assert_eq!(asked("").0, defaults);
     }
@@ -130,9 +151,10 @@ mod tests {
     #[test]
     fn answers_count_and_what_is_not_understood_is_asked_again() {
         let (given, screen) = asked("cluade\n codex \nmake check\nperhaps\nesc\n");
-        assert_eq!(given, choices("codex", Some("make check"), RetryLimitPolicy::Escalate));
+        assert_eq!(given, choices("codex", &["make check"], RetryLimitPolicy::Escalate));
         assert!(screen.contains("does not know the agent cluade. Did you mean claude?"), "{screen}");
         assert!(screen.contains("Answer complete, escalate or abort."), "{screen}");
-        assert_eq!(asked("\nnone\na\n").0, choices("claude", None, RetryLimitPolicy::Abort));
+        assert!(screen.contains("after each turn? The agent\ngets the output"), "lines end between words: {screen}");
+        assert_eq!(asked("\nnone\na\n").0, choices("claude", &[], RetryLimitPolicy::Abort));
     }
 }

@@ -51,16 +51,6 @@ pub(super) struct ProgramCall {
     pub(super) stdin: Vec<u8>,
     /// How many arguments at the front are not shown.
     pub(super) unshown: usize,
-    pub(super) setting: ProgramEnvironment,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(super) enum ProgramEnvironment {
-    /// Cannot prompt, and prints output that creel can parse.
-    #[default]
-    Quiet,
-    /// The user's own.
-    Own,
 }
 
 #[derive(Debug, Clone, Default)]
@@ -124,10 +114,7 @@ impl ProgramRunner {
             program: call.program.clone(),
             args: call.args.clone(),
             cwd: self.cwd.clone(),
-            env: match call.setting {
-                ProgramEnvironment::Quiet => self.quiet(),
-                ProgramEnvironment::Own => self.env.clone(),
-            },
+            env: self.quiet(),
             unset: UNSET,
             stdin: call.stdin.clone(),
             timeout: self.left(),
