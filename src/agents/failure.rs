@@ -449,7 +449,7 @@ mod tests {
     fn the_line_that_says_why_comes_before_the_noise_around_it() {
         let said = "npm warn deprecated glob@7\n(node:4711) ExperimentalWarning: odd\nError: the model is unknown\n    at run (a.js:3:1)";
         let message = explain("the agent ended with exit 1", said, &AgentFacts::default()).message;
-        assert_eq!(message, format!("the agent ended with exit 1: Error: the model is unknown\n{said}"));
+        assert_eq!(message, format!("the agent ended with exit 1: Error: the model is unknown (a.js:3:1)\n{said}"));
         let first = "Error: no\nmore of it";
         assert_eq!(explain("it failed", first, &AgentFacts::default()).message, format!("it failed: {first}"));
     }
