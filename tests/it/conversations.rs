@@ -98,7 +98,7 @@ fn a_command_agent_without_a_way_to_continue_starts_anew_with_the_same_prompt() 
 const FORGETFUL: &str = r#"mkdir -p ../prompts; n=$(ls ../prompts | wc -l); cat > ../prompts/$n
 case $n in
   0) echo parser > parser.rs; echo "I wrote the parser."; echo "<promise>COMPLETE</promise>" ;;
-  1) echo "connection reset" >&2; exit 1 ;;
+  1) echo "the disk is odd" >&2; exit 1 ;;
   2) echo "Nothing to repair." ;;
   *) touch fixed; echo "Mended. <promise>COMPLETE</promise>" ;;
 esac
