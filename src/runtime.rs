@@ -35,7 +35,7 @@ use crate::{
     },
     hooks::{HookWorkspace, builtin::can_submit},
     journal::{Journal, JournalDamage, JournalError, Record, RecordTail, SessionDir},
-    process::path_guard::PathGuard,
+    process::{path_guard::PathGuard, process_table, sweep},
     runtime::session_processes::SessionProcesses,
 };
 /// The machine's clock. The session itself uses a different one: see [`clock`].
@@ -164,12 +164,13 @@ impl SessionRuntime {
         agents: (Box<dyn Agent>, GatekeeperAgents, FallbackAgents),
     ) -> Self {
         let (handle, inbox) = handle::channel();
+        process_table::name_session_process();
         let place = HookWorkspace {
             cwd: scene.cwd.clone(),
             session_dir: journal.folder().path.clone(),
             session_id: state.began.id.clone(),
             journal: journal.folder().journal(),
-            mark: state.began.id.clone(),
+            mark: sweep::session_mark(&state.began.id),
         };
         let children = SessionProcesses::new(&state.began.id);
         let performer = EffectPerformer::new(place, agents, handle.clone(), children);
@@ -441,7 +442,7 @@ fn agent_place(state: &SessionState, folder: &SessionDir, scene: &RuntimeDirs) -
         cwd: scene.cwd.clone(),
         session: state.name.clone(),
         session_dir: folder.path.clone(),
-        mark: state.began.id.clone(),
+        mark: sweep::session_mark(&state.began.id),
         guard: Arc::new(path_guard(state, folder, scene)),
         goal: state.began.prompt.clone(),
         creel: std::env::current_exe().ok(),

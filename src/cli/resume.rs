@@ -32,8 +32,8 @@ use crate::{
     },
     journal::{self, Journal, SessionDir, SessionsDir},
     present::usage_limits,
-    process::sweep,
     runtime::clock,
+    socket::process_origin,
 };
 
 /// Which session to go on with.
@@ -74,7 +74,7 @@ pub struct ResumeArgs {
 impl ResumeArgs {
     fn answer(&self) -> CliResult<Option<ResumeAnswer>> {
         let Some(word) = self.answer.first() else { return Ok(None) };
-        if std::env::var_os(sweep::MARK).is_some_and(|mark| !mark.is_empty()) {
+        if process_origin::of_this_process().is_some() {
             let why = "agents and hooks cannot answer gates; run `creel resume` in your own terminal";
             return Err(CliError::failed(why));
         }

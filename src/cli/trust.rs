@@ -4,7 +4,7 @@ use crate::{
     cli::{
         arguments::ConfigArgs,
         error::CliResult,
-        launch::trust_prompt::{cannot_remember, listed, of_project, refuse_own_session},
+        launch::trust_prompt::{cannot_remember, listed, of_project, refuse_supervised},
         output::say,
         target::project::{self, Project},
     },
@@ -14,7 +14,7 @@ use crate::{
 pub(super) fn trust(args: &ConfigArgs) -> CliResult {
     let project = Project::load_existing(args)?;
     let place = project.config_place();
-    refuse_own_session(&place)?;
+    refuse_supervised()?;
     project::trust_store()?.trust(&place, &project.settings.documents).map_err(|error| cannot_remember(&error))?;
     // A config with a mistake can be trusted, too; `creel check` reports the mistake.
     let may_run =

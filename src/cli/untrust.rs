@@ -4,7 +4,7 @@ use crate::{
     cli::{
         arguments::ConfigArgs,
         error::{CliError, CliResult},
-        launch::trust_prompt::{cannot_remember, place_of_plans, refuse_own_session},
+        launch::trust_prompt::{cannot_remember, place_of_plans, refuse_supervised},
         output::say,
         target::project,
     },
@@ -18,7 +18,7 @@ pub(super) fn untrust(args: &ConfigArgs) -> CliResult {
         return Err(CliError::usage("no config in this folder or above; name it with --config"));
     };
     let place = path.canonicalize().unwrap_or(path);
-    refuse_own_session(&place)?;
+    refuse_supervised()?;
     let store = project::trust_store()?;
     let root = paths::project_root(&place);
     store.untrust(&place_of_plans(&root)).map_err(|error| cannot_remember(&error))?;

@@ -34,6 +34,14 @@ pub(crate) struct ProcessStat {
     pub(crate) start: u64,
 }
 
+/// The name of a process that runs a session, at most 15 bytes.
+const RUNNER: &str = "creel-session";
+
+/// Names this process, so that others see that it runs a session. Without a list of processes nothing happens.
+pub fn name_session_process() {
+    let _ = std::fs::write("/proc/self/comm", RUNNER);
+}
+
 impl ProcessTable {
     pub fn of_system() -> Self {
         static FOUND: OnceLock<ProcessTable> = OnceLock::new();
@@ -76,6 +84,15 @@ impl ProcessTable {
     }
 
     /// The initial environment of a process. None for other users' processes.
+    /// Whether a process runs a session. No other process can say so in its name.
+    pub(crate) fn runs_session(self, pid: i32) -> bool {
+        let name = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+        let program = || std::fs::read_link(format!("/proc/{pid}/exe")).unwrap_or_default();
+        // The file of a running program may have been replaced.
+        let is_creel = || program().file_name().is_some_and(|name| name.to_string_lossy().starts_with("creel"));
+        self != Self::Absent && name.trim_end() == RUNNER && is_creel()
+    }
+
     pub(crate) fn environ(self, pid: i32) -> Option<Vec<u8>> {
         match self {
             Self::ProcFs => fs::read(format!("/proc/{pid}/environ")).ok(),

@@ -357,6 +357,22 @@ pub(crate) fn is_below(mark: &[u8], prefix: &str) -> bool {
     !prefix.is_empty() && rest.is_some_and(|rest| rest.is_empty() || prefix.ends_with('/') || rest[0] == b'/')
 }
 
+/// The mark of a session that this process runs: its id, and the process, so that others can see whether it still runs.
+pub fn session_mark(id: &str) -> String {
+    let start = ProcessTable::of_system().stat(own_pid()).map(|stat| stat.start).unwrap_or_default();
+    format!("{id}/{}.{start}", own_pid())
+}
+
+/// Whether the session of a mark still runs. What cannot be read or known counts as running.
+pub fn is_of_living_session(table: ProcessTable, mark: &str) -> bool {
+    let process = mark.split('/').nth(1).and_then(|process| process.split_once('.'));
+    let process = process.and_then(|(pid, start)| Some((pid.parse::<i32>().ok()?, start.parse::<u64>().ok()?)));
+    match process {
+        Some((pid, start)) if start > 0 => table.stat(pid).is_some_and(|stat| stat.start == start && !stat.dead),
+        Some(_) | None => true,
+    }
+}
+
 /// The mark for a new process: this creel's own, after those of the creels that it runs under.
 pub fn marked(own: &str) -> std::ffi::OsString {
     let mut marks = std::env::var_os(MARK).unwrap_or_default();

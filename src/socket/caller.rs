@@ -4,8 +4,8 @@
 //! allowed to do: see [`crate::engine::actor`].
 //!
 //! # Invariants
-//! - A session's own agent or hook is recognised whatever it says about itself, if the system reports whose process it
-//!   is.
+//! - An agent or a hook, of any session, is recognised whatever it says about itself, if the system reports whose process
+//!   it is.
 //! - On the control socket the user is the owner of the session. A name that the caller sends counts only over NATS.
 
 use std::sync::OnceLock;
@@ -15,7 +15,6 @@ use serde::{Deserialize, Serialize};
 use crate::{
     engine::actor::{Actor, ActorKind},
     present::text::plain,
-    process::sweep::MARK,
     socket::process_origin,
 };
 
@@ -48,7 +47,7 @@ impl From<ClientKind> for ActorKind {
 #[serde(default)]
 pub struct CallerInfo {
     pub by: ClientKind,
-    /// The marks of the sessions whose child it is.
+    /// The marks of the sessions whose child it is, of any project.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mark: Option<String>,
     /// The user's name.
@@ -61,7 +60,7 @@ pub struct CallerInfo {
 
 impl CallerInfo {
     pub fn here(by: ClientKind) -> Self {
-        let mark = std::env::var(MARK).ok().filter(|mark| !mark.is_empty());
+        let mark = process_origin::of_this_process();
         Self { by, mark, user: user(), host: Some(host()) }
     }
 
@@ -85,7 +84,8 @@ impl CallerInfo {
     }
 
     fn own(&self, session: &str) -> Option<ActorKind> {
-        self.mark.as_deref().and_then(|mark| process_origin::of_marks(mark, session))
+        let marks = self.mark.as_deref()?;
+        process_origin::of_marks(marks, session).or_else(|| process_origin::of_any_marks(marks))
     }
 }
 
@@ -141,6 +141,9 @@ mod tests {
         assert_eq!(caller(Some("s1/turn-1")).on_socket(None, "s1"), ActorKind::Agent.into());
         assert_eq!(caller(Some("s1/run-1")).over_nats("s1"), ActorKind::Hook.into());
         assert_eq!(caller(None).on_socket(Some(ActorKind::Agent), "s1"), ActorKind::Agent.into());
-        assert_eq!(caller(Some("s2/turn-1")).on_socket(None, "s1"), person(ActorKind::Tui), "another session's agent");
+        let another = caller(Some("s2/turn-1")).on_socket(None, "s1");
+        assert_eq!(another, ActorKind::Agent.into(), "another session's agent is no person either");
+        let dead = caller(Some("s2/4194304.1/turn-1")).on_socket(None, "s1");
+        assert_eq!(dead, person(ActorKind::Tui), "a mark counts while its session runs");
     }
 }

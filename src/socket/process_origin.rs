@@ -3,11 +3,11 @@
 //! Owns the reading of marks and of the chain of parents. Does not decide what such a process is allowed to do: see
 //! [`crate::engine::actor`].
 //!
-//! A process belongs to the session if its environment has the session's mark, or if it descends from this process. The
-//! exception is an editor that the user opened from the screen, with its children: creel started it under a mark for
-//! editors.
+//! A process belongs to a session if it or one of its ancestors has the mark of a session that still runs, of any project,
+//! or if it descends from a creel. The exception is an editor that the user opened, with its children: creel started it
+//! under a mark for editors.
 //!
-//! On systems without a list of processes, creel only knows the mark that a caller sends.
+//! On systems without a list of processes, creel only knows the mark that a caller has or sends.
 
 use crate::{
     engine::actor::ActorKind,
@@ -21,15 +21,57 @@ use crate::{
 /// The kind of process that a mark of this session stands for: `SESSION/run-7` is a hook, anything else the agent.
 pub fn of_marks(marks: &str, session: &str) -> Option<ActorKind> {
     let mut own = marks.split(' ').filter_map(|mark| mark.strip_prefix(session)?.strip_prefix('/'));
-    own.next_back().map(|rest| if rest.starts_with("run-") { ActorKind::Hook } else { ActorKind::Agent })
+    own.next_back().map(kind)
+}
+
+fn kind(mark: &str) -> ActorKind {
+    if mark.split('/').any(|part| part.starts_with("run-")) { ActorKind::Hook } else { ActorKind::Agent }
+}
+
+/// The mark of a session among these that still runs.
+fn living(table: ProcessTable, marks: &str) -> Option<&str> {
+    let is_editor = |mark: &str| sweep::is_below(mark.as_bytes(), sweep::EDITOR);
+    marks.split(' ').rfind(|mark| !mark.is_empty() && !is_editor(mark) && sweep::is_of_living_session(table, mark))
+}
+
+/// What a process of unknown session is, by the marks that it says it has.
+pub fn of_any_marks(marks: &str) -> Option<ActorKind> {
+    living(ProcessTable::of_system(), marks).map(kind)
+}
+
+/// The marks of the session that this process belongs to, of any project. None if a person started it.
+pub fn of_this_process() -> Option<String> {
+    let table = ProcessTable::of_system();
+    let own = std::env::var(sweep::MARK).ok().filter(|marks| living(table, marks).is_some());
+    own.or_else(|| supervised(table, sweep::own_pid()))
+}
+
+/// The marks of the session that a process belongs to, as its ancestors show.
+fn supervised(table: ProcessTable, pid: i32) -> Option<String> {
+    let (mut child, mut next) = (None, table.stat(pid));
+    while let Some(current) = next.filter(|current| current.pid > 1) {
+        let marks = marks_of(table, current.pid).unwrap_or_default();
+        if living(table, &marks).is_some() {
+            return Some(marks);
+        }
+        // An agent can remove the mark from its own environment, but not its parent.
+        let child_marks = child.map(|child: ProcessStat| marks_of(table, child.pid).unwrap_or_default());
+        let is_editor = |marks: &String| marks.split(' ').any(|mark| sweep::is_below(mark.as_bytes(), sweep::EDITOR));
+        if child_marks.is_some_and(|marks| !is_editor(&marks)) && table.runs_session(current.pid) {
+            return Some(format!("creel/{}.{}", current.pid, current.start));
+        }
+        child = Some(current);
+        next = table.stat(current.parent);
+    }
+    None
 }
 
 /// The relation of a process to the session that this process runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ProcessOrigin {
-    /// It is the session's agent or hook.
+    /// It is an agent or a hook, of this session or of another one.
     Session(ActorKind),
-    /// It does not belong to the session, as far as the system reports.
+    /// It does not belong to a session, as far as the system reports.
     Stranger,
     /// It has ended, so nothing is known about it.
     Gone,
@@ -42,7 +84,12 @@ pub fn of_process(pid: i32, session: &str) -> ProcessOrigin {
 fn of_process_in(table: ProcessTable, pid: i32, session: &str) -> ProcessOrigin {
     match table.stat(pid) {
         _ if table == ProcessTable::Absent || pid == sweep::own_pid() => ProcessOrigin::Stranger,
-        Some(stat) => own_process(table, stat, session).map_or(ProcessOrigin::Stranger, ProcessOrigin::Session),
+        Some(stat) => {
+            let of_another =
+                || supervised(table, pid).map(|marks| living(table, &marks).map_or(ActorKind::Agent, kind));
+            let by = own_process(table, stat, session).or_else(of_another);
+            by.map_or(ProcessOrigin::Stranger, ProcessOrigin::Session)
+        }
         None => ProcessOrigin::Gone,
     }
 }

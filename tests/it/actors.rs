@@ -75,6 +75,48 @@ fn an_agent_that_joins_the_process_group_of_creel_is_still_the_agent() {
     assert!(refusal(&project).contains("the agent may not pause the session"));
 }
 
+/// The ways in which an agent can start a program, with and without traces of its own session.
+const DISGUISES: [&str; 4] = ["", "env -u CREEL_MARK", "env -i HOME=\"$HOME\" PATH=\"$PATH\"", "env -i setsid"];
+
+#[test]
+fn the_agent_of_another_session_is_no_person() {
+    let waits = "until [ -e go ] || [ ! -e creel.yaml ]; do sleep 0.02; done";
+    let watched = judged(waits, "");
+    let mut session = watched.start();
+    session.wait_for("prompt_sent");
+    for disguise in DISGUISES {
+        let there = watched.root().display().to_string();
+        let call = format!("cd {}; {disguise} '{CREEL}' hooks disable tests", quoted(&there));
+        let other = judged(&format!("({call}) >told 2>&1; echo $? >code"), "");
+        other.run();
+        assert!(refusal(&other).contains("the agent may not"), "{disguise}");
+    }
+    // An orphan has creel as its parent, and no mark.
+    let there = quoted(&watched.root().display().to_string());
+    let orphan = format!("(cd {there}; sleep 0.3; '{CREEL}' hooks disable tests >$D/told 2>&1; echo $? >$D/code) &");
+    let start = format!("env -i HOME=\"$HOME\" PATH=\"$PATH\" D=\"$PWD\" sh -c {}", quoted(&orphan));
+    let other = judged(&format!("{start}; until [ -e code ] || [ ! -e creel.yaml ]; do sleep 0.02; done"), "");
+    other.run();
+    assert!(refusal(&other).contains("the agent may not"));
+    watched.write("go", "");
+    session.end();
+    assert!(watched.kind("hook_disabled").is_empty(), "{:?}", watched.kind("hook_disabled"));
+}
+
+#[test]
+fn an_agent_trusts_nothing_whatever_the_project_and_its_environment() {
+    let other = judged("true", "");
+    for disguise in DISGUISES {
+        for verb in ["trust", "untrust"] {
+            let there = other.root().display().to_string();
+            let call = format!("cd {}; {disguise} '{CREEL}' {verb}", quoted(&there));
+            let project = judged(&format!("({call}) >told 2>&1; echo $? >code"), "");
+            project.run();
+            assert!(refusal(&project).contains("cannot decide what creel trusts"), "{disguise} {verb}");
+        }
+    }
+}
+
 #[test]
 fn a_hook_may_not_act_as_the_user_either() {
     let hooks = format!("hooks: {{ post_iteration: [{{ name: sly, command: {} }}] }}", json!(try_it("stop --now")));

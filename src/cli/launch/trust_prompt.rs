@@ -19,7 +19,7 @@ use crate::{
     },
     engine::policy::{AgentSpec, PermissionPolicy, SessionPlan},
     present::text::plain,
-    process::sweep,
+    socket::process_origin,
     worktrees,
 };
 
@@ -85,7 +85,7 @@ fn ensure(
     if is_allowed(place, documents, commands)? {
         return Ok(());
     }
-    refuse_own_session(place)?;
+    refuse_supervised()?;
     let store = project::trust_store()?;
     if asked == TrustFlag::Unsaid && !a_person_agrees(subject, place, commands)? {
         return Err(CliError::usage("not trusted; nothing has run"));
@@ -93,17 +93,13 @@ fn ensure(
     store.trust(place, documents).map_err(|error| cannot_remember(&error))
 }
 
-/// Agents and hooks cannot trust the config of their own project, since they could have changed it.
-pub(crate) fn refuse_own_session(place: &Path) -> CliResult<()> {
-    let variable = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
-    let (Some(_), Some(project)) = (variable(sweep::MARK), variable("CREEL_PROJECT")) else { return Ok(()) };
-    let own = PathBuf::from(project);
-    let own = own.canonicalize().unwrap_or(own);
-    if place != place_of_plans(&own) && crate::config::paths::project_root(place) != own {
+/// Agents and hooks, of any session, cannot decide what creel trusts.
+pub(crate) fn refuse_supervised() -> CliResult<()> {
+    if process_origin::of_this_process().is_none() {
         return Ok(());
     }
     let way_out = "run `creel trust` in your own terminal";
-    Err(CliError::failed(format!("agents and hooks cannot decide what creel trusts in their own project; {way_out}")))
+    Err(CliError::failed(format!("agents and hooks cannot decide what creel trusts; {way_out}")))
 }
 
 fn a_person_agrees(subject: TrustSubject, place: &Path, commands: &[String]) -> CliResult<bool> {
