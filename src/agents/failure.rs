@@ -119,7 +119,7 @@ const SIGNS: [FailurePattern; 9] = [
             r"context.?(length|window|overflow|limit)",
             r"maximum context",
             r"(prompt|input).(is.)?too.long",
-            r"token count.{0,40}exceeds",
+            r"token count.{0,40}exceeds|request too large",
         ],
     },
     FailurePattern {
@@ -139,35 +139,43 @@ const SIGNS: [FailurePattern; 9] = [
         trouble: FailureKind::NoCredit,
         states: &["402"],
         words: &[
-            r"insufficient.?(quota|funds|balance|credits?)|credit balance|credits? (exhausted|depleted)|payment required",
-            r"billing|(out of|no|not enough|ran out of) (more )?credits?\b|(no|out of) (premium|paid) requests",
+            r"insufficient.{0,10}(quota|funds|balance|credits?|tokens)|credit balance|credits? (exhausted|depleted)",
+            r"billing (details|limit|hard limit|issue|account)|payment required|spending limit|\badd (more )?credits\b",
+            r"(out of|no|not enough|ran out of) (more |free )?credits?\b|(no|out of) (premium|paid) requests|premium request allowance",
         ],
     },
     FailurePattern {
         trouble: FailureKind::Quota,
         states: &[],
-        words: &[r"(exceed|exhaust|out of|used).{0,30}quota|quota.{0,20}(exceed|exhaust|reached)|usage limit"],
+        words: &[
+            r"(exceed|exhaust|out of|used|reached).{0,30}quota|quota.{0,20}(exceed|exhaust|reached)|out of (extra )?usage\b",
+            r"(hit|reach|exceed)\w*.{0,25}usage limit|usage limit.{0,25}(hit|reach|exceed|reset|will|until)|usage.?limit.?reached",
+        ],
     },
     FailurePattern {
         trouble: FailureKind::RateLimit,
         states: &["429"],
-        words: &[r"rate.?limit|too many requests|resource.?exhausted|throttl"],
+        words: &[r"rate.?limit(s|ed|ing|_error|error)?\b|too many requests|resource.?exhausted|throttled|throttling"],
     },
     FailurePattern {
         trouble: FailureKind::Overloaded,
-        states: &["502", "503", "504", "529"],
-        words: &[r"overloaded|high demand|temporarily unavailable|bad gateway|service unavailable|gateway time.?out"],
+        states: &["502", "503", "504", "520", "521", "522", "523", "524", "529"],
+        words: &[
+            r"overloaded|high demand|temporarily unavailable|bad gateway|service unavailable|gateway time.?out",
+            r"at capacity|upstream request failed|server had an error|request timed out",
+        ],
     },
     FailurePattern { trouble: FailureKind::Server, states: &["500"], words: &[r"(internal )?server.?error"] },
     FailurePattern {
         trouble: FailureKind::Network,
         states: &[],
         words: &[
-            r"\bE(CONNREFUSED|CONNRESET|TIMEDOUT|NOTFOUND|AI_AGAIN|HOSTUNREACH|NETUNREACH|PIPE)\b",
+            r"\bE(CONNREFUSED|CONNRESET|TIMEDOUT|NOTFOUND|AI_AGAIN|HOSTUNREACH|NETUNREACH)\b|UND_ERR_(CONNECT_TIMEOUT|SOCKET)",
             r"connection (refused|reset|closed|error|timed out)|network (error|is unreachable)|no route to host",
             r"(could not|couldn't|failed to) (resolve|connect)|error sending request|name resolution|dns error",
             r"name or service not known|failed to lookup address|getaddrinfo|nodename nor servname",
-            r"stream disconnected|fetch failed|socket hang up",
+            r"stream disconnected|fetch failed|socket hang up|other side closed|premature close|handshake eof",
+            r"unable to connect|no internet connection|server disconnected|apiconnectionerror",
         ],
     },
     FailurePattern { trouble: FailureKind::RateLimit, states: &[], words: &[r"retry.after"] },
@@ -246,9 +254,9 @@ pub(super) fn ends_conversation(said: &str) -> bool {
 pub(super) fn retry_after(text: &str) -> Option<TimeSpan> {
     const UNIT: &str = r"ms|msecs?|milliseconds?|s|secs?|seconds?|m|mins?|minutes?|h|hrs?|hours?|d|days?";
     static WAIT: LazyLock<Regex> = LazyLock::new(|| {
-        let before = r#"(?:retry[-_ ]?(?:after|delay)(?P<in_ms>[-_ ]?ms)?["']?\s*[:=]?\s*\{?\s*(?:seconds\s*:)?|(?:try|retry|retrying|available|wait|resets?)(?:\s+\w+){0,3}?\s+(?:in|for|after)|resets? (?:in|after)|please wait)"#;
+        let before = r#"(?:retry[-_ ]?(?:after|delay)(?P<in_ms>[-_ ]?ms)?["']?\s*[:=]?\s*\{?\s*(?:seconds\s*:)?|(?:try|retry|retrying|available|wait|resets?)(?:\s+\w+){0,3}?\s+(?:in|for|after)|resets? (?:in|after)|please wait)(?:\s+(?:about|around|approximately))?"#;
         words(&format!(
-            r#"{before}\s*["']?(?P<wait>(?:an?|one|half an)\s+(?:minute|hour|day)\b|\d+(?:\.\d+)?(?:\s*(?:{UNIT})\b(?:\s*\d+(?:\.\d+)?\s*(?:{UNIT})\b)*|(?:{UNIT})(?:\d+(?:\.\d+)?(?:{UNIT}))*\b)?)"#
+            r#"{before}\s*["']?(?P<wait>(?:an?|one|half an)\s+(?:minute|hour|day)\b|\d+(?:\.\d+)?(?:\s*(?:{UNIT})\b(?:(?:\s*,)?(?:\s+and)?\s*\d+(?:\.\d+)?\s*(?:{UNIT})\b)*|(?:{UNIT})(?:\d+(?:\.\d+)?(?:{UNIT}))*\b)?)"#
         ))
     });
     static PART: LazyLock<Regex> = LazyLock::new(|| words(r"(?P<number>\d+(?:\.\d+)?)\s*(?P<unit>[a-z]*)"));
@@ -286,9 +294,20 @@ fn milliseconds(part: &Captures<'_>, unsaid: f64) -> f64 {
 
 /// Whether one of these HTTP status codes is in the text. A line of a stack trace (`client.js:429:13`) does not count.
 pub(super) fn has_status(text: &str, states: &[&str]) -> bool {
-    static STATUS: LazyLock<Regex> =
-        LazyLock::new(|| words(r#"(?:^|[\s("'\[=]|":)(?P<state>[45]\d\d)(?:$|[\s)"'\],;:}.])"#));
-    STATUS.captures_iter(text).any(|found| states.contains(&&found["state"]))
+    static STATUS: LazyLock<Regex> = LazyLock::new(|| {
+        let before = r#"(?m:^)[^\w\n]*|\(|(?:status|http(?:/[\d.]+)?|error|code|response|exceeded|exception)["']?\s*[:=-]*\s*\(?["']?"#;
+        words(&format!(r#"(?:{before}|exception - )(?P<state>[45]\d\d)(?:$|[)"'\],;:}}.]|\s+(?P<word>\w*))"#))
+    });
+    // `429 passed` and `503 ms` count something.
+    const COUNTED: [&str; 16] = [
+        "passed", "failed", "tests", "test", "ms", "s", "seconds", "lines", "line", "files", "file", "items", "bytes",
+        "total", "of", "warnings",
+    ];
+    let is_count = |found: &Captures<'_>| {
+        let word = found.name("word").map(|word| word.as_str().to_lowercase());
+        word.is_some_and(|word| COUNTED.contains(&word.as_str()))
+    };
+    STATUS.captures_iter(text).any(|found| states.contains(&&found["state"]) && !is_count(&found))
 }
 
 /// What the agent says about its work is not about its server: names of tests and of files, and lines of test reports.

@@ -72,7 +72,10 @@ fn resets_in(said: &str, now: &Zoned) -> Option<TimeSpan> {
         Some(TimeSpan(span)).filter(|span| *span <= FARTHEST)
     };
     let absolute = epoch(said).or_else(|| written_out(said)).or_else(|| clock_time(said, now));
-    absolute.and_then(until).or_else(|| retry_after(said))
+    let absolute = absolute.and_then(until);
+    // A date that has passed may be that of the message.
+    let is_over = absolute.is_none_or(TimeSpan::is_zero);
+    retry_after(said).filter(|_| is_over).or(absolute)
 }
 
 /// Seconds or milliseconds since 1970: `limit reached|1749924000`, `"resets_at": 1749924000`.
@@ -88,13 +91,16 @@ fn epoch(said: &str) -> Option<Timestamp> {
 fn written_out(said: &str) -> Option<Timestamp> {
     static ISO: LazyLock<Regex> = LazyLock::new(|| {
         words(
-            r"(?P<date>\d{4}-\d\d-\d\d)[T ](?P<time>\d\d:\d\d(?::\d\d)?)(?:\.\d+)?\s*(?P<zone>Z|UTC|GMT|[+-]\d\d:?\d\d)",
+            r"(?:reset|until|retry|again|available)[^\n]{0,25}?(?P<date>\d{4}-\d\d-\d\d)[T ](?P<time>\d\d:\d\d(?::\d\d)?)(?:\.\d+)?\s*(?P<zone>Z|UTC|GMT|[+-]\d\d:?\d\d)",
         )
     });
-    static HTTP: LazyLock<Regex> =
-        LazyLock::new(|| words(r"(?:mon|tue|wed|thu|fri|sat|sun), \d{1,2} [a-z]{3} \d{4} \d\d:\d\d:\d\d GMT"));
-    if let Some(found) = HTTP.find_iter(said).last() {
-        return jiff::fmt::rfc2822::parse(found.as_str()).ok().map(|at| at.timestamp());
+    static HTTP: LazyLock<Regex> = LazyLock::new(|| {
+        words(
+            r"(?:reset|until|retry|again|available)[^\n]{0,25}?((?:mon|tue|wed|thu|fri|sat|sun), \d{1,2} [a-z]{3} \d{4} \d\d:\d\d:\d\d GMT)",
+        )
+    });
+    if let Some(found) = HTTP.captures_iter(said).last() {
+        return jiff::fmt::rfc2822::parse(&found[1]).ok().map(|at| at.timestamp());
     }
     let found = ISO.captures_iter(said).last()?;
     let date: Date = found["date"].parse().ok()?;
@@ -125,14 +131,14 @@ fn clock_time(said: &str, now: &Zoned) -> Option<Timestamp> {
             r"(?:(?:(?P<month>jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*\.?\s+(?P<day>\d{1,2})(?:st|nd|rd|th)?",
             r"|(?P<tomorrow>tomorrow)|today|(?P<weekday>mon|tue|wed|thu|fri|sat|sun)[a-z]*)(?:,?\s*(?P<year>\d{4}))?,?\s*(?:at\s+)?)?",
             r"(?P<hour>\d{1,2})(?::(?P<minute>\d\d))?(?::(?P<second>\d\d))?\s*(?P<half>[ap]\.?m\.?)?",
-            r"\s*(?:\(?(?P<zone>[A-Za-z]+(?:/[A-Za-z_+\-0-9]+)+|UTC|GMT)\)?)?",
+            r"\s*(?:\(?(?P<zone>[A-Za-z]+(?:/[A-Za-z_+\-0-9]+)+|UTC|GMT|[PMCE][SD]?T|CES?T|BST|JST)\b\)?)?",
         ))
     });
     let found = CLOCK.captures_iter(said).filter(|found| is_clock(found)).last()?;
     let number = |name: &str| found.name(name).and_then(|it| it.as_str().parse::<i8>().ok());
     let zone = match found.name("zone").map(|zone| zone.as_str()) {
         Some("UTC" | "utc" | "GMT" | "gmt") => TimeZone::UTC,
-        Some(name) => TimeZone::get(name).ok()?,
+        Some(name) => TimeZone::get(zone_of(name)).ok()?,
         None => now.time_zone().clone(),
     };
     let half = found.name("half").map(|half| half.as_str().to_lowercase());
@@ -168,6 +174,20 @@ fn clock_time(said: &str, now: &Zoned) -> Option<Timestamp> {
     };
     let at = at(date)?.timestamp();
     if second.is_some() { Some(at) } else { end_of_minute(at) }
+}
+
+/// The zone of an abbreviation.
+fn zone_of(name: &str) -> &str {
+    match name.to_uppercase().as_str() {
+        "PST" | "PDT" | "PT" => "America/Los_Angeles",
+        "MST" | "MDT" | "MT" => "America/Denver",
+        "CST" | "CDT" | "CT" => "America/Chicago",
+        "EST" | "EDT" | "ET" => "America/New_York",
+        "CET" | "CEST" => "Europe/Berlin",
+        "BST" => "Europe/London",
+        "JST" => "Asia/Tokyo",
+        _ => name,
+    }
 }
 
 /// A bare number is not a time of day: `try again in 5` is not, `resets at 20:00` and `resets 8pm` are.
@@ -273,6 +293,18 @@ mod tests {
             Some("2026-11-17T01:00:00Z"),
         ),
         ("litellm.RateLimitError: AnthropicException - 429 try again in 60s", Usage, Some("2026-11-16T22:01:00Z")),
+        ("usage limit reached, try again in 2 hours and 5 minutes", Usage, Some("2026-11-17T00:05:00Z")),
+        ("usage limit reached, try again in 1 day, 2 hours", Usage, Some("2026-11-18T00:00:00Z")),
+        ("usage limit reached, try again in about an hour", Usage, Some("2026-11-16T23:00:00Z")),
+        ("You've hit your usage limit, resets 8pm (PST)", Usage, Some("2026-11-17T04:01:00Z")),
+        ("You're out of extra usage · resets 8pm (Europe/Berlin)", Usage, Some("2026-11-17T19:01:00Z")),
+        // The date of the message is not the reset.
+        (
+            "2026-11-16T21:59:03Z ERROR: You've hit your usage limit, try again in 2 hours 5 minutes",
+            Usage,
+            Some("2026-11-17T00:05:00Z"),
+        ),
+        ("429 { date: 'Mon, 16 Nov 2026 22:00:00 GMT', 'retry-after': '3600' }", Usage, Some("2026-11-16T23:00:00Z")),
         // Limits that do not say when they reset.
         ("429 Too Many Requests", Usage, None),
         ("exceeded retry limit, last status: 429 Too Many Requests", Usage, None),
@@ -292,6 +324,9 @@ mod tests {
         ("You have no premium requests left.", NoCredit, None),
         ("Credits exhausted: add more to continue", NoCredit, None),
         ("402 Payment Required", NoCredit, None),
+        ("2026-11-16T21:59:03Z ERROR insufficient_quota", NoCredit, None),
+        ("Your team's spending limit has been reached", NoCredit, None),
+        ("You have exceeded your premium request allowance", NoCredit, None),
         // Outages.
         (r#"API Error: 529 {"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}"#, Outage, None),
         ("API Error: 529 Overloaded. This is a server-side issue", Outage, None),
@@ -313,6 +348,10 @@ mod tests {
         ),
         ("[Errno -3] Temporary failure in name resolution", Outage, None),
         ("stream disconnected before completion: stream closed", Outage, None),
+        ("API Error: Request timed out.", Outage, None),
+        ("Unable to connect to API (ConnectionRefused)", Outage, None),
+        ("unexpected status 522", Outage, None),
+        ("litellm.APIConnectionError: Server disconnected without sending a response.", Outage, None),
     ];
 
     #[test]
@@ -364,6 +403,19 @@ mod tests {
             "the function connection_reset_test fails",
             "error: 4291 tests failed in 401ms",
             "500 Internal Server Error",
+            "Tests: 2 failed, 429 passed, 431 total",
+            "1 failed, 503 passed",
+            "503 passed in 3s",
+            "wrote 429 lines\nSegmentation fault",
+            "Ran 502 tests\nerror: agent crashed",
+            "compiled in 503 ms\nerror: agent crashed",
+            "created issue 503 for it",
+            "listening on port 502.",
+            "Implemented the rate limiter.\nInternal agent error",
+            "The usage limit feature was implemented.\nError: spawn git ENOENT",
+            "The billing module has two failing tests",
+            "write EPIPE",
+            "Request too large for gpt-5: Limit 30000, Requested 45000",
             "",
         ] {
             assert_eq!(limit(said, &AgentFacts::default()), None, "{said}");

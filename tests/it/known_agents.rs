@@ -153,7 +153,10 @@ fn init_prefers_an_agent_that_speaks_the_protocol_and_says_how_to_log_in() {
     assert_eq!(ran.code, 0, "{}", ran.err);
     assert!(ran.err.contains("installed agents: claude, opencode"), "{}", ran.err);
     let written = project.read("creel.yaml");
-    assert!(written.contains("agent: opencode   # opencode, over ACP; to log in: run `opencode auth login`\n"), "{written}");
+    assert!(
+        written.contains("agent: opencode   # opencode, over ACP; to log in: run `opencode auth login`\n"),
+        "{written}"
+    );
     let checked = Ran::of(&creel(&project, &["check"]).output().expect("creel starts"));
     assert!(checked.out.contains("opencode acp (ACP)"), "{}", checked.out);
 }
