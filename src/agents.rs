@@ -168,8 +168,9 @@ fn cancelled() -> TurnEnd {
 }
 
 fn too_late(timeout: TimeSpan) -> TurnFailure {
-    TurnFailure::new(format!(
+    let message = format!(
         "the agent did not end its turn within {timeout} (turn_timeout), so creel stopped it. Raise turn_timeout, or \
          give the agent smaller tasks"
-    ))
+    );
+    TurnFailure { silent: true, ..TurnFailure::new(message) }
 }

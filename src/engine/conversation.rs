@@ -341,7 +341,8 @@ pub struct TurnFailure {
     pub retry_after: Option<TimeSpan>,
     /// Why the turn could not be done now, if nothing is wrong with it.
     pub limit: Option<UsageLimit>,
-    /// Whether the agent had sent nothing for `limits.silence` when the turn failed. Reported by the runtime.
+    /// Whether `turn_timeout` ended the turn of an agent that had sent nothing for `limits.silence`. The agent reports the
+    /// first, the runtime the second.
     pub silent: bool,
     /// Usage before the failure.
     pub spent: TurnUsage,

@@ -30,19 +30,24 @@ use crate::engine::{
     refusal::Refusal,
     retry::wait_for,
     time::{TimeSpan, UnixTime},
+    wording::first_line,
 };
 
 /// The wait where the agent does not report a reset time, unless the config has its own backoff.
 const BACKOFF: BackoffPolicy =
     BackoffPolicy { base: TimeSpan::secs(30), factor: 2.0, max: TimeSpan::secs(30 * 60), jitter: 0.1 };
-/// After this many limits without a successful turn in between, creel asks the user.
-const MOST_IN_A_ROW: u32 = 40;
+/// After this many limits in a row, no wait is shorter than [`BACKOFF`]'s first.
+const SHORT_WAITS: u32 = 10;
 /// How long an agent without credit gets no turn, unless the user says otherwise.
-const NEVER: TimeSpan = TimeSpan::secs(365 * 24 * 60 * 60);
+pub(crate) const NEVER: TimeSpan = TimeSpan::secs(365 * 24 * 60 * 60);
 /// After this many waits for its server, another agent takes the turn.
 const OUTAGES_BEFORE_SWITCH: u32 = 5;
-/// How long an agent that was silent gets no turn.
-const SILENT_FOR: TimeSpan = TimeSpan::secs(60 * 60);
+/// How long an agent that was silent, or a fallback that failed, gets no turn.
+const ASIDE: TimeSpan = TimeSpan::secs(60 * 60);
+/// How much of an error a reason shows, in characters.
+const ERROR_SHOWN: usize = 200;
+/// How many turns in a row may change files and then not reach their server. Whatever ends them, they are paid for.
+const PAID_OUTAGES: u32 = 3;
 /// How many changed files the handover lists.
 const FILES_TOLD: usize = 50;
 /// How much of the last message the handover contains.
@@ -59,6 +64,9 @@ pub struct UsageLimitState {
     /// How many turns in a row did not reach their server.
     #[serde(default)]
     outages: u32,
+    /// How many of them had changed files by then.
+    #[serde(default)]
+    pub(crate) paid_outages: u32,
     /// How long the session has waited since the last turn that ended well.
     #[serde(default)]
     pub(crate) waited: TimeSpan,
@@ -88,7 +96,7 @@ pub struct UsageLimitWait {
 impl UsageLimitState {
     /// A turn ended without a failure.
     pub(crate) fn turn_ended(&mut self, said: &str, files: &[String]) {
-        (self.in_a_row, self.outages, self.waited) = (0, 0, TimeSpan::default());
+        (self.in_a_row, self.outages, self.paid_outages, self.waited) = (0, 0, 0, TimeSpan::default());
         let said = said.trim();
         said[said.ceil_char_boundary(said.len().saturating_sub(SUMMARY_MAX))..].clone_into(&mut self.summary);
         for file in files {
@@ -185,8 +193,9 @@ impl<'a> AgentChoice<'a> {
         let plan = &self.plan.limits;
         let agent = self.agent().to_owned();
         let nth = self.limits.in_a_row + 1;
-        let (too_often, left) = (nth > MOST_IN_A_ROW, self.wait_left());
+        let left = self.wait_left();
         let backoff = wait_for(self.plan.backoff.as_ref().unwrap_or(&BACKOFF), nth, self.began.seed);
+        let backoff = if nth > SHORT_WAITS { backoff.max(BACKOFF.base) } else { backoff };
         let backoff = if left.is_zero() { backoff } else { backoff.min(left) };
         // A reported reset time that was wrong is not trusted again.
         let wait = match resets_in {
@@ -200,7 +209,7 @@ impl<'a> AgentChoice<'a> {
             let reached = LimitReached { agent: agent.clone(), resets_at, until, action, cause };
             Event::UsageLimit(UsageLimitEvent::Reached(Box::new(reached)))
         };
-        if let Some(to) = self.next_agent(now).filter(|_| !too_often) {
+        if let Some(to) = self.next_agent(now) {
             let what = if cause == LimitCause::NoCredit { "has no credit left" } else { "reached its usage limit" };
             let switched = self.switched_to(to, format!("`{agent}` {what}"));
             return Obstructed { events: vec![reached(LimitAction::Switch, until), switched], resends: true };
@@ -211,8 +220,7 @@ impl<'a> AgentChoice<'a> {
         // All agents are limited; the first one whose limit resets gets the turn.
         let others = self.agents().filter(|name| *name != agent).filter_map(|name| self.limits.resets.get(name));
         let until = others.copied().chain([until]).min().unwrap_or(until);
-        let asks =
-            plan.on_usage_limit == UsageLimitPolicy::Ask || until.since(now) > left || left.is_zero() || too_often;
+        let asks = plan.on_usage_limit == UsageLimitPolicy::Ask || until.since(now) > left || left.is_zero();
         let action = if asks { LimitAction::Ask } else { LimitAction::Wait };
         Obstructed { events: vec![reached(action, until)], resends: true }
     }
@@ -225,11 +233,12 @@ impl<'a> AgentChoice<'a> {
         let wait = wait_for(&policy, self.limits.outages + 1, self.began.seed);
         let left = self.wait_left().0.min(total.0.saturating_sub(self.limits.waited.0));
         let wait = TimeSpan(wait.max(limit.resets_in.unwrap_or_default()).0.min(left));
-        let is_long = self.limits.outages >= OUTAGES_BEFORE_SWITCH || left == 0;
+        let is_over = left == 0 || self.limits.paid_outages >= PAID_OUTAGES;
+        let is_long = self.limits.outages >= OUTAGES_BEFORE_SWITCH || is_over;
         let next = self.next_agent(now).filter(|_| is_long);
         let (action, until) = match next {
             Some(_) => (LimitAction::Switch, now.after(max)),
-            None if left == 0 => return Obstructed::default(),
+            None if is_over => return Obstructed::default(),
             None => (LimitAction::Wait, now.after(wait)),
         };
         let reached = LimitReached { agent: agent.clone(), resets_at: None, until, action, cause: limit.cause };
@@ -243,11 +252,20 @@ impl<'a> AgentChoice<'a> {
         Event::UsageLimit(UsageLimitEvent::AgentSwitched { from, to, reason, until: None, by: None })
     }
 
+    /// A fallback agent that fails is put aside: the session's own agent, or another one, gets the turn.
+    pub(crate) fn after_failure(self, error: &str, now: UnixTime) -> Option<Event> {
+        let from = self.limits.standing_in.clone()?;
+        let to = self.next_agent(now).unwrap_or(&self.plan.agent).to_owned();
+        let reason = format!("`{from}` failed: {}", first_line(error, ERROR_SHOWN));
+        let until = Some(now.after(ASIDE));
+        Some(Event::UsageLimit(UsageLimitEvent::AgentSwitched { from, to, reason, until, by: None }))
+    }
+
     /// The fallback takes the turn after one in which the agent said nothing for too long.
     pub(crate) fn after_silence(self, now: UnixTime) -> Option<Event> {
         let (from, to) = (self.agent().to_owned(), self.next_agent(now)?.to_owned());
         let reason = format!("`{from}` sent nothing for {} and did not end its turn", self.plan.limits.silence);
-        let until = Some(now.after(SILENT_FOR));
+        let until = Some(now.after(ASIDE));
         Some(Event::UsageLimit(UsageLimitEvent::AgentSwitched { from, to, reason, until, by: None }))
     }
 

@@ -402,6 +402,7 @@ async fn converse(
             Ok(end) => Ok(TurnEnd { work: surveyor.compare(before, &cancel).await, forbidden, ..end }),
             Err(failure) => {
                 let work = surveyor.compare(before, &cancel).await;
+                let silent = silent && failure.silent;
                 Err(TurnFailure { silent, forbidden: Box::new(forbidden), work, ..failure })
             }
         };

@@ -419,12 +419,51 @@ fn a_fallback_agent_continues_its_work_after_a_kill() {
 #[test]
 fn a_limit_that_no_agent_explains_is_waited_out_longer_each_time_and_then_the_user_is_asked() {
     let turns: Vec<Value> = (0..60).map(|_| json!({ "fail": "429 Too Many Requests" })).collect();
-    let project =
-        project("retry: { backoff: exponential, base: 0.001, factor: 1.1, max: 0.01 }", &[("a", json!(turns))]);
+    let project = project(
+        "retry: { backoff: exponential, base: 0.01, factor: 1.1, max: 0.1 }\nlimits: { max_wait: 0.3 }",
+        &[("a", json!(turns))],
+    );
     let ran = project.run();
     assert_eq!(ran.code, 4, "{}{}", ran.out, ran.err);
     assert_eq!(project.kind("gate_opened")[0]["about"], "usage_limit");
-    assert!(project.kind("limit_reached").len() > 30);
+    assert!(project.kind("limit_reached").len() > 5);
+}
+
+#[test]
+fn a_fallback_agent_that_does_not_work_is_put_aside() {
+    let agents = [("a", json!([{ "fail": SOON }, { "say": DONE }])), ("b", json!([{ "fail": "Not logged in" }]))];
+    let project = project("limits: { fallback: [b] }", &agents);
+    let ran = completes(&project);
+    assert!(ran.out.contains("`b` failed: Not logged in"), "{}", ran.out);
+    assert_eq!(switches(&project), [pair("a", "b"), pair("b", "a")]);
+}
+
+#[test]
+fn with_fail_nothing_waits_for_the_reset() {
+    let project = project("limits: { on_usage_limit: fail }", &[("a", json!([{ "fail": LATER }, { "fail": LATER }]))]);
+    let project = with_errors(2, project);
+    let ran = project.run();
+    assert_eq!((ran.code, project.kind("backoff_started").len()), (1, 0), "{}{}", ran.out, ran.err);
+}
+
+#[test]
+fn turns_that_change_files_and_then_miss_a_server_are_not_repeated_for_ever() {
+    let turn = json!({ "run": "echo more >> work.txt", "fail": "psql: connection refused" });
+    let turns: Vec<Value> = (0..40).map(|_| turn.clone()).collect();
+    let project = project("limits: { outage: { base: 0.01, max: 0.02 } }", &[("a", json!(turns))]);
+    let ran = project.run();
+    assert_eq!((ran.code, project.outcome().as_deref()), (1, Some("failed")), "{}{}", ran.out, ran.err);
+    assert_eq!(project.read("work.txt").lines().count(), 4);
+}
+
+#[test]
+fn an_agent_that_ends_its_turn_with_an_error_was_not_silent() {
+    let config = "prompt: GOAL\nagent: a\nmax_consecutive_errors: 2\nagents: { a: { command: sh a.sh }, b: { command: echo b } }\n\
+                  limits: { silence: 0.1, fallback: [b] }\nmax_iterations: 1\n";
+    let project =
+        Project::with(config).file("a.sh", "cat >/dev/null; sleep 0.5; echo 'patch did not apply' >&2; exit 1");
+    project.run();
+    assert!(switches(&project).is_empty(), "{:?}", switches(&project));
 }
 
 /// Two agents that share a list of stories. Each call either does the next story or reaches a limit.

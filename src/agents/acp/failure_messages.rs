@@ -115,11 +115,12 @@ pub(super) fn wrong_mode(mode: &str, error: &Error) -> TurnFailure {
 
 /// The turn timed out before the agent sent or did anything.
 pub(super) fn not_a_word(waited: TimeSpan) -> TurnFailure {
-    TurnFailure::new(format!(
+    let message = format!(
         "the agent sent no output within {waited} (turn_timeout), so creel stopped it. The model's server may be down \
          or refuse requests, and many agents retry without a message. See creel's log for the agent's error output, or \
          raise turn_timeout until the agent reports the error itself"
-    ))
+    );
+    TurnFailure { silent: true, ..TurnFailure::new(message) }
 }
 
 /// The part of standard error after `before`. Only the end of it is stored, so `before` can be gone.

@@ -168,7 +168,8 @@ fn farewell(folder: &SessionDir, left: &RuntimeExit, elsewhere: &str) {
                 ""
             };
             say(&format!(
-                "creel: the session needs you: {why}\n  continue with `creel resume {name}`{elsewhere}{advice}"
+                "creel: the session needs you: {why}\n  continue with `creel resume {name}`{elsewhere}{}{advice}",
+                answer_at_once(&left.state)
             ));
         }
         // The outcome alone is not enough: the user may have interrupted the end.

@@ -14,7 +14,11 @@ use crate::engine::{
         ActorKind, Event, HookEvent, HookFinished, PromptSent, SessionEvent, SessionOutcome, UserPresence,
         WorkflowEvent,
     },
-    gate::{Gate, kind::GateChoice, response::GateResponse},
+    gate::{
+        Gate,
+        kind::{GateChoice, GateKind},
+        response::GateResponse,
+    },
     hooks::{
         dispatch::{DispatchCause, HookDispatch},
         point::HookPoint,
@@ -130,9 +134,11 @@ impl SessionState {
 
     /// The answers that `resume --answer` offers after the session has ended.
     pub fn choices_on_resume(&self) -> Vec<GateChoice> {
-        let asked = self.ending.as_ref().and_then(|ending| ending.asked.as_ref());
+        // `resume` cannot answer a request of a turn that is gone.
+        let open = self.gates.open.as_ref().filter(|gate| gate.kind() != GateKind::Permission);
+        let asked = self.ending.as_ref().and_then(|ending| ending.asked.as_ref()).map(|asked| &asked.gate).or(open);
         let left = self.pipelines.last.as_deref().filter(|last| last.waits_for_a_person());
-        asked.map(|asked| asked.gate.choices.clone()).or(left.map(FinishedPipeline::choices)).unwrap_or_default()
+        asked.map(|gate| gate.choices.clone()).or(left.map(FinishedPipeline::choices)).unwrap_or_default()
     }
 
     fn answer_the_pipeline(after: &Self, mut resumed: EngineOutput, given: &ResumeAnswer) -> EngineOutput {

@@ -92,10 +92,17 @@ impl TurnRules<'_> {
             failure;
         let closed = self.close_calls(ToolStatus::Failed, CUT_OFF).fold(self.gates.unasked(&POLICY), EngineOutput::and);
         let limit = limit.filter(|_| !self.phase.gatekeeper_works());
-        let Obstructed { mut events, resends: usage_limit } =
+        let reviews = self.phase.gatekeeper_works();
+        let Obstructed { mut events, resends: mut usage_limit } =
             limit.map(|limit| self.agent_choice.reached_limit(limit, now)).unwrap_or_default();
-        if silent && !usage_limit && !self.phase.gatekeeper_works() {
-            events.extend(self.agent_choice.after_silence(now));
+        // What the server asks for was decided above, and no wait is longer than the user allows.
+        let retry_after_ms = retry_after_ms.filter(|_| usage_limit || limit.is_none());
+        let retry_after_ms = retry_after_ms.map(|wait| wait.min(self.agent_choice.plan.limits.max_wait));
+        if !usage_limit && !reviews {
+            let put_aside = self.agent_choice.after_failure(&error, now);
+            usage_limit = put_aside.is_some();
+            let silent = silent && put_aside.is_none();
+            events.extend(put_aside.or_else(|| silent.then(|| self.agent_choice.after_silence(now)).flatten()));
         }
         let forbidden = *forbidden;
         let failed = Event::Turn(TurnEvent::Failed {

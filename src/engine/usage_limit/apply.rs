@@ -2,12 +2,13 @@
 
 use crate::engine::{
     budget::ConversationUsage,
+    conversation::LimitCause,
     event::{LimitAction, LimitReached, UsageLimitEvent},
     gate::response::UsageLimitAnswer,
     retry::RetryWait,
     session::SessionState,
     time::{TimeSpan, UnixTime},
-    usage_limit::UsageLimitWait,
+    usage_limit::{NEVER, UsageLimitWait},
 };
 
 pub(crate) fn apply_usage_limit(session: &mut SessionState, at: UnixTime, event: &UsageLimitEvent) {
@@ -24,7 +25,9 @@ pub(crate) fn apply_usage_limit(session: &mut SessionState, at: UnixTime, event:
 fn limit_reached(session: &mut SessionState, at: UnixTime, reached: &LimitReached) {
     let LimitReached { agent, resets_at, until, action, cause } = reached;
     session.limits.reached(*cause);
-    session.limits.resets.insert(agent.clone(), resets_at.unwrap_or(*until).max(*until));
+    let without_credit = *cause == LimitCause::NoCredit;
+    let back = if without_credit { at.after(NEVER) } else { resets_at.unwrap_or(*until).max(*until) };
+    session.limits.resets.insert(agent.clone(), back);
     match action {
         LimitAction::Switch | LimitAction::Fail => {}
         LimitAction::Wait | LimitAction::Ask => {
