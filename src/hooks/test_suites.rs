@@ -13,7 +13,29 @@ use std::{
 
 /// Folders that contain parts of a monorepo, besides the project's own.
 const FOLDERS_OF_PARTS: [&str; 7] = ["packages", "apps", "services", "crates", "libs", "modules", "projects"];
-const FOREIGN: [&str; 8] = ["node_modules", "target", "vendor", "dist", "build", "venv", "third_party", "examples"];
+/// Folders without tests of the project's own.
+const FOREIGN: [&str; 20] = [
+    "node_modules",
+    "target",
+    "vendor",
+    "dist",
+    "build",
+    "out",
+    "coverage",
+    "venv",
+    "env",
+    "third_party",
+    "example",
+    "examples",
+    "demo",
+    "docs",
+    "fixtures",
+    "testdata",
+    "test",
+    "tests",
+    "tmp",
+    "bin",
+];
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TestSuite {
@@ -28,12 +50,18 @@ pub struct TestSuite {
 #[derive(Clone, Copy)]
 struct TestedFolder<'a> {
     folder: &'a Path,
+    /// The project that the folder is a part of.
+    root: &'a Path,
     finds: &'a dyn Fn(&str) -> bool,
 }
 
 /// The tests of this folder.
 pub fn find(folder: &Path, finds: &dyn Fn(&str) -> bool) -> Option<TestSuite> {
-    let place = TestedFolder { folder, finds };
+    find_in(folder, folder, finds)
+}
+
+fn find_in(root: &Path, folder: &Path, finds: &dyn Fn(&str) -> bool) -> Option<TestSuite> {
+    let place = TestedFolder { folder, root, finds };
     place
         .rust()
         .or_else(|| place.node())
@@ -56,7 +84,7 @@ pub fn checks(folder: &Path, finds: &dyn Fn(&str) -> bool) -> Vec<String> {
         let is_general = |by| by == MAKEFILE || by == JUSTFILE;
         root.as_ref().is_some_and(|root| root.by == suite.by || is_general(root.by))
     };
-    let parts = parts(folder).into_iter().filter_map(|part| Some((find(&folder.join(&part), finds)?, part)));
+    let parts = parts(folder).into_iter().filter_map(|part| Some((find_in(folder, &folder.join(&part), finds)?, part)));
     let parts = parts.filter(|(suite, _)| !covers(suite));
     let parts = parts.map(|(suite, part)| format!("cd {} && {}", quoted(&part), suite.command));
     root.iter().map(|root| root.command.clone()).chain(parts).collect()
@@ -80,6 +108,7 @@ fn parts(project: &Path) -> Vec<PathBuf> {
 fn quoted(part: &Path) -> String {
     let text = part.to_string_lossy();
     let is_plain = text.chars().all(|c| c.is_ascii_alphanumeric() || "-_./".contains(c));
+    let text = if text.starts_with('-') { format!("./{text}").into() } else { text };
     if is_plain { text.into_owned() } else { format!("'{}'", text.replace('\'', r"'\''")) }
 }
 
@@ -88,7 +117,7 @@ const MAKEFILE: &str = "Makefile";
 const JUSTFILE: &str = "justfile";
 
 fn suite(by: &'static str, command: &str) -> TestSuite {
-    let program = command.split(' ').next().unwrap_or_default().to_owned();
+    let program = command.split(' ').find(|word| !word.contains('=')).unwrap_or_default().to_owned();
     TestSuite { by, command: command.to_owned(), program }
 }
 
@@ -112,35 +141,53 @@ impl TestedFolder<'_> {
     }
 
     fn rust(self) -> Option<TestSuite> {
-        self.named("Cargo.toml", "Cargo.toml", "cargo test")
+        let manifest = self.text("Cargo.toml");
+        let has_members = manifest.contains("[workspace]") && manifest.contains("[package]");
+        let command = if has_members { "cargo test --workspace" } else { "cargo test" };
+        self.named("Cargo.toml", "Cargo.toml", command)
+    }
+
+    /// A text without comments.
+    fn settings(self, name: &str) -> String {
+        let text = self.text(name);
+        text.lines().filter(|line| !line.trim_start().starts_with('#')).collect::<Vec<_>>().join("\n")
+    }
+
+    /// Whether this folder, or the project around it, has one of these files.
+    fn has_around(self, names: &[&str]) -> bool {
+        names.iter().any(|name| self.has(name) || self.root.join(name).exists())
     }
 
     /// A test script other than the one from `npm init`, which always fails.
     fn node(self) -> Option<TestSuite> {
         let package: serde_json::Value = serde_json::from_str(&self.text("package.json")).unwrap_or_default();
         let script = package["scripts"]["test"].as_str().unwrap_or_default();
-        if script.trim().is_empty() || script.contains("no test specified") {
+        let has_script = !script.trim().is_empty() && !script.contains("no test");
+        let is_workspace = !has_script && (self.has("pnpm-workspace.yaml") || package["workspaces"].is_array());
+        if !has_script && !is_workspace {
             return None;
         }
         let manager = package["packageManager"].as_str().unwrap_or_default();
-        let uses = |name: &str, locks: &[&str]| {
-            manager.starts_with(&format!("{name}@")) || locks.iter().any(|lock| self.has(lock))
-        };
-        let command = if uses("pnpm", &["pnpm-lock.yaml"]) {
-            "pnpm test"
+        let uses = |name: &str, locks: &[&str]| manager.starts_with(&format!("{name}@")) || self.has_around(locks);
+        let (one, all) = if uses("pnpm", &["pnpm-lock.yaml", "pnpm-workspace.yaml"]) {
+            ("pnpm test", "pnpm -r test")
         } else if uses("yarn", &["yarn.lock"]) {
-            "yarn test"
+            ("yarn test", "yarn workspaces run test")
         } else if uses("bun", &["bun.lock", "bun.lockb"]) {
-            "bun run test"
+            ("bun run test", "bun run --filter '*' test")
         } else {
-            "npm test"
+            ("npm test", "npm test --workspaces --if-present")
         };
-        Some(suite("package.json", command))
+        // Without this variable, these wait for changes of files.
+        let watches = ["react-scripts test", "--watch", "ng test"].into_iter().any(|word| script.contains(word));
+        let command = if is_workspace { all } else { one };
+        Some(suite("package.json", &if watches { format!("CI=1 {command}") } else { command.to_owned() }))
     }
 
     fn deno(self) -> Option<TestSuite> {
         let file = ["deno.json", "deno.jsonc"].into_iter().find(|file| self.has(file))?;
-        let has_task = self.text(file).contains("\"test\"");
+        let settings: serde_json::Value = serde_json::from_str(&self.text(file)).unwrap_or_default();
+        let has_task = !settings["tasks"]["test"].is_null();
         Some(suite("deno.json", if has_task { "deno task test" } else { "deno test" }))
     }
 
@@ -149,13 +196,13 @@ impl TestedFolder<'_> {
             ["", "tests", "test"].into_iter().flat_map(|folder| self.python_tests(folder)).collect();
         let settings =
             ["pyproject.toml", "setup.cfg", "tox.ini", "requirements.txt", "requirements-dev.txt", "Pipfile"];
-        let says_pytest = settings.into_iter().any(|file| self.text(file).contains("pytest"))
+        let says_pytest = settings.into_iter().any(|file| self.settings(file).contains("pytest"))
             || ["pytest.ini", "conftest.py", "tests/conftest.py"].into_iter().any(|file| self.has(file))
             || tests.iter().any(|test| test.contains("import pytest"));
         if tests.is_empty() && !says_pytest {
             return None;
         }
-        let runner = if self.has("uv.lock") {
+        let runner = if self.has_around(&["uv.lock"]) {
             "uv run "
         } else if self.has("poetry.lock") || self.text("pyproject.toml").contains("[tool.poetry]") {
             "poetry run "
@@ -227,7 +274,7 @@ impl TestedFolder<'_> {
     }
 
     fn cmake(self) -> Option<TestSuite> {
-        let lists = self.text("CMakeLists.txt").to_lowercase();
+        let lists = self.settings("CMakeLists.txt").to_lowercase();
         let has_tests =
             lists.contains("enable_testing") || lists.contains("include(ctest)") || lists.contains("add_test");
         let command = "cmake -B build && cmake --build build && ctest --test-dir build --output-on-failure";
@@ -284,6 +331,14 @@ mod tests {
             (&[("package.json", script), ("bun.lock", "")], "bun run test"),
             (&[("package.json", r#"{"packageManager":"pnpm@9.1.0","scripts":{"test":"jest"}}"#)], "pnpm test"),
             (&[("deno.json", "{}")], "deno test"),
+            (&[("deno.json", r#"{"fmt":{"exclude":["test"]}}"#)], "deno test"),
+            (&[("package.json", r#"{"scripts":{"test":"react-scripts test"}}"#)], "CI=1 npm test"),
+            (
+                &[("package.json", r#"{"workspaces":["a"]}"#), ("a/package.json", script)],
+                "npm test --workspaces --if-present",
+            ),
+            (&[("pnpm-workspace.yaml", ""), ("package.json", "{}"), ("a/package.json", script)], "pnpm -r test"),
+            (&[("Cargo.toml", "[workspace]\n[package]"), ("a/Cargo.toml", "")], "cargo test --workspace"),
             (&[("deno.jsonc", r#"{"tasks":{"test":"deno test -A"}}"#)], "deno task test"),
             (&[("pyproject.toml", "[tool.pytest.ini_options]")], "python3 -m pytest"),
             (&[("pyproject.toml", "dev = ['pytest']"), ("uv.lock", "")], "uv run pytest"),
@@ -320,11 +375,13 @@ mod tests {
     #[test]
     fn without_tests_there_is_no_check() {
         let npm = r#"{"scripts":{"test":"echo \"Error: no test specified\" && exit 1"}}"#;
-        let cases: [&[(&str, &str)]; 6] = [
+        let script = r#"{"scripts":{"test":"jest"}}"#;
+        let cases: [&[(&str, &str)]; 7] = [
             &[("package.json", npm)],
             &[("package.json", r#"{"scripts":{"build":"tsc"}}"#)],
             &[("pyproject.toml", "[project]")],
-            &[("CMakeLists.txt", "project(x)")],
+            &[("CMakeLists.txt", "project(x)\n# enable_testing()")],
+            &[("coverage/package.json", script), ("docs/go.mod", "")],
             &[("Makefile", "TEST := test\nall:\n\ttest: x\n")],
             &[("README.md", "")],
         ];

@@ -353,6 +353,17 @@ fn a_waiting_session_says_until_when_and_can_be_told_to_retry_now() {
 }
 
 #[test]
+fn a_session_that_should_stop_does_not_wait_for_the_reset() {
+    let project = project("", &[("a", json!([{ "fail": LATER }, { "say": DONE }]))]);
+    let session = project.start();
+    until("it waits", || !project.kind("limit_reached").is_empty());
+    assert_eq!(project.creel(&["stop"]).code, 0);
+    session.end();
+    assert_eq!(project.kind("prompt_sent").len(), 1);
+    assert!(project.outcome().is_some());
+}
+
+#[test]
 fn kill_and_resume_keep_the_time() {
     let own = json!([{ "fail": "Usage limit reached. Try again in 3s." }, { "say": DONE }]);
     let project = project("", &[("a", own)]);

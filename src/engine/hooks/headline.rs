@@ -81,6 +81,34 @@ mod tests {
     }
 
     #[test]
+    fn a_heading_is_shown_by_the_line_below_it_and_a_summary_by_what_it_sums_up() {
+        let cases = [
+            (
+                "test.cc:9: Failure\nExpected equality of these values:\n  sum(1)\n",
+                "Expected equality of these values:",
+            ),
+            ("ERROR in ./src/index.js 1:0-28\nModule not found: './x'\n", "Module not found: './x'"),
+            ("not ok 1 - adds\n  error: |-\n    3 is not 4\n", "3 is not 4"),
+            (
+                "> Task :compileKotlin FAILED\ne: A.kt:3:5 Unresolved reference 'x'.\n",
+                "e: A.kt:3:5 Unresolved reference 'x'.",
+            ),
+            (
+                "1) test adds\n   test/a_test.exs:6\n   ** (ArithmeticError) bad argument\n",
+                "** (ArithmeticError) bad argument",
+            ),
+            ("Failed to compile.\n\n./a.ts:3:5\nType error: no overload\n", "Type error: no overload"),
+            (
+                "2 tests, 1 passed, 1 failure\nFAIL - policy.yaml - no latest tag\n",
+                "FAIL - policy.yaml - no latest tag",
+            ),
+        ];
+        for (output, line) in cases {
+            assert_eq!(telling_line(&[output]).as_deref(), Some(line));
+        }
+    }
+
+    #[test]
     fn a_very_long_line_is_cut() {
         let line = telling_line(&[&"é".repeat(10_000)]).expect("a line");
         assert_eq!(line, format!("{}…", "é".repeat(LINE_MAX)));

@@ -266,6 +266,11 @@ impl SessionState {
         if self.steering.paused {
             return EngineOutput::default();
         }
+        // A session that should stop does not wait for an agent first.
+        let waits = self.limits.hold.is_some() && self.steering.stop.is_some() && matches!(due, DuePrompt::Again(_));
+        if waits && self.ending.is_none() && !self.pipelines.is_open() {
+            return self.iterations.complete_iteration(IterationOutcome::Failed);
+        }
         if let Some(step) = self.agent_choice().limit_gate(now) {
             return step;
         }

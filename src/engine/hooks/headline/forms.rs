@@ -141,6 +141,26 @@ const FORMS: &[(LineKind, &[&str])] = &[
     (LineKind::Warning, &[r":\d+: (\w*[wW]arning|note|info)\b"]),
     (LineKind::Cause, &[r"(:\d+(:\d+)?|\(\d+,\d+\)): (fatal )?error\b", r": undefined reference to", r"^CMake Error"]),
     (LineKind::Named, &[r"^\d+/\d+ Test +#\d+:.*\*\*\*"]),
+    // kotlin, scala, elixir, haskell, and tools around them
+    (
+        LineKind::Head,
+        &[r"\*\*\* FAILED \*\*\*$", r":\d+: Failure$", r":\d+: FAILED:$", r"^ERROR in \S+", r"^error: \|-?$"],
+    ),
+    (LineKind::Explained, &[r"^FAIL - "]),
+    (
+        LineKind::Summary,
+        &[
+            r"^Failed to compile",
+            r"(?i)\bbuild failed in\b",
+            r"run failed: command",
+            r"chart\(s\) failed",
+            r"^\[ERROR\] Found \d",
+            r"^== \[",
+            r"^Error:$",
+            r"^> Task :.* FAILED$",
+        ],
+    ),
+    (LineKind::Cause, &[r"^\*\* \(", r"^e: \S", r"^Module not found", r"^(Type|Syntax|Parse) error: "]),
     // make, just, shells
     (LineKind::Noise, &[r"^make(\[\d+\])?: (\*\*\* \[|Target |\w+ing directory )", r"^error: Recipe "]),
     (
@@ -244,10 +264,13 @@ pub(super) fn place_of(lines: &[&str], at: usize) -> Option<String> {
     forms.find_map(|(within, form)| nearby(lines, at, *within, form))
 }
 
+/// What a place in a library has in its path.
+const FOREIGN: [&str; 6] = ["node_modules", "node:", "https://", ".cargo/registry", "/rustc/", "site-packages"];
+
 /// The place in the nearest line of this form. A ruler ends the search, and frames of libraries are not the place.
 fn nearby(lines: &[&str], at: usize, within: isize, form: &Regex) -> Option<String> {
     let is_ruler = |line: &&str| line.starts_with("___") || line.starts_with("===");
-    let is_foreign = |line: &str| line.contains("node_modules") || line.contains("node:");
+    let is_foreign = |line: &str| FOREIGN.iter().any(|part| line.contains(part));
     let near = (1..=within.unsigned_abs()).map_while(|n| {
         let at = if within < 0 { at.checked_sub(n)? } else { at + n };
         lines.get(at).copied()
