@@ -560,14 +560,15 @@ fn a_no_longer_trusted_config_is_not_resumed_either() {
 
 #[test]
 fn processes_of_a_creel_inside_a_hook_end_with_the_outer_one() {
-    let project = scripted(
-        "hooks: { session_start: [{ command: 'cd inner && \"$CREEL\" run --headless --trust' }] }",
-        "  - say: x\n",
-    );
+    let project =
+        scripted("hooks: { session_start: [{ command: 'cd inner && \"$CREEL\" run --headless' }] }", "  - say: x\n");
     project.write(
         "inner/creel.yaml",
         "prompt: GOAL\nagents: { a: { command: \"trap '' TERM; echo $$ > ../pid; while :; do sleep 1; done\" } }\n",
     );
+    // A hook may not trust a config, so you did.
+    let trusted = project.command(&["trust"]).current_dir(project.root().join("inner")).output().expect("creel starts");
+    assert!(trusted.status.success(), "{trusted:?}");
     let mut creel = project.start_with(&[("CREEL", env!("CARGO_BIN_EXE_creel"))]);
     let inner: i32 = eventually_in(&project.root().join("pid")).parse().expect("a pid");
     creel.wait_for("hook_started");

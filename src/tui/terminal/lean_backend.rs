@@ -7,7 +7,10 @@
 //! - What is printed has the width that the layout counted, on every terminal: characters of several parts, whose width
 //!   terminals and multiplexers disagree about, are printed in a simple form.
 
-use std::io::{self, Write};
+use std::{
+    collections::BTreeSet,
+    io::{self, Write},
+};
 
 use crossterm::{
     cursor, queue,
@@ -40,11 +43,14 @@ pub struct LeanBackend<W: Write> {
     cursor_hidden: bool,
     /// Whether a frame has begun that is not complete.
     in_frame: bool,
+    /// Where a wide character is printed as two narrow ones. If another wide one covers only the first of them, the second
+    /// would stay: the comparison of frames knows nothing of it, and a terminal only clears the halves of wide ones.
+    halves: BTreeSet<(u16, u16)>,
 }
 
 impl<W: Write> LeanBackend<W> {
     pub const fn new(out: W) -> Self {
-        Self { out, style: None, cursor_hidden: false, in_frame: false }
+        Self { out, style: None, cursor_hidden: false, in_frame: false, halves: BTreeSet::new() }
     }
 
     /// Something else has used the terminal: its colours and its cursor are unknown.
@@ -101,12 +107,19 @@ impl<W: Write> Backend for LeanBackend<W> {
             }
             self.set_style(PrintStyle { front: cell.fg, back: cell.bg, modifier: cell.modifier })?;
             let symbol = cell.symbol();
+            let width = u16::try_from(symbol.width().max(1)).unwrap_or(1);
+            self.halves.remove(&(x, y));
             if is_simple(symbol) {
                 queue!(self.out, Print(symbol))?;
             } else {
-                queue!(self.out, Print(simplified(symbol)))?;
+                let form = simplified(symbol);
+                let is_halved = width == 2 && form.starts_with(|first: char| first.width() == Some(1));
+                self.halves.extend(is_halved.then_some((x, y)));
+                queue!(self.out, Print(form))?;
             }
-            let width = u16::try_from(symbol.width().max(1)).unwrap_or(1);
+            if width == 2 && self.halves.remove(&(x + 1, y)) {
+                queue!(self.out, cursor::MoveTo(x + 2, y), Print(' '))?;
+            }
             // Whether the cursor is where it should be is certain only after narrow characters.
             expected = (width == 1).then_some((x + 1, y));
         }
@@ -142,6 +155,7 @@ impl<W: Write> Backend for LeanBackend<W> {
     fn clear_region(&mut self, part: ClearedPart) -> io::Result<()> {
         // Cleared cells get the current background.
         self.set_style(NONE)?;
+        self.halves.clear();
         let part = match part {
             ClearedPart::All => ClearType::All,
             ClearedPart::AfterCursor => ClearType::FromCursorDown,
@@ -276,6 +290,16 @@ mod tests {
         assert_eq!(printed(&mut backend, &again), "\u{1b}[1;1Hx");
         backend.forget();
         assert_eq!(printed(&mut backend, &again), "\u{1b}[1;1H\u{1b}[0mx");
+    }
+
+    #[test]
+    fn half_of_a_flag_does_not_stay_beside_the_emoji_that_covers_the_other() {
+        let mut backend = LeanBackend::new(Vec::new());
+        let plain = Style::default();
+        printed(&mut backend, &[(11, 0, cell("\u{1f1eb}\u{1f1f7}", plain))]);
+        let over = printed(&mut backend, &[(10, 0, cell("\u{1f600}", plain))]);
+        assert_eq!(over, "\u{1b}[1;11H\u{1f600}\u{1b}[1;13H ");
+        assert_eq!(printed(&mut backend, &[(10, 0, cell("\u{1f600}", plain))]), "\u{1b}[1;11H\u{1f600}");
     }
 
     #[test]
