@@ -35,6 +35,9 @@ use crate::{
     },
 };
 
+/// How often a task is sent to a stream that has just been created, and the time in between.
+const ATTEMPTS: u32 = 10;
+const STREAM_BEGINS: Duration = Duration::from_millis(50);
 /// Separates the names of agents. No name contains it.
 const AND: char = '+';
 /// Stands for an empty part of a subject.
@@ -158,10 +161,16 @@ impl ReadyTaskStream {
             let cause = error.source().map(|cause| format!(": {cause}")).unwrap_or_default();
             NatsError(format!("the server does not accept task {} in the queue: {error}{cause}", order.id))
         };
-        let sent = self.jetstream.publish_with_headers(subject, headers, text.into()).await;
-        match sent.map_err(|error| cannot(&error))?.await {
-            Err(error) if error.kind() != PublishErrorKind::WrongLastSequence => return Err(cannot(&error)),
-            Ok(_) | Err(_) => {}
+        for attempt in 1.. {
+            let sent = self.jetstream.publish_with_headers(subject.clone(), headers.clone(), text.clone().into()).await;
+            match sent.map_err(|error| cannot(&error))?.await {
+                // Another client has just created the stream, and the server does not deliver to it yet.
+                Err(error) if error.kind() == PublishErrorKind::StreamNotFound && attempt < ATTEMPTS => {
+                    tokio::time::sleep(STREAM_BEGINS).await;
+                }
+                Err(error) if error.kind() != PublishErrorKind::WrongLastSequence => return Err(cannot(&error)),
+                Ok(_) | Err(_) => break,
+            }
         }
         self.rows.entry(DispatchGroup::of(order)).or_default();
         Ok(())
