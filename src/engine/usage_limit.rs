@@ -66,7 +66,7 @@ pub struct UsageLimitState {
     outages: u32,
     /// How many of them had changed files by then.
     #[serde(default)]
-    pub(crate) paid_outages: u32,
+    paid_outages: u32,
     /// How long the session has waited since the last turn that ended well.
     #[serde(default)]
     pub(crate) waited: TimeSpan,
@@ -107,9 +107,12 @@ impl UsageLimitState {
     }
 
     /// Counts a turn that has to be sent again.
-    fn reached(&mut self, cause: LimitCause) {
+    fn reached(&mut self, cause: LimitCause, changed_files: bool) {
         match cause {
-            LimitCause::Outage => self.outages += 1,
+            LimitCause::Outage => {
+                self.outages += 1;
+                self.paid_outages += u32::from(changed_files);
+            }
             // The server answered.
             LimitCause::Usage | LimitCause::NoCredit => (self.in_a_row, self.outages) = (self.in_a_row + 1, 0),
         }
@@ -254,7 +257,9 @@ impl<'a> AgentChoice<'a> {
 
     /// A fallback agent that fails is put aside: the session's own agent, or another one, gets the turn.
     pub(crate) fn after_failure(self, error: &str, now: UnixTime) -> Option<Event> {
-        let from = self.limits.standing_in.clone()?;
+        // Without a limit, the user chose this agent.
+        let own_was_limited = self.limits.resets.contains_key(&self.plan.agent);
+        let from = self.limits.standing_in.clone().filter(|_| own_was_limited)?;
         let to = self.next_agent(now).unwrap_or(&self.plan.agent).to_owned();
         let reason = format!("`{from}` failed: {}", first_line(error, ERROR_SHOWN));
         let until = Some(now.after(ASIDE));

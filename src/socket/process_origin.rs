@@ -28,15 +28,20 @@ fn kind(mark: &str) -> ActorKind {
     if mark.split('/').any(|part| part.starts_with("run-")) { ActorKind::Hook } else { ActorKind::Agent }
 }
 
-/// The mark of a session among these that still runs.
-fn living(table: ProcessTable, marks: &str) -> Option<&str> {
-    let is_editor = |mark: &str| sweep::is_below(mark.as_bytes(), sweep::EDITOR);
-    marks.split(' ').rfind(|mark| !mark.is_empty() && !is_editor(mark) && sweep::is_of_living_session(table, mark))
+/// The marks of sessions, without those of editors.
+fn of_sessions(marks: &str) -> impl DoubleEndedIterator<Item = &str> {
+    marks.split(' ').filter(|mark| !mark.is_empty() && !sweep::is_below(mark.as_bytes(), sweep::EDITOR))
 }
 
-/// What a process of unknown session is, by the marks that it says it has.
+/// The mark of a session among these that still runs.
+fn living(table: ProcessTable, marks: &str) -> Option<&str> {
+    of_sessions(marks).rfind(|mark| sweep::is_of_living_session(table, mark))
+}
+
+/// What a process of another session is, by the marks that it sent. It may be on another machine, so only it can tell
+/// whether that session still runs: see [`of_this_process`].
 pub fn of_any_marks(marks: &str) -> Option<ActorKind> {
-    living(ProcessTable::of_system(), marks).map(kind)
+    of_sessions(marks).next_back().map(kind)
 }
 
 /// The marks of the session that this process belongs to, of any project. None if a person started it.

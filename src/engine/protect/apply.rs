@@ -43,29 +43,18 @@ pub(crate) fn forbidden_changes(session: &mut SessionState, found: &ForbiddenCha
 /// If the session ends here, it asks again when it is resumed.
 pub(crate) fn changes_answered(session: &mut SessionState, answer: GateResponse, acceptance: CheckAcceptance) {
     let unjudged = session.unsettled.unjudged && !session.unsettled.protected.is_empty();
+    let GateResponse::Tampered(answer) = answer else {
+        session.unsettled.asked = true;
+        return;
+    };
+    session.unsettled.tampered.clear();
     match answer {
-        GateResponse::Tampered(TamperedAnswer::Ignore) => {
-            session.unsettled.tampered.clear();
-            if unjudged {
-                session.verify.accept(&CheckRef::new(CheckKind::Protect, PROTECT), acceptance);
-                session.unsettled.protected.clear();
-            }
+        TamperedAnswer::Ignore if unjudged => {
+            session.verify.accept(&CheckRef::new(CheckKind::Protect, PROTECT), acceptance);
+            session.unsettled.protected.clear();
         }
-        GateResponse::Tampered(TamperedAnswer::Send) => {
-            session.unsettled.tampered.clear();
-            session.unsettled.asked = unjudged;
-        }
-        GateResponse::End(_)
-        | GateResponse::Delivery(_)
-        | GateResponse::RetryLimit(_)
-        | GateResponse::Escalation(_)
-        | GateResponse::Errors(_)
-        | GateResponse::BrokenHook(_)
-        | GateResponse::Permission(_)
-        | GateResponse::Budget(_)
-        | GateResponse::UsageLimit(_)
-        | GateResponse::Pipeline(_)
-        | GateResponse::Proposal(_) => session.unsettled.asked = true,
+        TamperedAnswer::Ignore => {}
+        TamperedAnswer::Send => session.unsettled.asked = unjudged,
     }
 }
 

@@ -73,8 +73,6 @@ pub(crate) fn apply_turn(session: &mut SessionState, at: UnixTime, event: &TurnE
                 session.iterations.signs.unknown_work = true;
             }
             if next == Some(AfterTurn::Again) {
-                let changed = work.as_deref().is_some_and(|work| !work.files_modified.is_empty());
-                session.limits.paid_outages += u32::from(changed);
                 send_again(session);
             } else {
                 turn_failed(session, error, *retry_after_ms, next);

@@ -24,7 +24,8 @@ pub(crate) fn apply_usage_limit(session: &mut SessionState, at: UnixTime, event:
 
 fn limit_reached(session: &mut SessionState, at: UnixTime, reached: &LimitReached) {
     let LimitReached { agent, resets_at, until, action, cause } = reached;
-    session.limits.reached(*cause);
+    let changed = session.turns.work.as_deref().is_some_and(|work| !work.files_modified.is_empty());
+    session.limits.reached(*cause, changed);
     let without_credit = *cause == LimitCause::NoCredit;
     let back = if without_credit { at.after(NEVER) } else { resets_at.unwrap_or(*until).max(*until) };
     session.limits.resets.insert(agent.clone(), back);
