@@ -280,11 +280,6 @@ impl Journal {
         })?;
         self.seq += records.len() as u64;
         self.length += lines.len() as u64;
-        self.mark = JournalFileStamp::of(&self.file);
-        if self.mark.is_none_or(|mark| mark.length != self.length) {
-            self.snapshots.spoil();
-        }
-        self.snapshots.wrote(self.mark);
         Ok(records)
     }
 
@@ -308,11 +303,25 @@ impl Journal {
 
     fn write(&mut self, lines: &str, matters: bool) -> io::Result<()> {
         self.file.write_all(lines.as_bytes())?;
+        // Before the sync, which can take long.
+        self.mark_written(lines.len() as u64);
         if matters {
             return self.file.sync_data();
         }
         let _ = self.sync.send(());
         Ok(())
+    }
+
+    /// Notes the file's stamp after an append. Another length means that another program wrote at the same time.
+    fn mark_written(&mut self, bytes: u64) {
+        let before = std::mem::replace(&mut self.mark, JournalFileStamp::of(&self.file));
+        if self.mark.is_none_or(|now| now.length != self.length + bytes) {
+            self.snapshots.spoil();
+        }
+        if let (Some(before), Some(now)) = (before, self.mark) {
+            self.damage = JournalDamage::of_lengths(before.length + bytes, now.length).or(self.damage);
+        }
+        self.snapshots.wrote(self.mark);
     }
 
     /// What another program did to the file since the last call.

@@ -1,6 +1,6 @@
 //! The metadata of the journal's file, from which creel knows whether another program wrote to it.
 
-use std::{fs::File, os::unix::fs::MetadataExt as _};
+use std::{cmp::Ordering, fs::File, os::unix::fs::MetadataExt as _};
 
 /// Whether the file system changes a file's times exactly when its content changes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -59,12 +59,16 @@ impl JournalFileStamp {
     pub(super) fn damage_since(&self, before: &Self, times: FileTimePrecision) -> Option<JournalDamage> {
         let touched = self.changed != before.changed && self.harmless == before.harmless;
         let later = times == FileTimePrecision::Exact && (self.modified != before.modified || touched);
-        if self.length < before.length {
-            Some(JournalDamage::Truncated)
-        } else if self.length != before.length || later {
-            Some(JournalDamage::Written)
-        } else {
-            None
+        JournalDamage::of_lengths(before.length, self.length).or(later.then_some(JournalDamage::Written))
+    }
+}
+
+impl JournalDamage {
+    pub(super) fn of_lengths(expected: u64, found: u64) -> Option<Self> {
+        match found.cmp(&expected) {
+            Ordering::Less => Some(Self::Truncated),
+            Ordering::Equal => None,
+            Ordering::Greater => Some(Self::Written),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! A journal that cannot be synced.
+//! A journal that cannot be synced, and one that another program truncates.
 
 use std::fs;
 
@@ -42,4 +42,17 @@ fn a_synced_journal_keeps_its_records() {
     });
     journal.sync_beginning().expect("there is nothing to do");
     assert!(fs::metadata(&file).expect("a file").len() > 0);
+}
+
+#[test]
+fn a_journal_that_is_truncated_in_the_middle_of_an_append_is_damaged() {
+    let project = tempfile::tempdir().expect("a folder");
+    let folder = SessionsDir::of(project.path()).folder("s");
+    let mut journal = with_record(&folder);
+    assert_eq!(journal.take_damage(), None);
+    fs::write(folder.journal(), "").expect("a file");
+    journal.mark_written(0);
+    assert_eq!(journal.take_damage(), Some(JournalDamage::Truncated));
+    journal.append(UnixTime(1), vec![Event::warning("another".to_owned())]).expect("space");
+    assert_eq!(journal.take_damage(), None, "it is reported once");
 }
