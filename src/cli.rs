@@ -51,37 +51,41 @@ pub mod worktree;
 
 use clap::{Parser, Subcommand};
 
-use crate::cli::{
-    agents::AgentsArgs,
-    arguments::{ConfigArgs, SessionArgs},
-    attach::AttachArgs,
-    check::CheckArgs,
-    checkpoint::CheckpointArgs,
-    completions::CompletionsArgs,
-    config::ConfigCommandArgs,
-    demo::DemoArgs,
-    error::{CliError, CliResult},
-    gate::GateArgs,
-    help::HelpArgs,
-    hooks::HooksArgs,
-    init::InitArgs,
-    launch::pipeline::PipelineArgs,
-    man::ManArgs,
-    merge::MergeArgs,
-    message::MessageArgs,
-    pending::PendingArgs,
-    plan::PlanArgs,
-    replay::ReplayArgs,
-    resume::ResumeArgs,
-    run::RunArgs,
-    sessions::SessionListArgs,
-    show::ShowArgs,
-    status::StatusArgs,
-    stop::StopArgs,
-    task::TaskArgs,
-    verb_outcome::VerbOutcome,
-    worker::WorkerArgs,
-    worktree::WorktreeArgs,
+use crate::{
+    cli::{
+        agents::AgentsArgs,
+        arguments::{ConfigArgs, SessionArgs},
+        attach::AttachArgs,
+        check::CheckArgs,
+        checkpoint::CheckpointArgs,
+        completions::CompletionsArgs,
+        config::ConfigCommandArgs,
+        demo::DemoArgs,
+        error::{CliError, CliResult},
+        gate::GateArgs,
+        help::HelpArgs,
+        hooks::HooksArgs,
+        init::InitArgs,
+        launch::pipeline::PipelineArgs,
+        man::ManArgs,
+        merge::MergeArgs,
+        message::MessageArgs,
+        pending::PendingArgs,
+        plan::PlanArgs,
+        replay::ReplayArgs,
+        resume::ResumeArgs,
+        run::RunArgs,
+        sessions::SessionListArgs,
+        show::ShowArgs,
+        status::StatusArgs,
+        stop::StopArgs,
+        target::person,
+        task::TaskArgs,
+        verb_outcome::VerbOutcome,
+        worker::WorkerArgs,
+        worktree::WorktreeArgs,
+    },
+    engine::actor::UserCommand,
 };
 
 /// The version with the commit, as `build.rs` found it.
@@ -194,6 +198,7 @@ impl Cli {
 
 impl CliCommand {
     fn perform(self) -> CliResult<VerbOutcome> {
+        self.only_for_people().map_or(Ok(()), person::require)?;
         match self {
             Self::Run(args) => run::run(&args),
             Self::Demo(args) => demo::demo(&args),
@@ -229,6 +234,48 @@ impl CliCommand {
             Self::Completions(args) => completions::completions(&args).map(VerbOutcome::Done),
             Self::Man(args) => man::man(&args).map(VerbOutcome::Done),
             Self::Help(args) => help::help(&args).map(VerbOutcome::Done),
+        }
+    }
+
+    /// What a person is needed for. None for verbs that read, that work on the session of the agent that uses them, or
+    /// about which a running session decides.
+    fn only_for_people(&self) -> Option<UserCommand> {
+        match self {
+            Self::Run(_) | Self::Resume(_) => Some(UserCommand::Run),
+            // The check of a plan's own session.
+            Self::Plan(args) => (!args.check).then_some(UserCommand::Run),
+            Self::Worker(_) => Some(UserCommand::Worker),
+            Self::Init(_) => Some(UserCommand::Init),
+            Self::Submit(_) => Some(UserCommand::Submit),
+            Self::Merge(_) => Some(UserCommand::Merge),
+            Self::Task(args) => args.command.changes_queue().then_some(UserCommand::Task),
+            Self::Worktree(args) => args.command.removes().then_some(UserCommand::Worktree),
+            // `trust` and `untrust` refuse agents themselves, whatever the config allows.
+            Self::Trust(_)
+            | Self::Untrust(_)
+            | Self::Attach(_)
+            | Self::Pause(_)
+            | Self::Unpause(_)
+            | Self::Cancel(_)
+            | Self::Stop(_)
+            | Self::Message(_)
+            | Self::Pending(_)
+            | Self::Gate(_)
+            | Self::Hooks(_)
+            | Self::Mcp(_)
+            | Self::Demo(_)
+            | Self::Check(_)
+            | Self::Config(_)
+            | Self::Agents(_)
+            | Self::Sessions(_)
+            | Self::Show(_)
+            | Self::Replay(_)
+            | Self::Status(_)
+            | Self::Checkpoint(_)
+            | Self::Schema
+            | Self::Completions(_)
+            | Self::Man(_)
+            | Self::Help(_) => None,
         }
     }
 }

@@ -8,11 +8,15 @@ use crate::{
         error::{CliError, CliResult},
         help,
         output::print,
-        target::project::{self, Project},
+        target::{
+            person,
+            project::{self, Project},
+        },
         verb_outcome::VerbOutcome,
         worker::screened_worker::ScreenedWorker,
     },
     config::{Settings, UiSettings, paths},
+    engine::actor::UserCommand,
 };
 
 /// A home screen to open.
@@ -35,6 +39,8 @@ pub(super) fn home(nats: Option<String>) -> CliResult<VerbOutcome> {
         }
         return print(&help::command().render_help().to_string()).map(VerbOutcome::Done);
     }
+    // The screen can start sessions.
+    person::require(UserCommand::Run)?;
     let (root, _) = project::sessions_of(&ConfigArgs::default())?;
     let has_config = paths::find(&project::here()?).is_some();
     // A config with mistakes must not hide the sessions.

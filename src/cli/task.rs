@@ -274,6 +274,19 @@ pub struct TaskRemoveArgs {
     pub session: SessionArgs,
 }
 
+impl TaskCliCommand {
+    /// Whether it changes a task of the queue that exists already.
+    pub(super) const fn changes_queue(&self) -> bool {
+        match self {
+            Self::Start(TaskStartArgs { queue, .. })
+            | Self::Done(TaskDoneArgs { queue, .. })
+            | Self::Block(TaskBlockArgs { queue, .. })
+            | Self::Remove(TaskRemoveArgs { queue, .. }) => queue.queue,
+            Self::Add(_) | Self::List(_) | Self::Show(_) | Self::Update(_) | Self::Depend(_) => false,
+        }
+    }
+}
+
 pub(super) fn task(verb: TaskCliCommand) -> CliResult {
     match verb {
         TaskCliCommand::Add(args) if args.queue => queue::add(args),

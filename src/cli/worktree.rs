@@ -74,6 +74,15 @@ pub enum WorktreeCommand {
     },
 }
 
+impl WorktreeCommand {
+    pub(super) const fn removes(&self) -> bool {
+        match self {
+            Self::Remove { .. } | Self::Prune { dry_run: false, .. } => true,
+            Self::List { .. } | Self::Open { .. } | Self::Prune { dry_run: true, .. } => false,
+        }
+    }
+}
+
 pub(super) fn worktree(command: &WorktreeCommand) -> CliResult {
     match command {
         WorktreeCommand::List { json: as_json, config } => list(&ProjectWorktrees::of(config)?, *as_json),

@@ -2,7 +2,8 @@
 //!
 //! # Invariants
 //! - The session's own agent and hooks cannot act as the user: they never answer a gate, disable a hook, change pending
-//!   items, pause, stop, submit or merge, unless the config adds that command to `agent_may`.
+//!   items, pause, stop, submit or merge, unless the config adds that command to `agent_may`. The same is true of agents
+//!   and hooks of other sessions, and of commands that need no session.
 
 use serde::{Deserialize, Serialize};
 
@@ -21,6 +22,9 @@ pub enum ActorKind {
     Agent,
     /// One of the session's own hooks, through any endpoint.
     Hook,
+    /// An agent or a hook of another session.
+    #[serde(rename = "agent", skip_deserializing)]
+    OtherSession,
     Policy,
     /// A gate that timed out.
     Timeout,
@@ -34,16 +38,16 @@ impl ActorKind {
             Self::Cli => "cli",
             Self::Mcp => "mcp",
             Self::Nats => "nats",
-            Self::Agent => "agent",
+            Self::Agent | Self::OtherSession => "agent",
             Self::Hook => "hook",
             Self::Policy => "policy",
             Self::Timeout => "timeout",
         }
     }
 
-    /// Whether it is a part of the session itself, whose work creel checks.
+    /// Whether it is a part of a session, whose work creel checks.
     pub const fn is_supervised(self) -> bool {
-        matches!(self, Self::Agent | Self::Hook)
+        matches!(self, Self::Agent | Self::Hook | Self::OtherSession)
     }
 }
 
@@ -62,6 +66,13 @@ impl Actor {
     /// An actor without the name of a user.
     pub const fn of(by: ActorKind) -> Self {
         Self { by, user: None, host: None }
+    }
+
+    /// The same actor in records, which name no other sessions.
+    #[must_use]
+    pub fn as_recorded(&self) -> Self {
+        let by = if self.by == ActorKind::OtherSession { ActorKind::Agent } else { self.by };
+        Self { by, ..self.clone() }
     }
 }
 
@@ -96,10 +107,18 @@ pub enum UserCommand {
     Hooks,
     Submit,
     Merge,
+    /// Start or resume a session.
+    Run,
+    Worker,
+    Init,
+    /// Change the queue, other than by adding a task.
+    Task,
+    /// Remove worktrees.
+    Worktree,
 }
 
 impl UserCommand {
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 15] = [
         Self::Pause,
         Self::Unpause,
         Self::Message,
@@ -110,6 +129,11 @@ impl UserCommand {
         Self::Hooks,
         Self::Submit,
         Self::Merge,
+        Self::Run,
+        Self::Worker,
+        Self::Init,
+        Self::Task,
+        Self::Worktree,
     ];
 
     /// Its name on the command line and in `agent_may`.
@@ -125,7 +149,17 @@ impl UserCommand {
             Self::Hooks => "hooks",
             Self::Submit => "submit",
             Self::Merge => "merge",
+            Self::Run => "run",
+            Self::Worker => "worker",
+            Self::Init => "init",
+            Self::Task => "task",
+            Self::Worktree => "worktree",
         }
+    }
+
+    /// Whether `agent_may` allows it. A worker starts sessions.
+    pub fn is_allowed_by(self, agent_may: &[Self]) -> bool {
+        agent_may.contains(&self) || (self == Self::Run && agent_may.contains(&Self::Worker))
     }
 }
 

@@ -195,27 +195,39 @@ pub struct GateAnswer {
 }
 
 impl SessionCommand {
-    /// The user command that this is. None if agents and hooks can give it as well.
+    /// The user command that this is. None if the session's own agent and hooks can give it as well.
     pub const fn of_the_user(&self) -> Option<UserCommand> {
-        match self {
-            Self::Pause => Some(UserCommand::Pause),
-            Self::Unpause => Some(UserCommand::Unpause),
-            Self::Stop { .. } => Some(UserCommand::Stop),
-            Self::CancelTurn => Some(UserCommand::Cancel),
-            Self::Message { .. } => Some(UserCommand::Message),
-            Self::SkipItem { .. } | Self::RestoreItem { .. } | Self::EditItem { .. } => Some(UserCommand::Pending),
-            // A gate may ask about these, too.
-            Self::AnswerGate(_) | Self::RetryNow | Self::SwitchAgent { .. } => Some(UserCommand::Gate),
-            Self::DisableHook { .. } | Self::EnableHook { .. } | Self::RunHook { .. } | Self::CancelHook { .. } => {
-                Some(UserCommand::Hooks)
-            }
-            Self::Pipeline { pipeline: PipelineKind::Submit } => Some(UserCommand::Submit),
-            Self::Pipeline { pipeline: PipelineKind::Merge } => Some(UserCommand::Merge),
+        let of_the_agent = matches!(
+            self,
             Self::Task { .. }
+                | Self::RegisterStopHook(_)
+                | Self::ClearStopHooks { .. }
+                | Self::Loop { .. }
+                | Self::CompleteSession { .. }
+        );
+        if of_the_agent { None } else { Some(self.in_another_session()) }
+    }
+
+    /// The user command that this is for an agent or a hook of another session.
+    pub const fn in_another_session(&self) -> UserCommand {
+        match self {
+            Self::Pause => UserCommand::Pause,
+            Self::Unpause => UserCommand::Unpause,
+            Self::Stop { .. } | Self::Loop { .. } | Self::CompleteSession { .. } => UserCommand::Stop,
+            Self::CancelTurn => UserCommand::Cancel,
+            Self::Message { .. } => UserCommand::Message,
+            Self::SkipItem { .. } | Self::RestoreItem { .. } | Self::EditItem { .. } => UserCommand::Pending,
+            // A gate may ask about these, too.
+            Self::AnswerGate(_) | Self::RetryNow | Self::SwitchAgent { .. } => UserCommand::Gate,
+            Self::DisableHook { .. }
+            | Self::EnableHook { .. }
+            | Self::RunHook { .. }
+            | Self::CancelHook { .. }
             | Self::RegisterStopHook(_)
-            | Self::ClearStopHooks { .. }
-            | Self::Loop { .. }
-            | Self::CompleteSession { .. } => None,
+            | Self::ClearStopHooks { .. } => UserCommand::Hooks,
+            Self::Pipeline { pipeline: PipelineKind::Submit } => UserCommand::Submit,
+            Self::Pipeline { pipeline: PipelineKind::Merge } => UserCommand::Merge,
+            Self::Task { .. } => UserCommand::Task,
         }
     }
 }

@@ -74,7 +74,8 @@ impl LastMessageTurns {
         match by {
             ActorKind::Agent => self.agent = Some(turn),
             ActorKind::Hook => self.hook = Some(turn),
-            ActorKind::Tui
+            ActorKind::OtherSession
+            | ActorKind::Tui
             | ActorKind::Cli
             | ActorKind::Mcp
             | ActorKind::Nats
@@ -87,7 +88,8 @@ impl LastMessageTurns {
         match by {
             ActorKind::Agent => self.agent == Some(turn),
             ActorKind::Hook => self.hook == Some(turn),
-            ActorKind::Tui
+            ActorKind::OtherSession
+            | ActorKind::Tui
             | ActorKind::Cli
             | ActorKind::Mcp
             | ActorKind::Nats

@@ -122,7 +122,7 @@ pub fn answer_words(kind: Option<GateKind>, choice: GateChoice, retries: Option<
     let actor = match by.by {
         ActorKind::Tui | ActorKind::Cli => "You chose",
         ActorKind::Policy | ActorKind::Timeout => "creel chose",
-        ActorKind::Mcp | ActorKind::Nats | ActorKind::Agent | ActorKind::Hook => "Answered",
+        ActorKind::Mcp | ActorKind::Nats | ActorKind::Agent | ActorKind::Hook | ActorKind::OtherSession => "Answered",
     };
     format!("{actor}: {}{}", words.trim_end_matches('…'), answer_origin(by))
 }
@@ -138,7 +138,7 @@ pub fn answer_origin(by: &Actor) -> String {
             (Some(one), None) | (None, Some(one)) => format!("by {}", plain_line(one, NAME)),
             (None, None) => "from another machine".to_owned(),
         },
-        ActorKind::Agent => "by the agent".to_owned(),
+        ActorKind::Agent | ActorKind::OtherSession => "by the agent".to_owned(),
         ActorKind::Hook => "by a hook".to_owned(),
         ActorKind::Policy => "by policy".to_owned(),
         ActorKind::Timeout => "after the timeout".to_owned(),

@@ -100,10 +100,12 @@ const fn outcome_name(outcome: SessionOutcome) -> &'static str {
 }
 
 fn not_allowed(actor: ActorKind, command: UserCommand) -> String {
-    let whom = if actor == ActorKind::Hook { "a hook" } else { "the agent" };
+    let whom = [(ActorKind::Hook, "a hook"), (ActorKind::OtherSession, "the agent of another session")];
+    let whom = whom.iter().find(|(kind, _)| *kind == actor).map_or("the agent", |(_, whom)| whom);
     let what = match command {
         UserCommand::Pause => "pause the session",
         UserCommand::Unpause => "unpause the session",
+        UserCommand::Message if actor == ActorKind::OtherSession => "queue messages",
         UserCommand::Message => "queue more than one message per turn",
         UserCommand::Cancel => "cancel a turn",
         UserCommand::Stop => "stop the session",
@@ -112,6 +114,11 @@ fn not_allowed(actor: ActorKind, command: UserCommand) -> String {
         UserCommand::Hooks => "run, cancel, enable or disable hooks",
         UserCommand::Submit => "submit the work",
         UserCommand::Merge => "merge the work",
+        UserCommand::Run => "start sessions",
+        UserCommand::Worker => "start a worker",
+        UserCommand::Init => "write the config",
+        UserCommand::Task => "change tasks of the queue or of another session",
+        UserCommand::Worktree => "remove worktrees",
     };
     let name = command.name();
     format!("{whom} may not {what}: only the user may. Allow it with `agent_may: [{name}]` in the config")

@@ -9,6 +9,7 @@
 use std::{
     fs::{self, File},
     io::Read as _,
+    path::PathBuf,
     sync::OnceLock,
 };
 
@@ -83,7 +84,6 @@ impl ProcessTable {
         parse_stat(&line[..length])
     }
 
-    /// The initial environment of a process. None for other users' processes.
     /// Whether a process runs a session. No other process can say so in its name.
     pub(crate) fn runs_session(self, pid: i32) -> bool {
         let name = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
@@ -93,6 +93,13 @@ impl ProcessTable {
         self != Self::Absent && name.trim_end() == RUNNER && is_creel()
     }
 
+    /// The files that a process has open. Empty for other users' processes.
+    pub(crate) fn open_files(self, pid: i32) -> Vec<PathBuf> {
+        let entries = fs::read_dir(format!("/proc/{pid}/fd")).ok().filter(|_| self == Self::ProcFs);
+        entries.into_iter().flatten().flatten().filter_map(|entry| fs::read_link(entry.path()).ok()).collect()
+    }
+
+    /// The initial environment of a process. None for other users' processes.
     pub(crate) fn environ(self, pid: i32) -> Option<Vec<u8>> {
         match self {
             Self::ProcFs => fs::read(format!("/proc/{pid}/environ")).ok(),

@@ -365,12 +365,16 @@ pub fn session_mark(id: &str) -> String {
 
 /// Whether the session of a mark still runs. What cannot be read or known counts as running.
 pub fn is_of_living_session(table: ProcessTable, mark: &str) -> bool {
-    let process = mark.split('/').nth(1).and_then(|process| process.split_once('.'));
-    let process = process.and_then(|(pid, start)| Some((pid.parse::<i32>().ok()?, start.parse::<u64>().ok()?)));
-    match process {
+    match process_of_mark(mark) {
         Some((pid, start)) if start > 0 => table.stat(pid).is_some_and(|stat| stat.start == start && !stat.dead),
         Some(_) | None => true,
     }
+}
+
+/// The process that runs the session of a mark: its pid and its start.
+pub fn process_of_mark(mark: &str) -> Option<(i32, u64)> {
+    let (pid, start) = mark.split('/').nth(1)?.split_once('.')?;
+    Some((pid.parse().ok()?, start.parse().ok()?))
 }
 
 /// The mark for a new process: this creel's own, after those of the creels that it runs under.

@@ -142,9 +142,9 @@ mod tests {
         assert_eq!(caller(Some("s1/run-1")).over_nats("s1"), ActorKind::Hook.into());
         assert_eq!(caller(None).on_socket(Some(ActorKind::Agent), "s1"), ActorKind::Agent.into());
         let another = caller(Some("s2/turn-1")).on_socket(None, "s1");
-        assert_eq!(another, ActorKind::Agent.into(), "another session's agent is no person either");
+        assert_eq!(another, ActorKind::OtherSession.into(), "another session's agent is no person either");
         let elsewhere = caller(Some("s2/4194304.1/turn-1")).over_nats("s1");
-        assert_eq!(elsewhere, ActorKind::Agent.into(), "nor is one whose session runs on another machine");
+        assert_eq!(elsewhere, ActorKind::OtherSession.into(), "nor is one whose session runs on another machine");
         assert_eq!(caller(Some("editor/x")).on_socket(None, "s1"), person(ActorKind::Tui));
     }
 }

@@ -9,6 +9,8 @@
 //!
 //! On systems without a list of processes, creel only knows the mark that a caller has or sends.
 
+use std::path::PathBuf;
+
 use crate::{
     engine::actor::ActorKind,
     process::{
@@ -41,7 +43,7 @@ fn living(table: ProcessTable, marks: &str) -> Option<&str> {
 /// What a process of another session is, by the marks that it sent. It may be on another machine, so only it can tell
 /// whether that session still runs: see [`of_this_process`].
 pub fn of_any_marks(marks: &str) -> Option<ActorKind> {
-    of_sessions(marks).next_back().map(kind)
+    of_sessions(marks).next_back().map(|_| ActorKind::OtherSession)
 }
 
 /// The marks of the session that this process belongs to, of any project. None if a person started it.
@@ -49,6 +51,17 @@ pub fn of_this_process() -> Option<String> {
     let table = ProcessTable::of_system();
     let own = std::env::var(sweep::MARK).ok().filter(|marks| living(table, marks).is_some());
     own.or_else(|| supervised(table, sweep::own_pid()))
+}
+
+/// What this process is if an agent or a hook started it, and the files that the process of its session has open.
+pub fn supervisor_of_this_process() -> Option<(ActorKind, Vec<PathBuf>)> {
+    let (table, marks) = (ProcessTable::of_system(), of_this_process()?);
+    let mark = of_sessions(&marks).next_back().unwrap_or_default();
+    let above = std::iter::successors(table.stat(sweep::own_pid()), |process| table.stat(process.parent));
+    // Its parents say more than its mark, which it can change.
+    let runner = above.skip(1).map(|process| process.pid).find(|pid| table.runs_session(*pid));
+    let runner = runner.or_else(|| Some(sweep::process_of_mark(mark)?.0));
+    Some((kind(mark), runner.map(|pid| table.open_files(pid)).unwrap_or_default()))
 }
 
 /// The marks of the session that a process belongs to, as its ancestors show.
@@ -90,8 +103,7 @@ fn of_process_in(table: ProcessTable, pid: i32, session: &str) -> ProcessOrigin 
     match table.stat(pid) {
         _ if table == ProcessTable::Absent || pid == sweep::own_pid() => ProcessOrigin::Stranger,
         Some(stat) => {
-            let of_another =
-                || supervised(table, pid).map(|marks| living(table, &marks).map_or(ActorKind::Agent, kind));
+            let of_another = || supervised(table, pid).map(|_| ActorKind::OtherSession);
             let by = own_process(table, stat, session).or_else(of_another);
             by.map_or(ProcessOrigin::Stranger, ProcessOrigin::Session)
         }

@@ -86,10 +86,10 @@ fn the_agent_of_another_session_is_no_person() {
     session.wait_for("prompt_sent");
     for disguise in DISGUISES {
         let there = watched.root().display().to_string();
-        let call = format!("cd {}; {disguise} '{CREEL}' hooks disable tests", quoted(&there));
+        let call = format!("cd {}; {disguise} '{CREEL}' hooks disable tests -s s", quoted(&there));
         let other = judged(&format!("({call}) >told 2>&1; echo $? >code"), "");
         other.run();
-        assert!(refusal(&other).contains("the agent may not"), "{disguise}");
+        assert!(refusal(&other).contains("the agent of another session may not"), "{disguise}");
     }
     // An orphan has creel as its parent, and no mark.
     let there = quoted(&watched.root().display().to_string());
@@ -97,10 +97,179 @@ fn the_agent_of_another_session_is_no_person() {
     let start = format!("env -i HOME=\"$HOME\" PATH=\"$PATH\" D=\"$PWD\" sh -c {}", quoted(&orphan));
     let other = judged(&format!("{start}; until [ -e code ] || [ ! -e creel.yaml ]; do sleep 0.02; done"), "");
     other.run();
-    assert!(refusal(&other).contains("the agent may not"));
+    assert!(refusal(&other).contains("the agent of another session may not"));
     watched.write("go", "");
     session.end();
     assert!(watched.kind("hook_disabled").is_empty(), "{:?}", watched.kind("hook_disabled"));
+}
+
+/// What an agent gets for a verb.
+#[derive(Debug, Clone, Copy)]
+enum Verdict {
+    /// It may, in its own session and in others.
+    May,
+    /// Only in its own session.
+    Own(&'static str),
+    /// Nowhere.
+    Never(&'static str),
+}
+use Verdict::{May, Never, Own};
+
+/// Every verb, with arguments. `creel` itself has no name.
+const VERBS: [(&str, &str, Verdict); 62] = [
+    ("", "", May),
+    ("run", "--headless --trust -s new", Never("start sessions")),
+    ("demo", "--fast --headless", May),
+    ("init", "", Never("write the config")),
+    ("check", "", May),
+    ("config example", "", May),
+    ("config path", "", May),
+    ("agents", "", May),
+    ("resume", "s", Never("start sessions")),
+    ("attach", "s", May),
+    ("sessions", "", May),
+    ("show", "s", May),
+    ("replay", "s", May),
+    ("status", "-s s", May),
+    ("pause", "-s s", Never("pause the session")),
+    ("unpause", "-s s", Never("unpause the session")),
+    ("cancel", "-s s", Never("cancel a turn")),
+    ("stop", "-s s", Never("stop the session")),
+    ("stop", "-s s --now", Never("stop the session")),
+    ("message", "hello -s s", Own("queue messages")),
+    ("pending list", "-s s", May),
+    ("pending show", "1 -s s", May),
+    ("pending skip", "1 -s s", Never("change pending items")),
+    ("pending restore", "1 -s s", Never("change pending items")),
+    ("pending edit", "1 -s s x", Never("change pending items")),
+    ("gate list", "-s s", May),
+    ("gate answer", "1 allow_once -s s", Never("answer gates")),
+    ("hooks list", "-s s", May),
+    ("hooks run", "tests -s s", Never("hooks")),
+    ("hooks enable", "tests -s s", Never("hooks")),
+    ("hooks disable", "tests -s s", Never("hooks")),
+    ("hooks stats", "-s s", May),
+    ("checkpoint list", "-s s", May),
+    ("checkpoint show", "1 -s s", May),
+    ("task add", "Publish --id t -s s", Own("change tasks")),
+    ("task list", "-s s", May),
+    ("task show", "t -s s", May),
+    ("task start", "t -s s", Own("change tasks")),
+    ("task update", "t --goal Print -s s", Own("change tasks")),
+    ("task depend", "t u -s s", Own("change tasks")),
+    ("task block", "t why -s s", Own("change tasks")),
+    ("task done", "t -s s", Own("change tasks")),
+    ("task remove", "t -s s", Own("change tasks")),
+    ("task list", "--queue", May),
+    ("task show", "--queue q", May),
+    ("task start", "--queue q", Never("change tasks")),
+    ("task done", "--queue q", Never("change tasks")),
+    ("task block", "--queue q why", Never("change tasks")),
+    ("task remove", "--queue q", Never("change tasks")),
+    ("worker", "--drain", Never("start a worker")),
+    ("plan", "goal --yes", Never("start sessions")),
+    ("worktree list", "", May),
+    ("worktree open", "w", May),
+    ("worktree remove", "w", Never("remove worktrees")),
+    ("worktree prune", "", Never("remove worktrees")),
+    ("mcp", "-s s", May),
+    ("submit", "s", Never("submit the work")),
+    ("merge", "s", Never("merge the work")),
+    ("merge", "--queue", Never("merge the work")),
+    ("trust", "", Never("cannot decide what creel trusts")),
+    ("untrust", "", Never("cannot decide what creel trusts")),
+    ("schema", "", May),
+];
+
+/// Verbs that print text which depends on nothing.
+const TEXTS: [&str; 3] = ["completions", "man", "help"];
+
+#[test]
+fn the_table_of_verbs_has_every_verb() {
+    fn verbs(command: &clap::Command, above: &str) -> Vec<String> {
+        let mut found = Vec::new();
+        for verb in command.get_subcommands() {
+            let name = format!("{above}{}", verb.get_name());
+            let below = verbs(verb, &format!("{name} "));
+            found.extend(if below.is_empty() { vec![name] } else { below });
+        }
+        found
+    }
+    let all = verbs(&<creel::cli::Cli as clap::CommandFactory>::command(), "");
+    let missing: Vec<&String> = all
+        .iter()
+        .filter(|verb| !TEXTS.contains(&verb.as_str()) && !VERBS.iter().any(|(name, ..)| name == verb))
+        .collect();
+    assert!(missing.is_empty(), "say in VERBS whether agents may use these: {missing:?}");
+}
+
+/// Runs every verb in a folder, from the shell of an agent, and writes what each said to `told.N`.
+fn all_verbs(folder: &str, disguise: &str) -> String {
+    let each = VERBS.iter().enumerate().map(|(i, (verb, arguments, _))| {
+        format!("(cd {folder}; {disguise} '{CREEL}' {verb} {arguments}) </dev/null >told.{i} 2>&1; ")
+    });
+    each.collect()
+}
+
+/// The verbs whose answer is not the one that the table says.
+fn wrong_verdicts(caller: &Project, is_own: bool) -> Vec<String> {
+    let wrong = VERBS.iter().enumerate().filter_map(|(i, (verb, arguments, verdict))| {
+        let told = caller.read(&format!("told.{i}"));
+        let refused = told.contains("may not") || told.contains("cannot decide what creel trusts");
+        let right = match verdict {
+            Own(what) if !is_own => told.contains("the agent of another session may not") && told.contains(what),
+            May | Own(_) => !refused,
+            Never(what) => refused && told.contains(what),
+        };
+        (!right).then(|| format!("creel {verb} {arguments}: {told}"))
+    });
+    wrong.collect()
+}
+
+#[test]
+fn every_verb_of_an_agent_of_a_hook_and_of_another_session_gets_its_verdict() {
+    let waits = "until [ -e go ] || [ ! -e creel.yaml ]; do sleep 0.02; done";
+    let watched = judged(waits, "");
+    watched.creel(&["task", "add", "--queue", "--id", "q", "Queued"]);
+    let mut session = watched.start();
+    session.wait_for("prompt_sent");
+    let there = quoted(&watched.root().display().to_string());
+    for disguise in ["", "env -i HOME=\"$HOME\" PATH=\"$PATH\" XDG_STATE_HOME=\"$XDG_STATE_HOME\""] {
+        let other = judged(&all_verbs(&there, disguise), "");
+        other.creel(&["run", "--headless", "--trust", "-s", "other"]);
+        assert_eq!(wrong_verdicts(&other, false), [""; 0], "another session, {disguise}");
+    }
+    watched.write("go", "");
+    session.end();
+    let before = |records: Vec<Value>| records.iter().filter(|record| record["by"] == "agent").count();
+    assert_eq!(before(watched.records()), 0, "another session's agent changed it");
+
+    let own = judged(&all_verbs(".", ""), "");
+    own.creel(&["task", "add", "--queue", "--id", "q", "Queued"]);
+    own.run();
+    assert_eq!(wrong_verdicts(&own, true), [""; 0], "its own session");
+
+    let hook = json!(all_verbs(".", "env -u CREEL_MARK"));
+    let hooks = format!("hooks: {{ post_iteration: [{{ name: tests, command: {hook}, timeout: 60s }}] }}");
+    let config = format!("prompt: GOAL\nagents: {{ demo: {{ script: scenario.yaml }} }}\nmax_iterations: 1\n{hooks}\n");
+    let own = Project::with(&config).file("scenario.yaml", "turns: [{ say: working }]\n");
+    own.creel(&["task", "add", "--queue", "--id", "q", "Queued"]);
+    own.run();
+    assert_eq!(wrong_verdicts(&own, true), [""; 0], "a hook");
+}
+
+#[test]
+fn an_agent_may_start_what_the_config_of_its_session_allows() {
+    let inner = "prompt: GOAL\nagents: { demo: { script: scenario.yaml } }\n";
+    for (may, code) in [("[gate]", "1\n"), ("[run]", "0\n"), ("[worker]", "0\n")] {
+        let call = format!("(cd inner; '{CREEL}' run --headless -s inner) >told 2>&1; echo $? >code");
+        let outer = judged(&call, &format!("agent_may: {may}"))
+            .file("inner/creel.yaml", inner)
+            .file("inner/scenario.yaml", "turns: [{ say: '<promise>COMPLETE</promise>' }]\n");
+        assert_eq!(outer.creel(&["trust", "--config", "inner/creel.yaml"]).code, 0);
+        outer.run();
+        assert_eq!(outer.read("code"), code, "{may}: {}", outer.read("told"));
+    }
 }
 
 #[test]

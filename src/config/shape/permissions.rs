@@ -45,8 +45,10 @@ pub static PERMISSION: MapShape = MapShape {
 };
 
 /// A command that is reserved for the user, unless the config allows it to agents and hooks.
-pub const USER_COMMAND: ValueType =
-    ValueType::OneOf(&["pause", "unpause", "message", "cancel", "stop", "pending", "gate", "hooks", "submit", "merge"]);
+pub const USER_COMMAND: ValueType = ValueType::OneOf(&[
+    "pause", "unpause", "message", "cancel", "stop", "pending", "gate", "hooks", "submit", "merge", "run", "worker",
+    "init", "task", "worktree",
+]);
 
 pub static BUDGET: MapShape = MapShape {
     name: "budget",

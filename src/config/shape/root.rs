@@ -124,7 +124,7 @@ pub static ROOT: MapShape = MapShape {
         },
         FieldShape {
             name: "agent_may",
-            doc: "More commands that the session's own agent and hooks may use, such as answering gates.",
+            doc: "More commands that the session's own agent and hooks may use, such as answering gates or starting sessions.",
             ty: ValueType::List(&USER_COMMAND),
             default: DefaultValue::Names(&[]),
         },

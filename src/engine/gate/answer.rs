@@ -234,6 +234,7 @@ impl GateRules<'_> {
                     | ActorKind::Mcp
                     | ActorKind::Nats
                     | ActorKind::Agent
+                    | ActorKind::OtherSession
                     | ActorKind::Hook => self.hold_cancelled(by, prompt, step),
                 };
                 step.then(Effect::CancelTurn(prompt.turn))

@@ -1,7 +1,7 @@
 //! The meaning of each [`SessionCommand`]: the events and effects that it causes, or the reason why it is refused.
 
 use crate::engine::{
-    actor::UserCommand,
+    actor::{ActorKind, UserCommand},
     effect::Effect,
     event::{Actor, Event, HookEvent, PendingEvent, SteeringEvent, StopEvent, StopTiming, UsageLimitEvent},
     gate::{SessionGates, answer::GateRules},
@@ -49,11 +49,17 @@ pub struct CommandRules<'a> {
 }
 
 impl CommandRules<'_> {
-    /// Why the session's own agent or hook is not allowed to give this command. None if it is.
+    /// Why an agent or a hook is not allowed to give this command. None if it is.
     pub(crate) fn keeps_from(self, actor: &Actor, command: &SessionCommand) -> Option<Refusal> {
-        let wanted = command.of_the_user().filter(|_| actor.by.is_supervised())?;
-        let first_message = wanted == UserCommand::Message && !self.steering.queued_in.has(actor.by, self.turns.last);
-        if first_message || self.plan.agent_may.contains(&wanted) {
+        let wanted = if actor.by == ActorKind::OtherSession {
+            command.in_another_session()
+        } else {
+            command.of_the_user().filter(|_| actor.by.is_supervised())?
+        };
+        let first_message = wanted == UserCommand::Message
+            && actor.by != ActorKind::OtherSession
+            && !self.steering.queued_in.has(actor.by, self.turns.last);
+        if first_message || wanted.is_allowed_by(&self.plan.agent_may) {
             return None;
         }
         Some(Refusal::NotAllowed { actor: actor.by, command: wanted })
@@ -66,6 +72,7 @@ impl CommandRules<'_> {
         if let Some(why) = self.keeps_from(by, &command) {
             return EngineOutput::refuse(why);
         }
+        let by = &by.as_recorded();
         match command {
             SessionCommand::Pause if self.steering.paused => EngineOutput::refuse(Refusal::AlreadyPaused),
             SessionCommand::Pause => {

@@ -35,7 +35,9 @@ fn depth_of(session: &SessionState, origin: &ChangeOrigin) -> u32 {
 fn comes_from_a_hook(session: &SessionState, origin: &ChangeOrigin) -> bool {
     match origin.by.as_ref().map(|actor| actor.by) {
         Some(ActorKind::Hook) => true,
-        Some(ActorKind::Agent | ActorKind::Cli | ActorKind::Mcp) => session.phase.turn_in_flight().is_none(),
+        Some(ActorKind::Agent | ActorKind::OtherSession | ActorKind::Cli | ActorKind::Mcp) => {
+            session.phase.turn_in_flight().is_none()
+        }
         Some(ActorKind::Tui | ActorKind::Nats | ActorKind::Policy | ActorKind::Timeout) | None => false,
     }
 }

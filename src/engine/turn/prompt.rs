@@ -260,6 +260,7 @@ const fn author_of(by: ActorKind) -> &'static str {
     match by {
         ActorKind::Agent => "yourself, in an earlier turn",
         ActorKind::Hook => "a hook of this session",
+        ActorKind::OtherSession => "another agent",
         ActorKind::Tui | ActorKind::Cli | ActorKind::Mcp | ActorKind::Nats | ActorKind::Policy | ActorKind::Timeout => {
             "the user"
         }
