@@ -19,6 +19,7 @@ pub mod file_passing;
 pub mod git_environment;
 pub mod json_repair;
 pub mod output;
+mod own_group;
 pub mod path_guard;
 pub mod piped_process;
 pub mod playback_pace;

@@ -31,6 +31,8 @@ pub(crate) struct ProcessStat {
     pub(crate) parent: i32,
     pub(crate) group: i32,
     pub(crate) session: i32,
+    /// Its controlling terminal, or 0.
+    pub(crate) terminal: i32,
     /// In the kernel's ticks since boot.
     pub(crate) start: u64,
 }
@@ -121,6 +123,7 @@ fn parse_stat(line: &[u8]) -> Option<ProcessStat> {
         parent: number(1)?,
         group: number(2)?,
         session: number(3)?,
+        terminal: number(4)?,
         start: fields.get(19)?.parse().ok()?,
     })
 }
@@ -133,7 +136,10 @@ mod tests {
     fn a_name_full_of_parentheses_does_not_confuse_the_reading_of_a_stat_line() {
         let line = b"42 (a) Z 7 (b)) S 1 40 39 0 -1 4194304 1 0 0 0 0 0 0 0 20 0 1 0 987 1 1";
         let stat = parse_stat(line).expect("a stat line");
-        assert_eq!(stat, ProcessStat { pid: 42, dead: false, parent: 1, group: 40, session: 39, start: 987 });
+        assert_eq!(
+            stat,
+            ProcessStat { pid: 42, dead: false, parent: 1, group: 40, session: 39, terminal: 0, start: 987 }
+        );
     }
 
     #[test]

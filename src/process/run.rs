@@ -31,6 +31,7 @@ mod streams;
 pub use super::sweep::ProcessGroup;
 use super::{
     children::{self, ChildEntry},
+    own_group::own_group,
     sweep::{self, MARK},
 };
 use crate::process::pty;
@@ -182,7 +183,7 @@ async fn attend(
 /// A shell command line in its own process group, with creel's mark.
 pub(super) fn shell(line: &str, cwd: &Path, env: &[(String, String)], mark: &str) -> Command {
     let mut command = bare_shell(line, cwd, env, mark);
-    command.process_group(0);
+    own_group(&mut command);
     command
 }
 
@@ -260,7 +261,8 @@ impl RunningProcess {
         };
         let plain = plain_command::words(&line, &cwd).map(|words| {
             let mut command = Command::new(words[0]);
-            command.args(&words[1..]).process_group(0);
+            command.args(&words[1..]);
+            own_group(&mut command);
             marked(&mut command, &cwd, &env, &mark);
             command
         });
@@ -276,7 +278,8 @@ impl RunningProcess {
     fn start_program(spec: ProgramSpec) -> Result<Self, StartError> {
         let mut command = Command::new(&spec.program);
         // An argument cannot contain a NUL byte.
-        command.args(spec.args.iter().map(|arg| arg.replace('\0', ""))).process_group(0);
+        command.args(spec.args.iter().map(|arg| arg.replace('\0', "")));
+        own_group(&mut command);
         for name in spec.unset {
             command.env_remove(name);
         }

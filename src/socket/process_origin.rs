@@ -73,15 +73,20 @@ fn supervised(table: ProcessTable, pid: i32) -> Option<String> {
             return Some(marks);
         }
         // An agent can remove the mark from its own environment, but not its parent.
-        let child_marks = child.map(|child: ProcessStat| marks_of(table, child.pid).unwrap_or_default());
-        let is_editor = |marks: &String| marks.split(' ').any(|mark| sweep::is_below(mark.as_bytes(), sweep::EDITOR));
-        if child_marks.is_some_and(|marks| !is_editor(&marks)) && table.runs_session(current.pid) {
+        if child.is_some_and(|child| !is_editor(table, child, current)) && table.runs_session(current.pid) {
             return Some(format!("creel/{}.{}", current.pid, current.start));
         }
         child = Some(current);
         next = table.stat(current.parent);
     }
     None
+}
+
+/// Whether a child of a creel is the editor that it opened for the user: only an editor shares its terminal.
+fn is_editor(table: ProcessTable, child: ProcessStat, creel: ProcessStat) -> bool {
+    let shares_terminal = child.terminal != 0 && (child.session, child.terminal) == (creel.session, creel.terminal);
+    let marks = marks_of(table, child.pid).unwrap_or_default();
+    shares_terminal && marks.split(' ').any(|mark| sweep::is_below(mark.as_bytes(), sweep::EDITOR))
 }
 
 /// The relation of a process to the session that this process runs.

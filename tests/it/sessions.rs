@@ -560,8 +560,10 @@ fn a_no_longer_trusted_config_is_not_resumed_either() {
 
 #[test]
 fn processes_of_a_creel_inside_a_hook_end_with_the_outer_one() {
-    let project =
-        scripted("hooks: { session_start: [{ command: 'cd inner && \"$CREEL\" run --headless' }] }", "  - say: x\n");
+    let project = scripted(
+        "agent_may: [run]\nhooks: { session_start: [{ command: 'cd inner && \"$CREEL\" run --headless' }] }",
+        "  - say: x\n",
+    );
     project.write(
         "inner/creel.yaml",
         "prompt: GOAL\nagents: { a: { command: \"trap '' TERM; echo $$ > ../pid; while :; do sleep 1; done\" } }\n",

@@ -47,6 +47,23 @@ pub(crate) fn leave(terminal: &mut Terminal, outcome: &str) -> i32 {
     code
 }
 
+// What agents and hooks can reach
+
+#[test]
+fn agents_and_hooks_have_no_terminal_to_type_into_or_to_wait_at() {
+    let look = |file: &str| format!("if (: </dev/tty) 2>/dev/null; then echo yes >{file}; else echo no >{file}; fi");
+    let hooks = format!(
+        "hooks: {{ post_iteration: [{{ name: asks, command: {:?} }}, {{ name: program, exec: [./ask] }}] }}\n",
+        look("hook")
+    );
+    let turn = format!("  - {{ say: '<promise>COMPLETE</promise>', run: {:?} }}\n", look("agent"));
+    let project = scripted(&hooks, &turn).file("ask", &format!("#!/bin/sh\n{}\n", look("program")));
+    fs::set_permissions(project.root().join("ask"), fs::Permissions::from_mode(0o755)).expect("a file");
+    let mut terminal = Terminal::run(&project, SMALL);
+    assert_eq!(leave(&mut terminal, "complete"), 0);
+    assert_eq!(["agent", "hook", "program"].map(|file| project.read(file)), ["no\n"; 3]);
+}
+
 // The demo
 
 #[test]
