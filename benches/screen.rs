@@ -339,7 +339,8 @@ fn home() -> Result<Vec<Finding>> {
     let frame = median((0..9).map(|_| home_frames(&few, |_, _| {}) / 200), Duration::cmp);
     let still = compare(9, || Ok(home_frames(&many, |_, _| {})), || Ok(home_frames(&few, |_, _| {})))?;
     let change = |model: &mut HomeModel, n: usize| {
-        let paused = ListedState::Runs { activity: CurrentActivity::Paused, reason: String::new() };
+        let paused =
+            ListedState::Runs { activity: CurrentActivity::Paused { by: String::new() }, reason: String::new() };
         model.take(vec![home_session(n % RUNNING, paused)]);
     };
     let changing = home_frames(&many, change) / 200;

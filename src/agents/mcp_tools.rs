@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 use super::AgentWorkspace;
 use crate::engine::{
     conversation::{ToolCall, ToolKind},
-    creel_tools::{FOREIGN_ARGUMENTS, TOOLS},
+    creel_tools::{CreelTool, TOOLS},
     hooks::template::{self, TemplateError},
     policy::{AgentFacts, ToolPassing},
 };
@@ -115,10 +115,13 @@ impl ToolCallDetails {
             return;
         };
         self.opaque = false;
-        self.arguments = fields.keys().cloned().collect();
         let text = |name: &str| fields.get(name).and_then(Value::as_str).map(str::to_owned);
         let only_a_target = fields.keys().all(|key| ["server", "tool", "arguments"].contains(&key.as_str()));
         self.target = text("server").zip(text("tool")).filter(|_| only_a_target);
+        let inner = fields.get("arguments").filter(|_| self.target.is_some()).unwrap_or(&Value::Null);
+        self.opaque = !inner.is_null() && !inner.is_object();
+        let arguments = if self.target.is_some() { inner.as_object() } else { Some(fields) };
+        self.arguments = arguments.into_iter().flat_map(|fields| fields.keys().cloned()).collect();
     }
 
     /// Reads the tool's name from the metadata of a call. Agents use different keys.
@@ -133,19 +136,19 @@ impl ToolCallDetails {
     /// Whether a request is certainly for one of creel's own tools.
     ///
     /// A model can influence the titles of other tools: the title of a shell command is often the command, that of a
-    /// subagent its description. So the name alone is not enough. The call must have no command, file, change or URL,
-    /// and a kind that those tools do not have.
+    /// subagent its description. So the name alone is not enough. The call must have only arguments of that tool, no
+    /// file and no change, and a kind that commands and edits do not have.
     pub(super) fn is_own_tool(&self, call: &ToolCall) -> bool {
-        let foreign = self.arguments.iter().any(|name| FOREIGN_ARGUMENTS.contains(&name.as_str()));
+        let Some(tool) = self.name.as_deref().map_or_else(|| own_title(&call.title), own_name) else { return false };
+        let foreign = self.arguments.iter().any(|name| !tool.arguments.contains(&name.as_str()));
         if foreign || self.opaque || !call.locations.is_empty() || call.diff.is_some() {
             return false;
         }
-        let Some(tool) = self.name.as_deref().map_or_else(|| own_title(&call.title), own_name) else { return false };
         match call.kind {
             None | Some(ToolKind::Other | ToolKind::Read) => true,
             // Codex reports every MCP tool as a command, with the server and the tool in the input.
             Some(ToolKind::Execute) => {
-                matches!(&self.target, Some((server, name)) if server == NAME && name == tool)
+                matches!(&self.target, Some((server, name)) if server == NAME && name == tool.name)
             }
             Some(
                 ToolKind::Edit
@@ -161,21 +164,32 @@ impl ToolCallDetails {
 }
 
 /// The tool for an agent's name of it. Agents add the server's name in front, each in its own way.
-fn own_name(name: &str) -> Option<&'static str> {
-    let forms =
-        ["mcp__creel__", "mcp_creel_", "mcp.creel.", "creel__", "creel_", "creel-", "creel.", "creel:", "creel/"];
+fn own_name(name: &str) -> Option<CreelTool> {
+    let forms = [
+        "mcp__creel__",
+        "mcp_creel_",
+        "mcp_creel.",
+        "mcp.creel.",
+        "creel__",
+        "creel_",
+        "creel-",
+        "creel.",
+        "creel:",
+        "creel/",
+    ];
     let bare = forms.iter().find_map(|form| name.strip_prefix(form))?;
-    TOOLS.into_iter().find(|tool| *tool == bare)
+    TOOLS.into_iter().find(|tool| tool.name == bare)
 }
 
 /// The tool for a title: its name, or the form of Gemini and Qwen, optionally with the arguments after it.
-fn own_title(title: &str) -> Option<&'static str> {
+fn own_title(title: &str) -> Option<CreelTool> {
     let title = title.trim();
     let words = || {
         let (tool, rest) = title.split_once(" (creel MCP Server)")?;
-        let arguments = rest.strip_prefix(':').map(str::trim);
-        let only_arguments = arguments.is_some_and(|text| serde_json::from_str::<Map<String, Value>>(text).is_ok());
-        TOOLS.into_iter().find(|known| *known == tool).filter(|_| rest.is_empty() || only_arguments)
+        let known = TOOLS.into_iter().find(|known| known.name == tool)?;
+        let arguments = rest.strip_prefix(':').and_then(|text| serde_json::from_str::<Map<String, Value>>(text).ok());
+        let are_its_own = |all: Map<String, Value>| all.keys().all(|name| known.arguments.contains(&name.as_str()));
+        (rest.is_empty() || arguments.is_some_and(are_its_own)).then_some(known)
     };
     own_name(title).or_else(words)
 }
@@ -204,6 +218,7 @@ mod tests {
         assert!(is_own("mcp.creel.task_list", ToolKind::Execute, &codex), "codex");
         assert!(is_own("creel-task_list", ToolKind::Read, &json!({})), "copilot");
         assert!(is_own("creel_task_list", other, &json!("{\"state\": \"ready\"}")), "vibe, opencode");
+        assert!(is_own("mcp_creel.task_add", other, &json!({"goal": "x"})), "vibe");
         let named = ToolCallDetails { name: Some("creel_task_list".into()), ..ToolCallDetails::default() };
         let call = ToolCall { title: "Listing tasks".into(), kind: Some(other), ..ToolCall::default() };
         assert!(named.is_own_tool(&call), "vibe names it in the metadata");
@@ -216,7 +231,7 @@ mod tests {
         for kind in [ToolKind::Execute, ToolKind::Edit, ToolKind::Think, ToolKind::Fetch, ToolKind::Search] {
             assert!(!is_own(title, kind, &json!({})), "{kind:?}");
         }
-        for argument in FOREIGN_ARGUMENTS {
+        for argument in ["command", "shell", "path", "url", "goal", "anything"] {
             assert!(!is_own(title, other, &json!({argument: "rm -rf /"})), "{argument}");
         }
         assert!(!is_own(title, other, &json!("rm -rf /")), "an input that is no set of arguments");
@@ -234,6 +249,9 @@ mod tests {
         }
         let shell = json!({"server": "creel", "tool": "task_list", "arguments": {}, "command": "rm"});
         assert!(!is_own("mcp.creel.task_list", ToolKind::Execute, &shell));
+        let inside = json!({"server": "creel", "tool": "task_list", "arguments": {"shell": "rm"}});
+        assert!(!is_own("mcp.creel.task_list", ToolKind::Execute, &inside));
+        assert!(!is_own("task_list (creel MCP Server): {\"shell\": \"rm\"}", other, &Value::Null));
         let elsewhere = json!({"server": "other", "tool": "task_list", "arguments": {}});
         assert!(!is_own("mcp.creel.task_list", ToolKind::Execute, &elsewhere));
         let place = vec![FileLocation { path: "/etc/passwd".into(), line: None }];

@@ -1,45 +1,47 @@
-//! The names of creel's own MCP tools, and how creel recognizes a request for one of them.
+//! The names of creel's own MCP tools and of their arguments, by which creel recognizes a request for one of them.
+
+/// A tool of creel's MCP server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CreelTool {
+    pub name: &'static str,
+    /// The names of all its arguments.
+    pub arguments: &'static [&'static str],
+}
+
+const EVALUATED: [&str; 6] =
+    ["iterationId", "agentOutput", "filesModified", "draftContent", "draftType", "checkpointData"];
 
 /// The tools of creel's MCP server. A test compares this list with the server.
-pub const TOOLS: [&str; 17] = [
-    "hook_register",
-    "hook_evaluate",
-    "hook_list",
-    "hook_clear",
-    "iteration_start",
-    "iteration_validate",
-    "iteration_next",
-    "iteration_complete",
-    "task_add",
-    "task_list",
-    "task_get",
-    "task_start",
-    "task_complete",
-    "task_block",
-    "task_depend",
-    "session_status",
-    "session_complete",
-];
-/// Arguments that name a command, a file or an address. None of creel's tools has one of these.
-pub const FOREIGN_ARGUMENTS: [&str; 20] = [
-    "command",
-    "cmd",
-    "script",
-    "code",
-    "argv",
-    "args",
-    "cwd",
-    "workdir",
-    "path",
-    "paths",
-    "file",
-    "file_path",
-    "filePath",
-    "filepath",
-    "filename",
-    "url",
-    "diff",
-    "patch",
-    "prompt",
-    "new_string",
+pub const TOOLS: [CreelTool; 17] = [
+    CreelTool { name: "hook_register", arguments: &["taskId", "hookType", "metadata"] },
+    CreelTool { name: "hook_evaluate", arguments: &EVALUATED },
+    CreelTool { name: "hook_list", arguments: &["taskId"] },
+    CreelTool { name: "hook_clear", arguments: &["taskId"] },
+    CreelTool { name: "iteration_start", arguments: &["taskId", "maxIterations", "completionPromises"] },
+    CreelTool { name: "iteration_validate", arguments: &EVALUATED },
+    CreelTool { name: "iteration_next", arguments: &["iterationId", "checkpointData"] },
+    CreelTool { name: "iteration_complete", arguments: &["iterationId", "completionPromise"] },
+    CreelTool {
+        name: "task_add",
+        arguments: &[
+            "goal",
+            "taskId",
+            "deliverables",
+            "labels",
+            "priority",
+            "type",
+            "parentId",
+            "dependsOn",
+            "queue",
+            "agents",
+        ],
+    },
+    CreelTool { name: "task_list", arguments: &["state", "labels", "type"] },
+    CreelTool { name: "task_get", arguments: &["taskId"] },
+    CreelTool { name: "task_start", arguments: &["taskId", "context"] },
+    CreelTool { name: "task_complete", arguments: &["taskId", "result", "artifacts"] },
+    CreelTool { name: "task_block", arguments: &["taskId", "reason", "requiredKnowledge"] },
+    CreelTool { name: "task_depend", arguments: &["taskId", "dependsOn", "remove"] },
+    CreelTool { name: "session_status", arguments: &[] },
+    CreelTool { name: "session_complete", arguments: &["reason"] },
 ];

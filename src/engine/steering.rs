@@ -16,7 +16,7 @@ pub mod event;
 use serde::{Deserialize, Serialize};
 
 use crate::engine::{
-    event::{ActorKind, Event, StopTiming},
+    event::{Actor, ActorKind, Event, StopTiming},
     ids::TurnId,
     policy::SessionPlan,
     session::iteration::IterationState,
@@ -27,6 +27,9 @@ use crate::engine::{
 pub struct ControlState {
     /// While true, no prompt is sent.
     pub paused: bool,
+    /// Who paused it last.
+    #[serde(default)]
+    pub paused_by: Option<Actor>,
     /// The turn whose cancellation paused the session.
     pub cancelled: Option<TurnId>,
     /// When the session should stop. None: it continues.

@@ -248,12 +248,14 @@ fn hook(event: &HookEvent) -> Option<Described> {
             Described::new("▸", EventTone::Active, format!("{point}: {}", name(hook)))
         }
         HookEvent::Finished(finished) => hook_finished(finished),
-        HookEvent::Disabled { point, hook, .. } => {
-            let text = format!("Hook `{}` at {point} disabled for this session", name(hook));
+        HookEvent::Disabled { point, hook, by, .. } => {
+            let by = answer_origin(by);
+            let text = format!("Hook `{}` at {point} disabled for this session{by}", name(hook));
             Described::new("", EventTone::Warning, text)
         }
-        HookEvent::Enabled { point, hook, .. } => {
-            Described::new("", EventTone::Plain, format!("Hook `{}` at {point} enabled again", name(hook)))
+        HookEvent::Enabled { point, hook, by, .. } => {
+            let text = format!("Hook `{}` at {point} enabled again{}", name(hook), answer_origin(by));
+            Described::new("", EventTone::Plain, text)
         }
         HookEvent::Due { .. } | HookEvent::Requested { .. } => return None,
     })
@@ -282,9 +284,15 @@ fn pending(event: &PendingEvent) -> Described {
             let size = readable_size(*bytes as u64);
             Described::new("+", EventTone::Quiet, format!("Item {item} from `{}` is pending · {size}", name(hook)))
         }
-        PendingEvent::Skipped { item, .. } => Described::new("-", EventTone::Quiet, format!("Item {item} skipped")),
-        PendingEvent::Restored { item, .. } => Described::new("+", EventTone::Quiet, format!("Item {item} restored")),
-        PendingEvent::Edited { item, .. } => Described::new("~", EventTone::Quiet, format!("Item {item} edited")),
+        PendingEvent::Skipped { item, by } => {
+            Described::new("-", EventTone::Quiet, format!("Item {item} skipped{}", answer_origin(by)))
+        }
+        PendingEvent::Restored { item, by } => {
+            Described::new("+", EventTone::Quiet, format!("Item {item} restored{}", answer_origin(by)))
+        }
+        PendingEvent::Edited { item, by, .. } => {
+            Described::new("~", EventTone::Quiet, format!("Item {item} edited{}", answer_origin(by)))
+        }
         PendingEvent::Delivered { items } => {
             let what = plural(items.len(), "item");
             let ids = items.iter().map(ItemId::to_string).collect::<Vec<_>>().join(", ");
@@ -359,24 +367,24 @@ fn automation(event: &AutomationEvent) -> Option<Described> {
 }
 
 fn steering(event: &SteeringEvent) -> Described {
-    match event {
-        SteeringEvent::Paused { turn: Some(turn), .. } => Described::new(
-            "",
-            EventTone::Warning,
-            format!("Paused. Turn {turn} was cancelled: send a message to replace it, or unpause to send it again"),
-        ),
-        SteeringEvent::Paused { turn: None, .. } => Described::new("", EventTone::Warning, "Paused"),
-        SteeringEvent::Unpaused { .. } => Described::new("", EventTone::Plain, "Resumed"),
-        SteeringEvent::MessageQueued { text, .. } => {
-            Described::new("", EventTone::Plain, format!("Message queued: {}", sentence(text)))
+    let (tone, text, by) = match event {
+        SteeringEvent::Paused { turn: Some(turn), by } => {
+            let then = "send a message to replace it, or unpause to send it again";
+            (EventTone::Warning, format!("Paused. Turn {turn} was cancelled: {then}"), by)
         }
-        SteeringEvent::StopRequested { how: StopTiming::AfterIteration, .. } => {
-            Described::new("", EventTone::Warning, "Stopping after this iteration")
+        SteeringEvent::Paused { turn: None, by } => (EventTone::Warning, "Paused".to_owned(), by),
+        SteeringEvent::Unpaused { by } => (EventTone::Plain, "Resumed".to_owned(), by),
+        SteeringEvent::MessageQueued { text, by } => {
+            (EventTone::Plain, format!("Message queued: {}", sentence(text)), by)
         }
-        SteeringEvent::StopRequested { how: StopTiming::Now, .. } => {
-            Described::new("", EventTone::Warning, "Stopping now")
+        SteeringEvent::StopRequested { how: StopTiming::AfterIteration, by } => {
+            (EventTone::Warning, "Stopping after this iteration".to_owned(), by)
         }
-    }
+        SteeringEvent::StopRequested { how: StopTiming::Now, by } => {
+            (EventTone::Warning, "Stopping now".to_owned(), by)
+        }
+    };
+    Described::new("", tone, format!("{text}{}", answer_origin(by)))
 }
 
 fn name(text: &str) -> String {

@@ -12,6 +12,7 @@ use jiff::tz::TimeZone;
 
 use super::{
     clock::{against, running_clock, short_span, time_of_day},
+    gate_words::answer_origin,
     idle_time::IdleTime,
     text::plain_line,
     usage_limits,
@@ -194,7 +195,10 @@ pub enum CurrentActivity {
         silent: bool,
         then: Option<&'static str>,
     },
-    Paused,
+    Paused {
+        /// Who paused it, unless it was the user at the session's screen.
+        by: String,
+    },
     UsageLimit {
         until: UnixTime,
     },
@@ -226,7 +230,8 @@ impl CurrentActivity {
             return Self::Works { since, heard, silent, then: afterwards(state) };
         }
         if state.steering.paused {
-            return Self::Paused;
+            let by = state.steering.paused_by.as_ref().map(answer_origin).unwrap_or_default();
+            return Self::Paused { by: by.trim_start_matches(" · ").to_owned() };
         }
         match (state.retry.wait, &state.limits.hold) {
             (RetryWait::Until(until), Some(hold)) if hold.cause == LimitCause::Outage => Self::Outage { until },
@@ -240,9 +245,11 @@ impl CurrentActivity {
     pub const fn has_clock(&self) -> bool {
         match self {
             Self::RunsHook { .. } | Self::Works { .. } | Self::Backoff { .. } | Self::Outage { .. } => true,
-            Self::Ended { .. } | Self::NeedsUser { .. } | Self::Paused | Self::UsageLimit { .. } | Self::Between(_) => {
-                false
-            }
+            Self::Ended { .. }
+            | Self::NeedsUser { .. }
+            | Self::Paused { .. }
+            | Self::UsageLimit { .. }
+            | Self::Between(_) => false,
         }
     }
 
@@ -269,7 +276,7 @@ impl CurrentActivity {
                 let chip = StateChip::new("⠹", "WORKING", ChipRole::Working).timed(running_clock(since(at)));
                 StateChip { note: notes.join(" · "), ..chip }
             }
-            Self::Paused => StateChip::new("⏸", "PAUSED", ChipRole::Paused),
+            Self::Paused { by } => StateChip { note: by.clone(), ..StateChip::new("⏸", "PAUSED", ChipRole::Paused) },
             Self::UsageLimit { until } => {
                 let word = format!("limit resets {}", usage_limits::clock_in(zone, *until, Some(now)));
                 StateChip::new("⏳", word, ChipRole::Waiting)

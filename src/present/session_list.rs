@@ -321,7 +321,7 @@ fn running_words(activity: &CurrentActivity, reason: &str, now: UnixTime, zone: 
         }
         // The name of a hook stays as the config has it.
         CurrentActivity::RunsHook { .. } => chip.word,
-        CurrentActivity::Ended { .. } | CurrentActivity::Works { .. } | CurrentActivity::Paused => {
+        CurrentActivity::Ended { .. } | CurrentActivity::Works { .. } | CurrentActivity::Paused { .. } => {
             sentence_case(&chip.word.to_lowercase())
         }
         CurrentActivity::UsageLimit { .. } => format!("Usage {}", chip.word),

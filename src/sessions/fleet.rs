@@ -35,7 +35,11 @@ pub fn listed(sign: &SessionHeartbeat, at: UnixTime) -> ListedSession {
         }
         (None, None) => {
             let doing = CurrentActivity::Between(plain_line(&status.doing, LINE));
-            let activity = if status.paused && status.turn.is_none() { CurrentActivity::Paused } else { doing };
+            let activity = if status.paused && status.turn.is_none() {
+                CurrentActivity::Paused { by: String::new() }
+            } else {
+                doing
+            };
             ListedState::Runs { activity, reason: String::new() }
         }
     };

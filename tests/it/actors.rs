@@ -371,3 +371,30 @@ fn person(record: &Value) -> bool {
 fn quoted(text: &str) -> String {
     format!("'{}'", text.replace('\'', r"'\''"))
 }
+
+#[test]
+fn show_and_sessions_say_who_paused_wrote_and_switched_hooks() {
+    let run = format!("'{CREEL}' message look && '{CREEL}' hooks disable tests && '{CREEL}' pause");
+    let waits = "until [ -e go ] || [ ! -e creel.yaml ]; do sleep 0.02; done";
+    let project = judged(&format!("{run}; {waits}"), "agent_may: [hooks, pause]");
+    let mut session = project.start();
+    session.wait_for("paused");
+    let shown = project.creel(&["show", "s"]).out;
+    for line in
+        ["Message queued: look · by the agent", "disabled for this session · by the agent", "Paused · by the agent"]
+    {
+        assert!(shown.contains(line), "{line}: {shown}");
+    }
+    project.creel(&["unpause", "-s", "s"]);
+    project.creel(&["pause", "-s", "s"]);
+    let shown = project.creel(&["show", "s"]).out;
+    assert!(
+        shown.contains("Resumed · on the command line") && shown.contains("Paused · on the command line"),
+        "{shown}"
+    );
+    project.write("go", "");
+    session.wait_for("turn_ended");
+    until("the list says it", || project.creel(&["sessions"]).out.contains("Paused · on the command line"));
+    project.creel(&["stop", "--now", "-s", "s"]);
+    session.end();
+}

@@ -102,7 +102,7 @@ fn sessions() -> Vec<SessionChange> {
         session("fix-parser", "/home/me/src/parser", 12, asks(12)),
         session("docs", "/home/me/src/site", 3, works()),
         session("task-7", "/home/me/src/parser", 33, runs(hook)),
-        session("nightly", "/home/me/src/site", 7, runs(CurrentActivity::Paused)),
+        session("nightly", "/home/me/src/site", 7, runs(CurrentActivity::Paused { by: String::new() })),
         session("add-cli", "/home/me/src/parser", 60, ended(SessionOutcome::Complete, "all tests pass")),
         session("lint", "/srv/very/long/path/of/a/project/elsewhere", 90, ended(SessionOutcome::Forced, "fmt")),
         session("broken", "/home/me/src/site", 2_000, ended(SessionOutcome::Failed, "3 turns failed in a row")),

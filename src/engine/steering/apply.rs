@@ -8,8 +8,9 @@ use crate::engine::{
 
 pub(crate) fn apply_steering(session: &mut SessionState, event: &SteeringEvent) {
     match event {
-        SteeringEvent::Paused { turn, .. } => {
+        SteeringEvent::Paused { turn, by } => {
             session.steering.paused = true;
+            session.steering.paused_by = Some(by.clone());
             session.steering.cancelled = *turn;
         }
         SteeringEvent::Unpaused { .. } => session.steering.paused = false,

@@ -54,6 +54,6 @@ impl<'a> AgentChoice<'a> {
 
 /// Some agents hide tools behind a search, so their models have to know the names.
 fn tool_list() -> String {
-    let names = TOOLS.map(|tool| format!("`{tool}`")).join(", ");
+    let names = TOOLS.map(|tool| format!("`{}`", tool.name)).join(", ");
     format!("You have these tools of the MCP server `creel`; if you do not see them, search for them by name: {names}.")
 }
