@@ -11,6 +11,7 @@
 
 mod fingerprints;
 pub(crate) mod git;
+mod git_config;
 mod protected;
 
 use std::{
@@ -23,6 +24,7 @@ use std::{
 use crate::process::path_guard::fingerprints::FileFingerprint;
 pub use crate::process::path_guard::fingerprints::FileFingerprints;
 use git::GitFolders;
+use git_config::GitConfig;
 pub use protected::ProtectedScan;
 
 const CREEL: &str = ".creel";
@@ -32,6 +34,12 @@ const GIT: &str = ".git";
 const COMPARED: u64 = 1 << 20;
 /// The maximum number of git hooks to watch.
 const HOOKS_MAX: usize = 200;
+/// The maximum number of git's configs, with those that they include.
+const CONFIGS_MAX: usize = 20;
+/// The maximum number of the user's own files in `.creel` to watch.
+const CREELS_MAX: usize = 1_000;
+/// What creel itself writes in `.creel`.
+const WRITTEN_BY_CREEL: [&str; 4] = ["sessions", "queue", "worktrees", "pace"];
 
 #[derive(Debug, Default)]
 pub struct PathGuard {
@@ -41,6 +49,8 @@ pub struct PathGuard {
     config: Vec<PathBuf>,
     git: Option<GitFolders>,
     protect: Vec<String>,
+    /// The same patterns for what is below them: a folder stands for all that is in it.
+    below: Vec<String>,
 }
 
 /// Why creel does not write a file for an agent. The agent sees the message.
@@ -69,6 +79,7 @@ impl PathGuard {
             session_dir: real(session_dir),
             config: config.iter().map(|path| real(path)).collect(),
             protect: protect.to_vec(),
+            below: protect.iter().map(|pattern| format!("{pattern}/**")).collect(),
             root,
         }
     }
@@ -92,7 +103,9 @@ impl PathGuard {
         if self.config.iter().any(|path| is_file(path)) || self.config.iter().any(|path| same_name(&path)) {
             return Some(GuardRefusal::Config);
         }
-        let in_git = |git: &GitFolders| git.folders().any(is_in) || git.watched().iter().any(|path| is_file(path));
+        let in_git = |git: &GitFolders| {
+            git.folders().any(is_in) || git.watched().iter().chain(&git.configs()).any(|path| is_file(path))
+        };
         if has(GIT) || self.git.as_ref().is_some_and(in_git) {
             return Some(GuardRefusal::Git);
         }
@@ -101,8 +114,9 @@ impl PathGuard {
 
     /// The pattern that protects a path of the project.
     fn protects(&self, inside: &str) -> Option<String> {
-        let found = self.protect.iter().find(|pattern| fast_glob::glob_match(pattern.as_str(), inside));
-        found.cloned()
+        let matches = |pattern: &String| fast_glob::glob_match(pattern.as_str(), inside);
+        let found = self.protect.iter().zip(&self.below).find(|(pattern, below)| matches(pattern) || matches(below));
+        found.map(|(pattern, _)| pattern.clone())
     }
 
     fn journal(&self) -> PathBuf {
@@ -116,10 +130,11 @@ impl PathGuard {
 
     /// The watched files now. A file whose metadata did not change is not read again.
     pub fn look(&self, cache: &mut FingerprintCache) -> FileFingerprints {
-        let git = self.git.as_ref().map(GitFolders::watched).unwrap_or_default();
-        let files = self.config.iter().cloned().chain(git);
-        let mut seen = BTreeMap::new();
-        for path in files {
+        // An agent can create a repository.
+        let git = GitFolders::around(&self.root);
+        let of_git = git.as_ref().map(GitFolders::watched).unwrap_or_default();
+        let mut seen = FingerprintCache::default();
+        for path in self.config.iter().cloned().chain(of_git).chain(self.creels_files()) {
             // Follow links: the target is part of the file's content.
             let Ok(meta) = fs::metadata(&path) else { continue };
             let stamp = WatchStamp::of(&meta);
@@ -127,10 +142,45 @@ impl PathGuard {
             let print = cache.known(&path, stamp).unwrap_or_else(|| {
                 FileFingerprint::new(&content_of(&path, &meta), if meta.mode() & 0o111 == 0 { 0 } else { 0o111 })
             });
-            seen.insert(path, (stamp, print));
+            seen.files.insert(path, (stamp, print));
         }
-        *cache = FingerprintCache(seen);
-        FileFingerprints(cache.0.iter().map(|(path, (_, print))| (self.name(path), print.clone())).collect())
+        let mut configs = git.map(|git| git.configs().to_vec()).unwrap_or_default();
+        while let Some(path) = configs.pop().filter(|_| seen.configs.len() < CONFIGS_MAX) {
+            let Ok(meta) = fs::metadata(&path) else { continue };
+            if seen.configs.contains_key(&path) {
+                continue;
+            }
+            let stamp = WatchStamp::of(&meta);
+            let known = cache.configs.remove(&path).filter(|(known, _)| *known == stamp);
+            let (_, config) = known.unwrap_or_else(|| (stamp, config_of(&path, &meta)));
+            configs.extend(config.included.iter().cloned());
+            seen.configs.insert(path, (stamp, config));
+        }
+        *cache = seen;
+        let files = cache.files.iter().map(|(path, (_, print))| (self.name(path), print.clone()));
+        let mut prints = FileFingerprints(files.collect());
+        for (path, (_, config)) in &cache.configs {
+            config.entries.iter().for_each(|entry| prints.add_entry(&self.name(path), entry));
+        }
+        prints
+    }
+
+    /// The files of `.creel`, without those that creel itself, other sessions and other creel commands write.
+    fn creels_files(&self) -> Vec<PathBuf> {
+        let mut files = Vec::new();
+        let mut folders = vec![self.root.join(CREEL)];
+        while let Some(folder) = folders.pop() {
+            let is_top = folder == self.root.join(CREEL);
+            for entry in fs::read_dir(&folder).into_iter().flatten().flatten() {
+                let is_written = is_top && WRITTEN_BY_CREEL.iter().any(|name| entry.file_name() == *name);
+                if is_written || files.len() >= CREELS_MAX {
+                    continue;
+                }
+                let is_folder = entry.file_type().is_ok_and(|sort| sort.is_dir());
+                if is_folder { folders.push(entry.path()) } else { files.push(entry.path()) }
+            }
+        }
+        files
     }
 
     /// The watched files of git. The config is excluded because creel asks the user to trust a changed config.
@@ -146,11 +196,14 @@ impl PathGuard {
 
 /// The last result, to avoid reading unchanged files.
 #[derive(Debug, Default)]
-pub struct FingerprintCache(BTreeMap<PathBuf, (WatchStamp, FileFingerprint)>);
+pub struct FingerprintCache {
+    files: BTreeMap<PathBuf, (WatchStamp, FileFingerprint)>,
+    configs: BTreeMap<PathBuf, (WatchStamp, GitConfig)>,
+}
 
 impl FingerprintCache {
     fn known(&self, path: &Path, stamp: WatchStamp) -> Option<FileFingerprint> {
-        self.0.get(path).filter(|(seen, _)| *seen == stamp).map(|(_, print)| print.clone())
+        self.files.get(path).filter(|(seen, _)| *seen == stamp).map(|(_, print)| print.clone())
     }
 }
 
@@ -192,8 +245,14 @@ fn content_of(path: &Path, meta: &Metadata) -> Vec<u8> {
     let whole = meta.is_file() && meta.len() <= COMPARED;
     let read = || fs::read(path).ok();
     let content = whole.then(read).flatten();
-    let stands_for = || WatchStamp::of(meta).to_bytes();
-    content.map_or_else(stands_for, |content| git::without_upstreams(path, content))
+    content.unwrap_or_else(|| WatchStamp::of(meta).to_bytes())
+}
+
+/// What git reads in a config. If git cannot read it, its bytes.
+fn config_of(path: &Path, meta: &Metadata) -> GitConfig {
+    // Git would wait for a pipe.
+    let read = (meta.is_file() && meta.len() <= COMPARED).then(|| GitConfig::read(path)).flatten();
+    read.unwrap_or_else(|| GitConfig::of_bytes(content_of(path, meta)))
 }
 
 fn id(meta: &Metadata) -> FileId {

@@ -374,3 +374,74 @@ fn the_gate_is_shown_and_answered_over_nats_and_shown_over_mcp() {
     assert_eq!(project.outcome().as_deref(), Some("complete"));
     assert_eq!(project.kind("gate_answered")[0]["by"], "nats");
 }
+
+/// Runs a command in the turn of a session in a repository that has a remote.
+fn turn_in_a_repository(command: &str) -> (Project, Ran) {
+    let project = scripted("", &json!([{ "run": command, "say": DONE }]));
+    git(&project, &["init", "-q", "-b", "main"]);
+    git(&project, &["init", "-q", "--bare", "origin.git"]);
+    git(&project, &["remote", "add", "origin", "origin.git"]);
+    git(&project, &["config", "include.path", "../included"]);
+    project.write("included", "[alias]\n\tst = status\n");
+    git(&project, &["add", "."]);
+    git(&project, &["commit", "-q", "-m", "begin"]);
+    let ran = project.run();
+    (project, ran)
+}
+
+#[test]
+fn gits_config_is_compared_as_git_reads_it() {
+    for (command, file) in [
+        ("echo '[core] hooksPath = /tmp/x' >> .git/config", ".git/config"),
+        ("echo '[Core]hookspath=/tmp/x ; why' >> .git/config", ".git/config"),
+        ("git config core.fsmonitor /tmp/x", ".git/config"),
+        ("printf '[include]\\n\\tpath = x\\n' >> .git/config", ".git/config"),
+        ("git config remote.origin.url /tmp/elsewhere", ".git/config"),
+        ("git config --add remote.origin.url /tmp/elsewhere", ".git/config"),
+        ("git config remote.origin.pushurl /tmp/elsewhere", ".git/config"),
+        ("git remote add evil 'ext::sh -c x'", ".git/config"),
+        ("git config branch.main.remote /tmp/elsewhere", ".git/config"),
+        ("echo '[core' >> .git/config", ".git/config"),
+        ("rm .git/config", ".git/config"),
+        ("git config extensions.worktreeConfig true; git config --worktree core.hooksPath x", ".git/config.worktree"),
+        ("printf '[core]\\n\\thooksPath = x\\n' >> included", "included"),
+    ] {
+        let (project, ran) = turn_in_a_repository(command);
+        is_held(&project, &ran, file);
+    }
+}
+
+#[test]
+fn ordinary_commands_that_change_gits_config_raise_no_alarm() {
+    let commit = "git -c user.name=n -c user.email=e commit -q --allow-empty -m x";
+    for command in [
+        &format!("{commit} && git push -q -u origin main"),
+        "git switch -q -c feature && git push -q -u origin feature",
+        "git remote add fork https://example.com/fork.git",
+        "git config user.name Ada && git config user.email ada@example.com",
+        "printf '# a comment\\n\\n' >> .git/config",
+        "git config gc.auto 1; git config --unset gc.auto",
+    ] {
+        let (project, ran) = turn_in_a_repository(command);
+        assert_eq!(project.kind("gate_opened"), Vec::<Value>::new(), "{command}: {}{}", ran.out, ran.err);
+        assert_eq!(project.kind("turn_ended")[0].get("tampered"), None, "{command}");
+    }
+}
+
+#[test]
+fn a_new_repository_and_all_of_creels_folder_are_watched() {
+    for (command, file) in [
+        ("git init -q && printf 'exit 0' > .git/hooks/pre-commit", ".git/hooks/pre-commit"),
+        ("git init -q && git config core.hooksPath x", ".git/config"),
+        ("echo x > .creel/config.yaml", ".creel/config.yaml"),
+        ("mkdir -p .creel/a/b && echo x > .creel/a/b/c", ".creel/a/b/c"),
+        ("echo x >> .creel/check.sh", ".creel/check.sh"),
+    ] {
+        let project = scripted("", &json!([{ "run": command, "say": DONE }])).file(".creel/check.sh", "true\n");
+        let ran = project.run();
+        is_held(&project, &ran, file);
+    }
+    let project = scripted("", &json!([{ "run": "git init -q && git config user.name n", "say": DONE }]));
+    let ran = project.run();
+    assert_eq!((ran.code, project.kind("gate_opened").len()), (0, 0), "{}{}", ran.out, ran.err);
+}

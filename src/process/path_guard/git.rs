@@ -45,9 +45,13 @@ impl GitFolders {
         [self.own.as_path(), self.common.as_path()].into_iter()
     }
 
-    /// The files that can make git run other programs or use another folder.
+    pub(super) fn configs(&self) -> [PathBuf; 2] {
+        [self.common.join("config"), self.own.join("config.worktree")]
+    }
+
+    /// The files besides its configs that can make git run other programs or use another folder.
     pub(super) fn watched(&self) -> Vec<PathBuf> {
-        let mut files = vec![self.common.join("config"), self.own.join("config.worktree"), self.own.join("commondir")];
+        let mut files = vec![self.own.join("commondir")];
         if !self.entry.is_dir() {
             files.push(self.entry.clone());
         }
@@ -64,46 +68,4 @@ fn named_in(file: &Path, before: &str) -> Option<PathBuf> {
     let text = fs::read_to_string(file).ok()?;
     let name = text.strip_prefix(before)?.trim_end_matches(['\n', '\r']);
     Some(file.parent()?.join(name))
-}
-
-/// Removes the upstreams of branches from git's config, because `git push -u` and `git switch` write those in normal
-/// work. Keeps an upstream whose remote is a URL or a path instead of a remote's name.
-pub(super) fn without_upstreams(path: &Path, content: Vec<u8>) -> Vec<u8> {
-    if path.file_name().is_none_or(|name| name != "config") {
-        return content;
-    }
-    let Ok(text) = str::from_utf8(&content) else { return content };
-    let mut kept = String::new();
-    let mut section = "";
-    for line in text.lines() {
-        let plain = line.trim();
-        if plain.starts_with('[') {
-            section = plain;
-            // The section line is written with the first entry that counts.
-            continue;
-        }
-        let in_branch = section.starts_with("[branch \"") && section.ends_with("\"]");
-        if plain.is_empty() || (in_branch && is_upstream(plain)) {
-            continue;
-        }
-        kept.push_str(section);
-        kept.push_str(line);
-        kept.push('\n');
-    }
-    kept.into_bytes()
-}
-
-fn is_upstream(line: &str) -> bool {
-    let Some((key, value)) = line.split_once('=') else { return false };
-    let (key, value) = (key.trim(), value.trim());
-    let is_name = |text: &str| {
-        let plain = |c: char| c.is_ascii_alphanumeric() || ['-', '_', '.', '/'].contains(&c);
-        !text.is_empty() && !text.contains("..") && !text.starts_with(['/', '.', '-']) && text.chars().all(plain)
-    };
-    match key {
-        "remote" | "pushRemote" => is_name(value) && !value.contains('/'),
-        "merge" | "vscode-merge-base" | "github-pr-owner-number" => is_name(value),
-        "rebase" => ["true", "false"].contains(&value),
-        _ => false,
-    }
 }

@@ -4,23 +4,30 @@
 //! file whose metadata did not change is not read again.
 
 use std::{
+    collections::BTreeSet,
+    ffi::OsStr,
     fs,
     io::Read as _,
-    os::unix::fs::MetadataExt as _,
+    os::unix::{ffi::OsStrExt as _, fs::MetadataExt as _},
     path::{Path, PathBuf},
+    process::{Command, Stdio},
     time::{Duration, Instant},
 };
 
-use super::{FileFingerprint, FileFingerprints, FingerprintCache, PathGuard, WatchStamp};
+use super::{FileFingerprint, FileFingerprints, FingerprintCache, PathGuard, WatchStamp, git::GitFolders};
+use crate::process::{children::output_of, git_environment};
 
 /// The maximum number of entries in one scan.
-const ENTRIES: usize = 50_000;
+const ENTRIES: usize = 200_000;
 /// Time limit for one scan.
-const PATIENCE: Duration = Duration::from_secs(5);
+const PATIENCE: Duration = Duration::from_secs(15);
 /// Longer files are compared by metadata instead of content.
 const READ_MAX: u64 = 8 << 20;
-/// Folders that are scanned only if a pattern names them.
-const PASSED_OVER: [&str; 5] = [".creel", ".git", "target", "node_modules", ".venv"];
+/// Folders whose content never counts.
+const NEVER: [&str; 2] = [".creel", ".git"];
+/// Folders that count only below a folder that a pattern names, where no git knows what is built.
+const BUILT: [&str; 3] = ["target", "node_modules", ".venv"];
+
 #[derive(Debug)]
 pub enum ProtectedScan {
     Seen(FingerprintCache),
@@ -29,14 +36,19 @@ pub enum ProtectedScan {
 }
 
 impl PathGuard {
-    /// The protected files now. Empty if there are no patterns. `cache` is the result of the last scan.
+    /// The protected files now, without those in folders that git ignores. Empty if there are no patterns. `cache` is
+    /// the result of the last scan.
     pub fn look_at_protected(&self, cache: &FingerprintCache) -> ProtectedScan {
+        self.scan(cache, ENTRIES)
+    }
+
+    fn scan(&self, cache: &FingerprintCache, most: usize) -> ProtectedScan {
         let mut found = FingerprintCache::default();
         let mut entries = 0;
         let deadline = Instant::now() + PATIENCE;
-        let mut folders: Vec<PathBuf> = self.protect.iter().map(|pattern| literal_start(pattern)).collect();
-        folders.sort();
-        folders.dedup();
+        let starts: BTreeSet<PathBuf> = self.protect.iter().map(|pattern| literal_start(pattern)).collect();
+        let ignored = self.ignored_folders(&starts);
+        let mut folders: Vec<PathBuf> = starts.iter().cloned().collect();
         while let Some(folder) = folders.pop() {
             let place = self.root.join(&folder);
             // Follow a link that a pattern names. A link inside a folder counts as a file.
@@ -47,14 +59,21 @@ impl PathGuard {
             }
             for entry in fs::read_dir(&place).into_iter().flatten().flatten() {
                 entries += 1;
-                if entries > ENTRIES || Instant::now() > deadline {
+                if entries > most || Instant::now() > deadline {
                     return ProtectedScan::TooMany;
                 }
                 let path = folder.join(entry.file_name());
-                let is_folder = entry.file_type().is_ok_and(|sort| sort.is_dir());
-                if !is_folder {
+                if !entry.file_type().is_ok_and(|sort| sort.is_dir()) {
                     self.take_in(&path, cache, &mut found);
-                } else if !PASSED_OVER.iter().any(|name| entry.file_name() == *name) {
+                    continue;
+                }
+                let is_named = starts.iter().any(|start| !start.as_os_str().is_empty() && path.starts_with(start));
+                let is_built = match &ignored {
+                    Some(ignored) => ignored.contains(&path),
+                    None => !is_named && BUILT.iter().any(|name| entry.file_name() == *name),
+                };
+                let is_never = NEVER.iter().any(|name| entry.file_name() == *name);
+                if !is_built && !is_never && self.protect.iter().any(|pattern| may_contain(pattern, &path)) {
                     folders.push(path);
                 }
             }
@@ -62,22 +81,47 @@ impl PathGuard {
         ProtectedScan::Seen(found)
     }
 
+    /// The folders that git ignores and tracks nothing in, as far as they matter. None without a repository.
+    fn ignored_folders(&self, starts: &BTreeSet<PathBuf>) -> Option<BTreeSet<PathBuf>> {
+        if self.protect.is_empty() || GitFolders::around(&self.root).is_none() {
+            return None;
+        }
+        let mut git = Command::new("git");
+        for name in git_environment::UNSET {
+            git.env_remove(name);
+        }
+        git.args([
+            "-c",
+            "core.fsmonitor=false",
+            "ls-files",
+            "--others",
+            "--ignored",
+            "--exclude-standard",
+            "--directory",
+        ]);
+        git.args(["-z", "--"]).current_dir(&self.root).stdin(Stdio::null());
+        git.args(starts.iter().filter(|start| !start.as_os_str().is_empty() && !starts.contains(Path::new(""))));
+        let listed = output_of(&mut git).ok().filter(|listed| listed.status.success())?;
+        let folders = listed.stdout.split(|byte| *byte == 0).filter_map(|name| name.strip_suffix(b"/"));
+        Some(folders.map(|name| PathBuf::from(OsStr::from_bytes(name))).collect())
+    }
+
     fn take_in(&self, path: &Path, cache: &FingerprintCache, found: &mut FingerprintCache) {
-        if self.protects(&path.to_string_lossy()).is_none() || found.0.contains_key(path) {
+        if self.protects(&path.to_string_lossy()).is_none() || found.files.contains_key(path) {
             return;
         }
         let place = self.root.join(path);
         let Ok(meta) = place.symlink_metadata() else { return };
         let stamp = WatchStamp::of(&meta);
         let print = cache.known(path, stamp).unwrap_or_else(|| print_of(&place, &meta));
-        found.0.insert(path.to_owned(), (stamp, print));
+        found.files.insert(path.to_owned(), (stamp, print));
     }
 }
 
 impl FingerprintCache {
     pub fn prints(&self) -> FileFingerprints {
         let name = |path: &PathBuf| path.to_string_lossy().into_owned();
-        FileFingerprints(self.0.iter().map(|(path, (_, print))| (name(path), print.clone())).collect())
+        FileFingerprints(self.files.iter().map(|(path, (_, print))| (name(path), print.clone())).collect())
     }
 }
 
@@ -101,6 +145,25 @@ fn literal_start(pattern: &str) -> PathBuf {
     let parts: Vec<&str> = pattern.split('/').filter(|part| !part.is_empty() && *part != ".").collect();
     let literal = parts.iter().position(|part| is_wild(part)).unwrap_or(parts.len());
     parts[..literal].iter().collect()
+}
+
+/// Whether a folder can contain files that a pattern matches. What cannot be told can.
+fn may_contain(pattern: &str, folder: &Path) -> bool {
+    // A group can contain several parts of a path.
+    if pattern.contains(['{', '\\']) {
+        return true;
+    }
+    let mut parts = pattern.split('/').filter(|part| !part.is_empty() && *part != ".");
+    for name in folder {
+        match parts.next() {
+            Some(part) if part.contains("**") => return true,
+            Some(part) if !fast_glob::glob_match(part, name.as_encoded_bytes()) => return false,
+            Some(_) => {}
+            // The pattern names a folder above.
+            None => return true,
+        }
+    }
+    true
 }
 
 #[cfg(test)]
@@ -148,9 +211,62 @@ mod tests {
 
     #[test]
     fn only_the_folders_that_a_pattern_names_are_looked_into() {
+        for (pattern, folder, expected) in [
+            ("tests/**", "tests/a/b", true),
+            ("tests", "tests/a", true),
+            ("**/*.rs", "any/where", true),
+            ("crates/*/tests/**", "crates/a", true),
+            ("crates/*/tests/**", "crates/a/tests/deep", true),
+            ("crates/*/tests/**", "crates/a/src", false),
+            ("golden/*.txt", "other", false),
+            ("a/{b/c,d}/*.txt", "a/b", true),
+        ] {
+            assert_eq!(may_contain(pattern, Path::new(folder)), expected, "{pattern} {folder}");
+        }
         assert_eq!(literal_start("tests/**"), PathBuf::from("tests"));
         assert_eq!(literal_start("./a/b/c.txt"), PathBuf::from("a/b/c.txt"));
         assert_eq!(literal_start("**/*.snap"), PathBuf::new());
         assert_eq!(literal_start("a/{b,c}/d"), PathBuf::from("a"));
+    }
+
+    fn guard_of(folder: &Path, files: &[&str], protect: &[&str]) -> PathGuard {
+        for name in files {
+            let path = folder.join(name);
+            fs::create_dir_all(path.parent().expect("a parent")).expect("a folder");
+            fs::write(path, "one").expect("a file");
+        }
+        let protect: Vec<String> = protect.iter().map(ToString::to_string).collect();
+        PathGuard::new(folder, &folder.join("session"), &[], &protect)
+    }
+
+    #[test]
+    fn a_folder_stands_for_all_in_it_except_for_what_git_ignores() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let files = ["tests/a.rs", "tests/target/b.rs", "tests/deep/node_modules/c.js", "tests.rs", "target/d.rs"];
+        let guard = guard_of(folder.path(), &files, &["tests"]);
+        let names = |guard: &PathGuard| -> Vec<String> {
+            let seen = seen(guard, &mut FingerprintCache::default());
+            seen.changed_since(&FileFingerprints::default())
+        };
+        assert_eq!(names(&guard), ["tests/a.rs", "tests/deep/node_modules/c.js", "tests/target/b.rs"]);
+        let everywhere = guard_of(folder.path(), &[], &["**/*.rs"]);
+        assert_eq!(names(&everywhere), ["tests.rs", "tests/a.rs"], "without git, what is built is known by its name");
+        let made = Command::new("git").args(["init", "-q"]).current_dir(folder.path()).status();
+        assert!(made.is_ok_and(|made| made.success()));
+        fs::write(folder.path().join(".gitignore"), "tests/target\nbuild\n").expect("a file");
+        assert_eq!(names(&guard), ["tests/a.rs", "tests/deep/node_modules/c.js"]);
+        guard_of(folder.path(), &["build/e.rs"], &[]);
+        assert_eq!(names(&everywhere), ["target/d.rs", "tests.rs", "tests/a.rs"]);
+    }
+
+    #[test]
+    fn a_scan_ends_at_its_limit_and_folders_without_a_match_do_not_count() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let many: Vec<String> = (0..50).map(|i| format!("other/{i}")).collect();
+        let many: Vec<&str> = many.iter().map(String::as_str).collect();
+        let scan = |protect: &[&str]| guard_of(folder.path(), &many, protect).scan(&FingerprintCache::default(), 40);
+        assert!(matches!(scan(&["**/*.rs"]), ProtectedScan::TooMany));
+        assert!(matches!(scan(&["tests/**", "*/tests/**"]), ProtectedScan::TooMany), "any folder can have tests");
+        assert!(matches!(scan(&["tests/**", "[ab]*/x"]), ProtectedScan::Seen(_)));
     }
 }

@@ -1,0 +1,112 @@
+//! Git's config as git reads it, entry by entry.
+//!
+//! Owns which entries ordinary work may add or change. Whatever git cannot read is compared as bytes.
+
+use std::{
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+};
+
+use crate::process::{children::output_of, git_environment};
+
+/// The names in `[core]` that `git init` writes.
+const WRITTEN_BY_INIT: [&str; 7] =
+    ["repositoryformatversion", "filemode", "bare", "logallrefupdates", "ignorecase", "precomposeunicode", "symlinks"];
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct ConfigEntry {
+    /// As git prints it: section and name in lower case.
+    pub(super) key: String,
+    /// All its values, in their order.
+    pub(super) value: Vec<u8>,
+    /// Whether ordinary work adds it, as `git remote add` does. A different value is still a change.
+    pub(super) new_is_fine: bool,
+}
+
+/// The entries of a config that matter, and the files that it includes.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct GitConfig {
+    pub(super) entries: Vec<ConfigEntry>,
+    pub(super) included: Vec<PathBuf>,
+}
+
+impl GitConfig {
+    /// None if git cannot read it.
+    pub(super) fn read(config: &Path) -> Option<Self> {
+        let mut git = Command::new("git");
+        for name in git_environment::UNSET {
+            git.env_remove(name);
+        }
+        git.args(["config", "--list", "-z", "--file"]).arg(config).current_dir("/").stdin(Stdio::null());
+        let read = output_of(&mut git).ok().filter(|read| read.status.success())?;
+        let text = String::from_utf8(read.stdout).ok()?;
+        let mut found = Self::default();
+        for entry in text.split_terminator('\0') {
+            let (key, value) = entry.split_once('\n').unwrap_or((entry, "true"));
+            if key == "include.path" || (key.starts_with("includeif.") && key.ends_with(".path")) {
+                found.included.push(resolved(config, value));
+            }
+            if !is_ordinary(key, value) {
+                found.add(key, value);
+            }
+        }
+        Some(found)
+    }
+
+    /// Stands for a config that git cannot read.
+    pub(super) fn of_bytes(bytes: Vec<u8>) -> Self {
+        let whole = ConfigEntry { key: String::new(), value: bytes, new_is_fine: false };
+        Self { entries: vec![whole], included: Vec::new() }
+    }
+
+    fn add(&mut self, key: &str, value: &str) {
+        if let Some(known) = self.entries.iter_mut().find(|known| known.key == key) {
+            known.value.push(0);
+            known.value.extend(value.as_bytes());
+        } else {
+            let new_is_fine = new_is_fine(key, value);
+            self.entries.push(ConfigEntry { key: key.to_owned(), value: value.as_bytes().to_vec(), new_is_fine });
+        }
+    }
+}
+
+fn resolved(config: &Path, path: &str) -> PathBuf {
+    let home = || std::env::var_os("HOME").map(PathBuf::from);
+    match path.strip_prefix("~/").zip(home()) {
+        Some((below, home)) => home.join(below),
+        None => config.parent().unwrap_or(config).join(path),
+    }
+}
+
+/// The last part of a key, and the section before its first dot.
+fn parts(key: &str) -> (&str, &str) {
+    (key.split('.').next().unwrap_or_default(), key.rsplit('.').next().unwrap_or_default())
+}
+
+/// What `git push -u`, `git switch` and git-lfs write in normal work. An upstream whose remote is a URL or a path instead of
+/// a remote's name is none of that.
+fn is_ordinary(key: &str, value: &str) -> bool {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./".contains(c);
+    let is_name =
+        !value.is_empty() && !value.contains("..") && !value.starts_with(['/', '.', '-']) && value.chars().all(plain);
+    match parts(key) {
+        ("branch", "remote" | "pushremote") => is_name && !value.contains('/'),
+        ("branch", "merge" | "vscode-merge-base" | "github-pr-owner-number") => is_name,
+        ("branch", "rebase") => ["true", "false"].contains(&value),
+        ("lfs", "access" | "repositoryformatversion") => is_name,
+        _ => false,
+    }
+}
+
+/// What `git init`, `git remote add`, `git submodule init` and a first `git config user.name` write.
+fn new_is_fine(key: &str, value: &str) -> bool {
+    let is_address = !value.contains("::") && !value.starts_with('-');
+    match parts(key) {
+        ("user", "name" | "email") => true,
+        ("remote" | "submodule", "url") => is_address,
+        (section, name) => {
+            [("remote", "fetch"), ("submodule", "active")].contains(&(section, name))
+                || (section == "core" && WRITTEN_BY_INIT.contains(&name))
+        }
+    }
+}
