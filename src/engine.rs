@@ -95,6 +95,7 @@ fn step(state: &SessionState, now: UnixTime, input: Input) -> EngineOutput {
     match input {
         Input::Proceed => state.proceed(now, None),
         Input::WorkMeasured(measured) => state.on_work_measured(now, &measured),
+        Input::FilesCompared(found) => state.protect().on_compared(found),
         Input::HookFinished { run, result } => on_hook_finished(state, run, *result),
         Input::RuleChecked { run, result } => state.stop_rules().on_rule_checked(run, *result),
         Input::Agent { turn, update } => state.turn_rules().on_agent(turn, update),

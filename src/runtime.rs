@@ -296,16 +296,18 @@ impl SessionRuntime {
         } else {
             return;
         };
-        if let Some(damage) = self.journal.take_damage() {
-            let what = match damage {
-                JournalDamage::Truncated => "truncated",
-                JournalDamage::Written => "written to",
-                JournalDamage::Replaced => "replaced",
-            };
-            let path = self.journal.folder().journal();
-            let name = path.strip_prefix(&self.scene.cwd).unwrap_or(&path);
-            forbidden.tampered.push(format!("{} ({what})", name.display()));
-        }
+        forbidden.tampered.extend(self.journal_damage());
+    }
+
+    fn journal_damage(&mut self) -> Option<String> {
+        let what = match self.journal.take_damage()? {
+            JournalDamage::Truncated => "truncated",
+            JournalDamage::Written => "written to",
+            JournalDamage::Replaced => "replaced",
+        };
+        let path = self.journal.folder().journal();
+        let name = path.strip_prefix(&self.scene.cwd).unwrap_or(&path);
+        Some(format!("{} ({what})", name.display()))
     }
 
     /// A hook or an agent can delete any folder, including the project's.
@@ -340,11 +342,23 @@ impl SessionRuntime {
             if step.is_empty() || (waits && self.performer.is_measuring()) {
                 break;
             }
+            if let Some(found) = self.compare_files(&step).await {
+                self.commit(found)?;
+                continue;
+            }
             self.look_at_work(&mut step).await;
             self.commit(step)?;
         }
         self.announce();
         Ok(())
+    }
+
+    /// The step to take instead, if files changed that agents must not change.
+    async fn compare_files(&mut self, step: &EngineOutput) -> Option<EngineOutput> {
+        let mut found = self.performer.compare_files(step.compares()?).await;
+        found.tampered.extend(self.journal_damage());
+        let instead = engine::decide(&self.state, session_time(), Input::FilesCompared(found));
+        (!instead.is_empty()).then_some(instead)
     }
 
     /// Adds to the record of the session's end how many lines the session changed, and whether they can be submitted. A

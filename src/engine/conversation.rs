@@ -278,7 +278,7 @@ const fn is_false(flag: &bool) -> bool {
     !*flag
 }
 
-/// Files that changed during a turn although the agent must not change them.
+/// Files that changed although agents must not change them.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ForbiddenChanges {
@@ -288,6 +288,17 @@ pub struct ForbiddenChanges {
     /// Paths under `protect:`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub protected: Vec<String>,
+    /// Why creel could not compare some of them.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub unchecked: Vec<String>,
+}
+
+impl ForbiddenChanges {
+    pub const NONE: Self = Self { tampered: Vec::new(), protected: Vec::new(), unchecked: Vec::new() };
+
+    pub fn is_empty(&self) -> bool {
+        *self == Self::NONE
+    }
 }
 
 /// The end of a turn that did not fail.
@@ -304,8 +315,8 @@ pub struct TurnEnd {
 impl TurnEnd {
     /// An end without usage figures.
     pub const fn new(stop_reason: StopReason) -> Self {
-        let forbidden = ForbiddenChanges { tampered: Vec::new(), protected: Vec::new() };
-        Self { stop_reason, spent: TurnUsage { tokens: None, cost: None }, work: None, forbidden }
+        let spent = TurnUsage { tokens: None, cost: None };
+        Self { stop_reason, spent, work: None, forbidden: ForbiddenChanges::NONE }
     }
 }
 

@@ -55,6 +55,17 @@ pub enum Effect {
     Leave(ExitReason),
 }
 
+/// What the runtime compares before a step.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FileComparison {
+    /// Before a prompt to the session's own agent or a fallback.
+    Prompt(ProtectBaseline),
+    /// Before a prompt to a gatekeeper.
+    Review,
+    /// Before the session is complete.
+    Complete,
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ExitReason {
     Ended,

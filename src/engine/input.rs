@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::engine::{
     actor::UserCommand,
-    conversation::{AgentPermissionRequest, AgentUpdate, TurnEnd, TurnFailure},
+    conversation::{AgentPermissionRequest, AgentUpdate, ForbiddenChanges, TurnEnd, TurnFailure},
     event::{Actor, StopTiming, UserPresence},
     gate::kind::GateChoice,
     hooks::{point::HookPoint, verdict::RunResult},
@@ -47,6 +47,9 @@ pub enum Input {
     },
     /// The runtime has compared the work with its state at the last look.
     WorkMeasured(WorkMeasurement),
+    /// Files that agents must not change have changed since the last look, or creel could not compare them. The runtime
+    /// looks before a step that asks for it: see [`super::EngineOutput::compares`].
+    FilesCompared(ForbiddenChanges),
     /// The runtime started a process of the session.
     ProcessStarted {
         /// The process id, which is also the id of its process group.

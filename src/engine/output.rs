@@ -2,7 +2,11 @@
 
 use std::fmt::Display;
 
-use crate::engine::{effect::Effect, event::Event, refusal::Refusal};
+use crate::engine::{
+    effect::{Effect, FileComparison},
+    event::{Event, SessionEvent, SessionOutcome},
+    refusal::Refusal,
+};
 
 #[derive(Debug, Clone, Default, PartialEq)]
 #[must_use]
@@ -37,6 +41,24 @@ impl EngineOutput {
     pub(crate) fn then(mut self, effect: Effect) -> Self {
         self.effects.push(effect);
         self
+    }
+
+    /// What to compare before this step: prompts and a good end rest on files that agents must not change.
+    pub fn compares(&self) -> Option<FileComparison> {
+        let prompt = self.effects.iter().find_map(|effect| {
+            let Effect::SendPrompt { to, baseline, .. } = effect else { return None };
+            Some(if to.is_some() { FileComparison::Review } else { FileComparison::Prompt(*baseline) })
+        });
+        let completes = self.events.iter().any(|event| {
+            matches!(
+                event,
+                Event::Session(
+                    SessionEvent::LoopEnded { outcome: SessionOutcome::Complete, .. }
+                        | SessionEvent::Ended { outcome: SessionOutcome::Complete, .. }
+                )
+            )
+        });
+        prompt.or_else(|| completes.then_some(FileComparison::Complete))
     }
 
     pub fn is_empty(&self) -> bool {

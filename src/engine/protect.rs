@@ -7,14 +7,17 @@
 //! - A session with a tampered file does not continue until the user has decided; unattended, it ends as escalated.
 //! - A protected path that a turn changed blocks the iteration until the change is undone or accepted, also if the turn
 //!   failed, and regardless of the stop hooks.
-//! - Changes between turns are not attributed to the agent.
+//! - creel compares before each prompt, after each turn and before it says complete. What creel cannot compare, the user
+//!   decides about.
 
 pub(crate) mod apply;
 
 use serde::{Deserialize, Serialize};
 
 use crate::engine::{
+    conversation::ForbiddenChanges,
     effect::ProtectBaseline,
+    event::{Event, SessionOutcome, VerifyEvent},
     gate::{SessionGates, subject::GateSubject},
     hooks::{
         dispatch::{HookDispatch, HookFeedback},
@@ -22,7 +25,7 @@ use crate::engine::{
         resolve::{HookRef, HookState},
     },
     output::EngineOutput,
-    session::phase::Phase,
+    session::phase::{LoopEnd, Phase},
     wording::{bulleted, some_names},
 };
 
@@ -33,6 +36,7 @@ pub const NAMED: usize = 20;
 
 /// Forbidden changes that have not been undone or accepted.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 pub struct UnsettledChanges {
     /// Files of creel, of its config or of git.
     pub tampered: Vec<String>,
@@ -46,11 +50,23 @@ pub struct UnsettledChanges {
     /// gate does not open again.
     #[serde(default)]
     pub(crate) asked: bool,
+    /// Why creel could not compare some files.
+    #[serde(default)]
+    pub(crate) unchecked: Vec<String>,
+    /// Whether files changed while no turn was in progress.
+    #[serde(default)]
+    pub(crate) between: bool,
+    /// Whether the user asked the agent to undo its changes: the next turn is compared with the state before them.
+    #[serde(default)]
+    pub(crate) undo: bool,
+    /// Whether the user goes on although creel cannot compare some files.
+    #[serde(default)]
+    pub(crate) blind: bool,
 }
 
 impl UnsettledChanges {
     pub(crate) fn protect_baseline(&self) -> ProtectBaseline {
-        let settled = self.protected.is_empty() && !self.unseen;
+        let settled = self.protected.is_empty() && !self.unseen && !self.undo;
         if settled { ProtectBaseline::New } else { ProtectBaseline::Kept }
     }
 
@@ -69,17 +85,48 @@ pub struct ProtectRules<'a> {
 }
 
 impl ProtectRules<'_> {
+    /// Files changed while no turn was in progress, or creel could not compare them.
+    pub(crate) fn on_compared(self, found: ForbiddenChanges) -> EngineOutput {
+        let is_known = |name: &String| self.unsettled.tampered.contains(name);
+        let found = ForbiddenChanges {
+            tampered: found.tampered.into_iter().chain(found.protected).filter(|name| !is_known(name)).collect(),
+            protected: Vec::new(),
+            unchecked: if self.goes_on_blind() { Vec::new() } else { found.unchecked },
+        };
+        if found.is_empty() {
+            return EngineOutput::default();
+        }
+        EngineOutput::record(Event::Verify(VerifyEvent::Tampered(found)))
+    }
+
+    /// Whether the user goes on although creel cannot compare the protected paths.
+    fn goes_on_blind(self) -> bool {
+        self.unsettled.blind || self.protect_is_off()
+    }
+
     /// The gate for changes that no stop hook checks.
     pub(crate) fn proceed_tampered(self) -> Option<EngineOutput> {
-        let waits = !matches!(self.phase, Phase::Turn(_) | Phase::Exit(_) | Phase::Ended(_));
+        let leaves = |ending: &LoopEnd| ending.outcome != SessionOutcome::Complete;
+        let is_over = matches!(self.phase, Phase::Exit(ending) if leaves(ending));
+        let waits = !is_over && !matches!(self.phase, Phase::Turn(_) | Phase::Ended(_));
         let tampered = &self.unsettled.tampered;
         let left_alone = !self.unsettled.unjudged || self.protect_is_off();
         let protected = if left_alone { &[][..] } else { &self.unsettled.protected };
         let files: Vec<&str> = tampered.iter().chain(protected).map(String::as_str).collect();
-        (waits && !files.is_empty() && !self.unsettled.asked).then(|| {
-            let reason =
-                format!("the agent's turn changed files that agents must not change: {}", some_names(&files, NAMED));
-            self.gates.open_gate(GateSubject::Tampered, reason)
+        let unchecked = if self.goes_on_blind() { &[][..] } else { &self.unsettled.unchecked };
+        let nothing = files.is_empty() && unchecked.is_empty();
+        (waits && !nothing && !self.unsettled.asked).then(|| {
+            let named = some_names(&files, NAMED);
+            let changed = match (files.is_empty(), self.unsettled.between) {
+                (true, _) => None,
+                (false, false) => Some(format!("the agent's turn changed files that agents must not change: {named}")),
+                (false, true) => Some(format!(
+                    "files that agents must not change have changed since the last turn: {named}. You, a hook, or a \
+                     process that the agent left behind can have done that"
+                )),
+            };
+            let reason: Vec<String> = changed.into_iter().chain(unchecked.iter().cloned()).collect();
+            self.gates.open_gate(GateSubject::Tampered, reason.join("; "))
         })
     }
 

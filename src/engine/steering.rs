@@ -27,7 +27,7 @@ use crate::engine::{
 pub struct ControlState {
     /// While true, no prompt is sent.
     pub paused: bool,
-    /// Who paused it last.
+    /// The actor that paused it last.
     #[serde(default)]
     pub paused_by: Option<Actor>,
     /// The turn whose cancellation paused the session.

@@ -173,6 +173,12 @@ fn verify(event: &VerifyEvent) -> Option<Described> {
             let more = if *more > 0 { format!(" and {more} more") } else { String::new() };
             (EventTone::Quiet, format!("{whose} changed {}{more}", some_names(files, 3)))
         }
+        VerifyEvent::Tampered(found) => {
+            let changed = (!found.tampered.is_empty())
+                .then(|| format!("Changed since the last turn: {}", some_names(&found.tampered, 3)));
+            let said: Vec<String> = changed.into_iter().chain(found.unchecked.iter().cloned()).collect();
+            (EventTone::Warning, said.join("; "))
+        }
         VerifyEvent::Started { hooks, rules } => {
             let names: Vec<String> = hooks.iter().chain(rules).map(|check| name(check)).collect();
             (EventTone::Active, format!("The work changed since the last check: running {} again", listed(&names)))

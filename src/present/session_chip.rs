@@ -196,7 +196,7 @@ pub enum CurrentActivity {
         then: Option<&'static str>,
     },
     Paused {
-        /// Who paused it, unless it was the user at the session's screen.
+        /// The actor, unless it was the user at the session's screen.
         by: String,
     },
     UsageLimit {

@@ -189,7 +189,8 @@ impl PathGuard {
         watched.only(|name| !config.iter().any(|config| config == name))
     }
 
-    fn name(&self, path: &Path) -> String {
+    /// The name for people: relative to the project, if it is there.
+    pub fn name(&self, path: &Path) -> String {
         path.strip_prefix(&self.root).unwrap_or(path).display().to_string()
     }
 }

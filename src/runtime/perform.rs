@@ -27,13 +27,13 @@ use super::{
     fallbacks::FallbackAgents,
     gatekeepers::GatekeeperAgents,
     handle::{HookOutputChunk, SessionHandle},
-    turn_watch::TurnWatch,
+    turn_watch::{SharedFileWatch, TurnWatch},
 };
 use crate::{
     agents::{Agent, AgentError, AgentObserver, BoxFuture, PermissionRequest, TurnRequest},
     engine::{
-        conversation::{AgentPermissionRequest, AgentUpdate, PermissionAnswer, TurnEnd, TurnFailure},
-        effect::{Effect, HookJob, ProtectBaseline, RuleJob},
+        conversation::{AgentPermissionRequest, AgentUpdate, ForbiddenChanges, PermissionAnswer, TurnEnd, TurnFailure},
+        effect::{Effect, FileComparison, HookJob, ProtectBaseline, RuleJob},
         hooks::verdict::RunResult,
         ids::{PermissionId, RunId, TurnId},
         input::Input,
@@ -69,6 +69,7 @@ pub(super) struct EffectPerformer {
     /// The fallback agents that were started, by name.
     standing_in: HashMap<String, AgentTaskHandle>,
     work: SharedWorkMemory,
+    files: SharedFileWatch,
     /// The measurement in progress.
     measuring: Option<JoinHandle<()>>,
     activity: SessionActivity,
@@ -148,8 +149,13 @@ impl EffectPerformer {
         let work = WorkMemory::new(&place);
         let activity = SessionActivity::default();
         let surveyor = WorktreeWatcher::new(work.clone(), activity.clone());
-        let watch = TurnWatch::new(gatekeepers.place.guard.clone());
-        let agent = Some(AgentTaskHandle::open(agent, surveyor, watch, TurnObserver::new(&handle, &children, &asks)));
+        let files = SharedFileWatch::new(gatekeepers.place.guard.clone());
+        let agent = Some(AgentTaskHandle::open(
+            agent,
+            surveyor,
+            files.of_worker(),
+            TurnObserver::new(&handle, &children, &asks),
+        ));
         Self {
             place,
             handle,
@@ -163,6 +169,7 @@ impl EffectPerformer {
             fallbacks,
             standing_in: HashMap::new(),
             work,
+            files,
             measuring: None,
             activity,
             turn: None,
@@ -240,8 +247,7 @@ impl EffectPerformer {
                 let agent = self.fallbacks.start(place.key())?;
                 let surveyor = WorktreeWatcher::new(self.work.clone(), self.activity.clone());
                 let hearing = TurnObserver::new(&self.handle, &self.children, &self.asks);
-                let watch = TurnWatch::new(self.gatekeepers.place.guard.clone());
-                place.insert(AgentTaskHandle::open(agent, surveyor, watch, hearing))
+                place.insert(AgentTaskHandle::open(agent, surveyor, self.files.of_worker(), hearing))
             }
         })
     }
@@ -255,8 +261,7 @@ impl EffectPerformer {
                 // A reviewer changes no files, so there is nothing to survey.
                 let surveyor = WorktreeWatcher::of_nothing(self.activity.clone());
                 let hearing = TurnObserver::new(&self.handle, &self.children, &self.asks);
-                let watch = TurnWatch::of_reviewer(self.gatekeepers.place.guard.clone());
-                place.insert(AgentTaskHandle::open(agent, surveyor, watch, hearing))
+                place.insert(AgentTaskHandle::open(agent, surveyor, self.files.of_reviewer(), hearing))
             }
         })
     }
@@ -276,6 +281,10 @@ impl EffectPerformer {
             handle.tell_in_turn(Input::HookFinished { run, result: Box::new(result) }).await;
         });
         self.hooks.insert(run, HookTaskHandle { cancel, done });
+    }
+
+    pub(super) async fn compare_files(&self, before: FileComparison) -> ForbiddenChanges {
+        self.files.compare(before).await
     }
 
     /// Whether a measurement of the work is in progress, so that the engine only has to wait for it.
@@ -406,9 +415,6 @@ async fn converse(
                 Err(TurnFailure { silent, forbidden: Box::new(forbidden), work, ..failure })
             }
         };
-        if let Some(text) = watch.complaint() {
-            hearing.handle.tell(Input::Warned(text.to_owned()));
-        }
         hearing.asks.forget();
         hearing
             .handle

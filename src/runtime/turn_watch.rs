@@ -1,37 +1,47 @@
-//! Checks the files that an agent must not change, before and after each of its turns.
+//! Compares the files that an agent must not change: before each of its prompts, after each of its turns, and before a
+//! session is complete.
 //!
 //! # Invariants
-//! - A check never blocks the session's loop: it runs in the agent's own task.
-//! - The baseline of a turn is in the session's folder before the prompt is sent, so a kill in the middle of a turn
-//!   does not hide what that turn changed. The config is not saved there: creel asks the user to trust a changed
-//!   config.
+//! - The baseline of a turn is in the session's folder before the prompt is recorded, so a kill in the middle of a turn
+//!   does not hide what that turn changed, and a missing baseline was removed. The config is not saved
+//!   there: creel asks the user to trust a changed config.
+//! - What changed between two looks is reported once. A turn is compared with its baseline, which stays until the user
+//!   accepts what changed or the agent has undone it.
 
 use std::{io::Read as _, sync::Arc};
 
 use serde::{Deserialize, Serialize};
+use tokio::sync::{Mutex, MutexGuard};
 
 use crate::{
-    engine::{conversation::ForbiddenChanges, effect::ProtectBaseline},
+    engine::{
+        conversation::ForbiddenChanges,
+        effect::{FileComparison, ProtectBaseline},
+    },
     journal::open,
     process::path_guard::{FileFingerprints, FingerprintCache, PathGuard, ProtectedScan},
 };
 
-/// The warning for the user when creel cannot watch the protected paths.
-pub(super) const TOO_MANY: &str = "creel cannot watch the paths under `protect:`, because the patterns cover too many \
-    files or the disk is too slow: name folders in the patterns, as in `tests/**`";
+const TOO_MANY: &str = "creel cannot compare the paths under `protect:`, because the patterns cover too many files or the \
+    disk is too slow: name folders in the patterns, as in `tests/**`";
 
-pub(super) struct TurnWatch {
+/// The state of the files, as creel last saw it and as turns are compared with it.
+struct FileWatch {
     guard: Arc<PathGuard>,
-    whose: WatchedRole,
-    /// The watched files before the turn.
-    watched: Option<FileFingerprints>,
-    /// What the protected paths are compared with.
-    protected: Option<FileFingerprints>,
-    /// What the session's folder contains already.
-    kept: Option<SavedBaseline>,
+    watched: LookedAt,
+    protected: LookedAt,
+    /// What the session's folder contains.
+    saved: Option<String>,
     watched_cache: FingerprintCache,
     protected_cache: FingerprintCache,
-    given_up: ScanAbandoned,
+    /// Whether the files were compared for the next turn.
+    is_ready: bool,
+}
+
+#[derive(Default)]
+struct LookedAt {
+    seen: Option<FileFingerprints>,
+    baseline: Option<FileFingerprints>,
 }
 
 /// The baseline of a turn, as saved in the session's folder.
@@ -39,6 +49,16 @@ pub(super) struct TurnWatch {
 struct SavedBaseline {
     git: FileFingerprints,
     protected: Option<FileFingerprints>,
+}
+
+/// One for all agents of a session.
+#[derive(Clone)]
+pub(super) struct SharedFileWatch(Arc<Mutex<FileWatch>>);
+
+/// The files during the turns of one agent.
+pub(super) struct TurnWatch {
+    files: SharedFileWatch,
+    whose: WatchedRole,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -49,109 +69,179 @@ enum WatchedRole {
     Reviewer,
 }
 
-/// Whether creel has stopped watching the protected paths, and has told the user.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum ScanAbandoned {
-    No,
-    Unsaid,
-    Said,
+impl SharedFileWatch {
+    pub(super) fn new(guard: Arc<PathGuard>) -> Self {
+        let (watched_cache, protected_cache) = (FingerprintCache::default(), FingerprintCache::default());
+        let (watched, protected) = (LookedAt::default(), LookedAt::default());
+        let watch =
+            FileWatch { guard, watched, protected, saved: None, watched_cache, protected_cache, is_ready: false };
+        Self(Arc::new(Mutex::new(watch)))
+    }
+
+    /// For the session's own agent, or a fallback.
+    pub(super) fn of_worker(&self) -> TurnWatch {
+        TurnWatch { files: self.clone(), whose: WatchedRole::Worker }
+    }
+
+    pub(super) fn of_reviewer(&self) -> TurnWatch {
+        TurnWatch { files: self.clone(), whose: WatchedRole::Reviewer }
+    }
+
+    /// What changed since the last look.
+    pub(super) async fn compare(&self, before: FileComparison) -> ForbiddenChanges {
+        let mut watch = self.lock().await;
+        match before {
+            FileComparison::Prompt(baseline) => watch.prepare(baseline).await,
+            FileComparison::Review => watch.prepare_review(),
+            FileComparison::Complete => watch.look_again().await,
+        }
+    }
+
+    async fn lock(&self) -> MutexGuard<'_, FileWatch> {
+        self.0.lock().await
+    }
 }
 
 impl TurnWatch {
-    /// For the session's own agent, or a fallback.
-    pub(super) fn new(guard: Arc<PathGuard>) -> Self {
-        Self::of(guard, WatchedRole::Worker)
-    }
-
-    pub(super) fn of_reviewer(guard: Arc<PathGuard>) -> Self {
-        Self::of(guard, WatchedRole::Reviewer)
-    }
-
-    fn of(guard: Arc<PathGuard>, whose: WatchedRole) -> Self {
-        let (watched_cache, protected_cache) = (FingerprintCache::default(), FingerprintCache::default());
-        let given_up = ScanAbandoned::No;
-        Self { guard, whose, watched: None, protected: None, kept: None, watched_cache, protected_cache, given_up }
-    }
-
     /// Call before the prompt is sent.
     pub(super) async fn begin(&mut self, baseline: ProtectBaseline) {
-        let mut watched = self.guard.look(&mut self.watched_cache);
-        let before = match baseline {
-            ProtectBaseline::New => None,
-            ProtectBaseline::Kept if self.watched.is_some() => self.protected.take(),
-            // This process has seen no turn yet: an earlier process began this one.
-            ProtectBaseline::Kept => self.recall().and_then(|kept| {
-                watched.put_back(&self.guard.without_config(&watched), &kept.git);
-                kept.protected
-            }),
+        let mut watch = self.files.lock().await;
+        if std::mem::replace(&mut watch.is_ready, false) {
+            return;
+        }
+        match self.whose {
+            WatchedRole::Worker => watch.prepare(baseline).await,
+            WatchedRole::Reviewer => watch.prepare_review(),
         };
-        self.protected = match before {
-            None => self.look_at_protected().await,
-            before => before,
-        };
-        self.keep(&watched);
-        self.watched = Some(watched);
+        watch.is_ready = false;
     }
 
     /// Call after the turn.
     pub(super) async fn end(&mut self) -> ForbiddenChanges {
-        let now = self.guard.look(&mut self.watched_cache);
-        let tampered = self.watched.as_ref().map(|before| now.changed_since(before)).unwrap_or_default();
-        self.watched = Some(now);
-        let after = self.look_at_protected().await;
-        let protected = match (&self.protected, &after) {
-            (Some(before), Some(after)) => after.changed_since(before),
+        let mut watch = self.files.lock().await;
+        watch.after_turn(self.whose).await
+    }
+}
+
+impl FileWatch {
+    /// Compares with the last look, and sets the baseline of the next turn.
+    async fn prepare(&mut self, baseline: ProtectBaseline) -> ForbiddenChanges {
+        // An earlier process began this turn.
+        let interrupted = baseline == ProtectBaseline::Kept && self.watched.seen.is_none();
+        let mut found = self.look_again().await;
+        if baseline == ProtectBaseline::New || interrupted {
+            self.watched.baseline.clone_from(&self.watched.seen);
+            self.protected.baseline.clone_from(&self.protected.seen);
+        }
+        if interrupted {
+            found.tampered.extend(self.recall().err());
+        }
+        if found.is_empty() {
+            self.save();
+        }
+        self.is_ready = found.is_empty();
+        found
+    }
+
+    fn prepare_review(&mut self) -> ForbiddenChanges {
+        let tampered = self.look();
+        self.watched.baseline.clone_from(&self.watched.seen);
+        self.is_ready = tampered.is_empty();
+        ForbiddenChanges { tampered, ..ForbiddenChanges::NONE }
+    }
+
+    /// What changed since the last look. New files among the protected ones do not count: checks write reports and caches.
+    async fn look_again(&mut self) -> ForbiddenChanges {
+        let tampered = self.look();
+        let before = self.protected.seen.take();
+        let unchecked = self.look_at_protected().await;
+        let protected = match (&before, &self.protected.seen) {
+            (Some(before), Some(now)) => now.altered_since(before),
             (None, _) | (_, None) => Vec::new(),
         };
-        ForbiddenChanges { tampered, protected }
+        ForbiddenChanges { tampered, protected, unchecked }
     }
 
-    fn recall(&self) -> Option<SavedBaseline> {
-        let mut text = String::new();
-        open::to_read(&self.guard.baseline_file()).ok()?.read_to_string(&mut text).ok()?;
-        serde_json::from_str(&text).ok()
-    }
-
-    /// Saves the baseline of the turn, unless the session's folder has it already.
-    fn keep(&mut self, watched: &FileFingerprints) {
-        if self.whose == WatchedRole::Reviewer {
-            return;
+    async fn after_turn(&mut self, whose: WatchedRole) -> ForbiddenChanges {
+        self.look();
+        let changed = |files: &LookedAt| match (&files.baseline, &files.seen) {
+            (Some(before), Some(now)) => now.changed_since(before),
+            (None, _) | (_, None) => Vec::new(),
+        };
+        let mut found = ForbiddenChanges { tampered: changed(&self.watched), ..ForbiddenChanges::NONE };
+        if whose == WatchedRole::Worker {
+            found.tampered.extend(self.saved.as_ref().and_then(|saved| self.changed_baseline(saved)));
+            found.unchecked = self.look_at_protected().await;
+            found.protected = changed(&self.protected);
         }
-        let kept = SavedBaseline { git: self.guard.without_config(watched), protected: self.protected.clone() };
-        if self.kept.as_ref() == Some(&kept) {
-            return;
-        }
-        let written = serde_json::to_string(&kept).map_err(std::io::Error::other);
-        if let Err(error) = written.and_then(|text| open::replace(&self.guard.baseline_file(), &text)) {
-            tracing::warn!("cannot keep the state before the turn: {error}");
-        }
-        self.kept = Some(kept);
+        found
     }
 
-    /// A warning for the user, returned once only.
-    pub(super) fn complaint(&mut self) -> Option<&'static str> {
-        (self.given_up == ScanAbandoned::Unsaid).then(|| {
-            self.given_up = ScanAbandoned::Said;
-            TOO_MANY
-        })
+    /// Looks at the watched files. Returns what changed since the last look.
+    fn look(&mut self) -> Vec<String> {
+        let now = self.guard.look(&mut self.watched_cache);
+        let changed = self.watched.seen.as_ref().map(|before| now.changed_since(before)).unwrap_or_default();
+        self.watched.seen = Some(now);
+        changed
     }
 
-    async fn look_at_protected(&mut self) -> Option<FileFingerprints> {
-        let has_patterns = !self.guard.protect().is_empty();
-        if !has_patterns || self.whose == WatchedRole::Reviewer || self.given_up != ScanAbandoned::No {
-            return None;
+    /// Returns why it cannot.
+    async fn look_at_protected(&mut self) -> Vec<String> {
+        if self.guard.protect().is_empty() {
+            return Vec::new();
         }
         let (guard, cache) = (self.guard.clone(), std::mem::take(&mut self.protected_cache));
         let look = tokio::task::spawn_blocking(move || guard.look_at_protected(&cache)).await;
-        match look {
-            Ok(ProtectedScan::Seen(found)) => {
-                self.protected_cache = found;
-                Some(self.protected_cache.prints())
-            }
-            Ok(ProtectedScan::TooMany) | Err(_) => {
-                self.given_up = ScanAbandoned::Unsaid;
-                None
-            }
+        let Ok(ProtectedScan::Seen(found)) = look else {
+            self.protected.seen = None;
+            return vec![TOO_MANY.to_owned()];
+        };
+        self.protected.seen = Some(found.prints());
+        self.protected_cache = found;
+        Vec::new()
+    }
+
+    /// Takes the baseline of a turn that an earlier process began from the session's folder. If it cannot, it returns the
+    /// file.
+    fn recall(&mut self) -> Result<(), String> {
+        let text = self.read_baseline().ok_or_else(|| self.about_baseline("missing"))?;
+        let kept: SavedBaseline = serde_json::from_str(&text).map_err(|_| self.about_baseline("damaged"))?;
+        if let Some(watched) = &mut self.watched.baseline {
+            watched.put_back(&self.guard.without_config(watched), &kept.git);
+        }
+        self.protected.baseline = kept.protected;
+        Ok(())
+    }
+
+    fn read_baseline(&self) -> Option<String> {
+        let mut text = String::new();
+        open::to_read(&self.guard.baseline_file()).ok()?.read_to_string(&mut text).ok()?;
+        Some(text)
+    }
+
+    fn changed_baseline(&self, saved: &str) -> Option<String> {
+        match self.read_baseline() {
+            Some(text) if text == saved => None,
+            Some(_) => Some(self.about_baseline("written to")),
+            None => Some(self.about_baseline("missing")),
+        }
+    }
+
+    fn about_baseline(&self, what: &str) -> String {
+        format!("{} ({what})", self.guard.name(&self.guard.baseline_file()))
+    }
+
+    /// Saves the baseline of the turn, unless the session's folder has it already.
+    fn save(&mut self) {
+        let watched = self.watched.baseline.as_ref().map(|watched| self.guard.without_config(watched));
+        let kept = SavedBaseline { git: watched.unwrap_or_default(), protected: self.protected.baseline.clone() };
+        let Ok(text) = serde_json::to_string(&kept) else { return };
+        if self.saved.as_ref() == Some(&text) {
+            return;
+        }
+        match open::replace(&self.guard.baseline_file(), &text) {
+            Ok(()) => self.saved = Some(text),
+            Err(error) => tracing::warn!("cannot keep the state before the turn: {error}"),
         }
     }
 }

@@ -345,7 +345,8 @@ fn a_question_in_a_repair_is_asked_before_anything_is_pushed() {
 
 #[test]
 fn an_agent_cannot_answer_for_you() {
-    let project = scripted(&json!({ "agent_may": ["run"] }), &json!([{ "say": "HTML or PDF?\n<promise>ESCALATE</promise>" }]));
+    let project =
+        scripted(&json!({ "agent_may": ["run"] }), &json!([{ "say": "HTML or PDF?\n<promise>ESCALATE</promise>" }]));
     assert_eq!(project.run().code, 4);
     let answer = format!("{} resume s --answer complete --headless --trust --force", env!("CARGO_BIN_EXE_creel"));
     let turns = json!({ "turns": [{ "run": format!("{answer} 2> ../said"), "say": DONE }] });

@@ -8,9 +8,12 @@ use std::{
 
 use creel::engine::{
     conversation::{ForbiddenChanges, StopReason, TurnEnd, TurnFailure},
+    decide,
     event::SessionOutcome,
     gate::kind::{GateChoice, GateKind},
     input::Input,
+    protect::UnsettledChanges,
+    time::UnixTime,
 };
 use expect_test::expect;
 use serde_json::{Value, json};
@@ -444,4 +447,103 @@ fn a_new_repository_and_all_of_creels_folder_are_watched() {
     let project = scripted("", &json!([{ "run": "git init -q && git config user.name n", "say": DONE }]));
     let ran = project.run();
     assert_eq!((ran.code, project.kind("gate_opened").len()), (0, 0), "{}{}", ran.out, ran.err);
+}
+
+/// A turn that leaves a process behind. That process runs the command while the check runs.
+fn left_behind(command: &str, more: &str, then: &str) -> Project {
+    let until = |file: &str| format!("until [ -e {file} ] || [ ! -e scenario.yaml ]; do sleep 0.02; done");
+    let behind = format!("({}; {command}; touch written) >/dev/null 2>&1 &", until("checking"));
+    let checks = json!([{ "name": "slow", "command": format!("touch checking; {}; {then}", until("written")) }]);
+    scripted(&format!("{more}\nchecks: {checks}"), &json!([{ "run": behind, "say": DONE }]))
+}
+
+#[test]
+fn what_a_process_changes_that_the_agent_left_behind_is_found_before_the_end() {
+    for (command, file) in [
+        ("echo '# more' >> creel.yaml", "creel.yaml"),
+        ("echo x >> tests/a.sh", "tests/a.sh"),
+        ("rm tests/a.sh", "tests/a.sh"),
+        ("echo exit 0 > .git/hooks/pre-push", ".git/hooks/pre-push"),
+        ("echo x >> .creel/sessions/s/journal.jsonl", ".creel/sessions/s/journal.jsonl (written to)"),
+    ] {
+        let project = left_behind(command, "protect: [tests]", "true").file("tests/a.sh", "true\n");
+        git(&project, &["init", "-q"]);
+        let ran = project.creel(&["run", "--json", "--trust", "-s", "s"]);
+        is_held(&project, &ran, file);
+        assert!(ran.out.contains("tampering_found"), "{}", ran.out);
+    }
+}
+
+#[test]
+fn new_files_of_checks_and_files_that_nobody_protects_do_not_matter() {
+    let command = "echo x > tests/report.xml; echo x > src.rs";
+    let project = left_behind(command, "protect: [tests]", "true").file("tests/a.sh", "true\n");
+    let ran = project.run();
+    assert_eq!((ran.code, project.kind("gate_opened").len()), (0, 0), "{}{}", ran.out, ran.err);
+}
+
+#[test]
+fn a_change_is_found_before_the_next_prompt() {
+    let project = left_behind("echo '# more' >> creel.yaml", "", "exit 2");
+    let ran = project.run();
+    is_held(&project, &ran, "creel.yaml");
+    assert_eq!(project.kind("prompt_sent").len(), 1);
+}
+
+#[test]
+fn a_baseline_that_is_gone_or_damaged_is_tampering() {
+    let baseline = ".creel/sessions/s/baseline.json";
+    for (command, what) in [("rm", "missing"), ("echo '{}' >", "written to")] {
+        let project = scripted("", &json!([{ "run": format!("{command} {baseline}"), "say": DONE }]));
+        let ran = project.run();
+        is_held(&project, &ran, &format!("{baseline} ({what})"));
+    }
+    for (work, what) in [(format!("rm {baseline}"), "missing"), (format!("echo x > {baseline}"), "damaged")] {
+        let (project, ran) = killed_in_its_first_turn("", &work);
+        assert_eq!(ran.code, 4, "{}{}", ran.out, ran.err);
+        let gates = gates(&project.records());
+        assert!(gates[0].1.contains(&format!("{baseline} ({what})")), "{gates:?}");
+    }
+}
+
+#[test]
+fn a_change_that_the_agent_undoes_is_settled_and_one_that_stays_is_asked_about_again() {
+    for (second, code) in [("git config --unset core.hooksPath", 0), ("true", 4)] {
+        let turns = json!([{ "run": "git config core.hooksPath x", "say": DONE }, { "run": second, "say": DONE }]);
+        let project = scripted("checks: ['true']", &turns);
+        git(&project, &["init", "-q"]);
+        assert_eq!(project.run().code, 4);
+        let ran = project.creel(&["resume", "s", "--headless", "--answer", "send", "Undo that."]);
+        assert_eq!(ran.code, code, "{second}: {}{}", ran.out, ran.err);
+    }
+}
+
+#[test]
+fn paths_that_cannot_be_compared_are_asked_about_and_the_end_is_not_verified() {
+    let unchecked = || {
+        let unchecked = vec!["creel cannot compare the paths under `protect:`".to_owned()];
+        Input::FilesCompared(ForbiddenChanges { unchecked, ..ForbiddenChanges::default() })
+    };
+    let script = Script::new()
+        .agent([Answer::Says(DONE)])
+        .attended(&[(GateKind::Tampered, GateChoice::Ignore)])
+        .plan(|plan| plan.protect = vec!["tests/**".into()]);
+    let mut world = World::begin(script);
+    world.input(unchecked());
+    assert_ne!(world.state.unsettled, UnsettledChanges::default(), "it is recorded");
+    let world = world.run();
+    expect![[r#"
+          TamperingFound
+          gate 1 tampered
+          gate 1 ignore by Tui
+        iteration 1
+          prompt iteration "GOAL"
+          turn ended EndTurn
+        iteration 1 done
+          decided Complete
+          LoopEnded
+        ended forced (protect still fails; you accepted it)
+    "#]]
+    .assert_eq(&world.story());
+    assert!(decide(&world.state, UnixTime(0), unchecked()).is_empty(), "the user has accepted it");
 }

@@ -130,8 +130,8 @@ pub static ROOT: MapShape = MapShape {
         },
         FieldShape {
             name: "protect",
-            doc: "Patterns of paths that no turn may change, relative to the project. After a turn that changed one, \
-                  the agent must undo it.",
+            doc: "Patterns of paths that no turn may change, relative to the project; a folder stands for all in it. After a \
+                  turn that changed one, the agent must undo it.",
             ty: ValueType::List(&ValueType::SomeText),
             default: DefaultValue::Names(&[]),
         },

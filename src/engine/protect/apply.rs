@@ -25,7 +25,10 @@ pub(crate) fn forbidden_changes(session: &mut SessionState, found: &ForbiddenCha
             session.unsettled.tampered.push(name.clone());
         }
     }
+    session.unsettled.between = false;
+    session.unsettled.unchecked.clone_from(&found.unchecked);
     if !reviews {
+        session.unsettled.undo = false;
         session.unsettled.unseen = false;
         session.unsettled.asked = false;
         session.unsettled.protected.clone_from(&found.protected);
@@ -39,6 +42,14 @@ pub(crate) fn forbidden_changes(session: &mut SessionState, found: &ForbiddenCha
     }
 }
 
+/// Records changes while no turn was in progress.
+pub(crate) fn changes_between(session: &mut SessionState, found: &ForbiddenChanges) {
+    session.unsettled.between = true;
+    session.unsettled.asked = false;
+    session.unsettled.tampered.extend(found.tampered.iter().cloned());
+    session.unsettled.unchecked.clone_from(&found.unchecked);
+}
+
 /// The gate about the changes has an answer. Only the user's `ignore` accepts protected paths that no stop hook checks.
 /// If the session ends here, it asks again when it is resumed.
 pub(crate) fn changes_answered(session: &mut SessionState, answer: GateResponse, acceptance: CheckAcceptance) {
@@ -47,14 +58,21 @@ pub(crate) fn changes_answered(session: &mut SessionState, answer: GateResponse,
         session.unsettled.asked = true;
         return;
     };
-    session.unsettled.tampered.clear();
+    let tampered = !std::mem::take(&mut session.unsettled.tampered).is_empty();
+    let unchecked = !std::mem::take(&mut session.unsettled.unchecked).is_empty();
     match answer {
-        TamperedAnswer::Ignore if unjudged => {
+        TamperedAnswer::Ignore if unjudged || unchecked => {
             session.verify.accept(&CheckRef::new(CheckKind::Protect, PROTECT), acceptance);
-            session.unsettled.protected.clear();
+            session.unsettled.blind |= unchecked;
+            if unjudged {
+                session.unsettled.protected.clear();
+            }
         }
         TamperedAnswer::Ignore => {}
-        TamperedAnswer::Send => session.unsettled.asked = unjudged,
+        TamperedAnswer::Send => {
+            session.unsettled.undo = tampered;
+            session.unsettled.asked = unjudged;
+        }
     }
 }
 

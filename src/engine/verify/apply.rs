@@ -8,6 +8,7 @@ use crate::engine::{
         point::HookPoint,
         verdict::Verdict,
     },
+    protect::apply::changes_between,
     session::{SessionState, phase::Phase},
     stop::evaluation::StopEvaluation,
     verify::{
@@ -48,6 +49,7 @@ pub(crate) fn apply_verify(session: &mut SessionState, event: &VerifyEvent) {
                 }
             }
         }
+        VerifyEvent::Tampered(found) => changes_between(session, found),
         VerifyEvent::DeliveryChecked { .. } => session.phase = Phase::Delivering,
     }
 }

@@ -2,7 +2,10 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::engine::verify::{PassFeedback, WorkChangedBy};
+use crate::engine::{
+    conversation::ForbiddenChanges,
+    verify::{PassFeedback, WorkChangedBy},
+};
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind")]
@@ -37,6 +40,9 @@ pub enum VerifyEvent {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         feedback: Option<PassFeedback>,
     },
+    /// Files that agents must not change have changed since the last turn, or creel could not compare them.
+    #[serde(rename = "tampering_found")]
+    Tampered(ForbiddenChanges),
     /// The checks have judged the turn of a final delivery.
     #[serde(rename = "delivery_checked")]
     DeliveryChecked { passed: bool },
@@ -55,7 +61,7 @@ pub enum AfterPass {
 impl VerifyEvent {
     /// The kinds of its records.
     pub(crate) const KINDS: &'static [&'static str] =
-        &["work_changed", "verification_started", "verification_ended", "delivery_checked"];
+        &["work_changed", "verification_started", "verification_ended", "tampering_found", "delivery_checked"];
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]

@@ -52,6 +52,12 @@ impl FileFingerprints {
         changed.chain(new).map(file).collect::<BTreeSet<_>>().into_iter().collect()
     }
 
+    /// The files that were deleted or changed since `before`.
+    pub fn altered_since(&self, before: &Self) -> Vec<String> {
+        let altered = before.0.iter().filter(|(name, print)| self.0.get(*name) != Some(print));
+        altered.map(|(name, _)| name.clone()).collect()
+    }
+
     /// Adds an entry of a file.
     pub(super) fn add_entry(&mut self, file: &str, entry: &ConfigEntry) {
         let mark = if entry.new_is_fine { NEW_IS_FINE.to_string() } else { String::new() };

@@ -43,7 +43,7 @@ impl GitConfig {
         let mut found = Self::default();
         for entry in text.split_terminator('\0') {
             let (key, value) = entry.split_once('\n').unwrap_or((entry, "true"));
-            if key == "include.path" || (key.starts_with("includeif.") && key.ends_with(".path")) {
+            if ["include", "includeif"].contains(&parts(key).0) {
                 found.included.push(resolved(config, value));
             }
             if !is_ordinary(key, value) {
@@ -91,9 +91,9 @@ fn is_ordinary(key: &str, value: &str) -> bool {
         !value.is_empty() && !value.contains("..") && !value.starts_with(['/', '.', '-']) && value.chars().all(plain);
     match parts(key) {
         ("branch", "remote" | "pushremote") => is_name && !value.contains('/'),
-        ("branch", "merge" | "vscode-merge-base" | "github-pr-owner-number") => is_name,
+        ("branch", "merge" | "vscode-merge-base" | "github-pr-owner-number")
+        | ("lfs", "access" | "repositoryformatversion") => is_name,
         ("branch", "rebase") => ["true", "false"].contains(&value),
-        ("lfs", "access" | "repositoryformatversion") => is_name,
         _ => false,
     }
 }

@@ -129,7 +129,8 @@ fn proposal(gate: &Gate, theme: &ScreenTheme, width: usize) -> Vec<Line<'static>
 /// The files that changed during the agent's turn, and why that matters.
 fn tampered(state: &SessionState, theme: &ScreenTheme, width: usize) -> Vec<Line<'static>> {
     let mut lines = Vec::new();
-    for name in state.unsettled.tampered.iter().chain(&state.unsettled.protected) {
+    let unsettled = &state.unsettled;
+    for name in unsettled.tampered.iter().chain(&unsettled.protected).chain(&unsettled.unchecked) {
         lines.extend(wrap(&[(plain(name), theme.style(ThemeRole::Bad))], width, 2));
     }
     lines.push(Line::default());
