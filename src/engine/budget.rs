@@ -84,6 +84,13 @@ pub struct BudgetCheck<'a> {
 }
 
 impl BudgetCheck<'_> {
+    /// Which limit is used up, in words. `now` if a turn is in progress, whose time counts as well.
+    pub(crate) fn used_up_at(self, now: Option<UnixTime>) -> Option<String> {
+        let running = now.map(|now| now.since(self.account.turn_began)).unwrap_or_default();
+        let time = TimeSpan(self.account.time.0.saturating_add(running.0));
+        BudgetCheck { account: &BudgetUsage { time, ..*self.account }, ..self }.used_up()
+    }
+
     /// Which limit is used up, in words.
     pub fn used_up(self) -> Option<String> {
         let budget = &self.plan.budget;

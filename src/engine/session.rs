@@ -167,7 +167,7 @@ impl SessionState {
         if !beside.is_empty() {
             return beside;
         }
-        let by_itself = self.automation().proceed_automation();
+        let by_itself = self.automation().proceed_automation(now);
         if !by_itself.is_empty() {
             return by_itself;
         }

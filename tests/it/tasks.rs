@@ -518,6 +518,38 @@ fn a_chain_of_events_ends_after_eight() {
 }
 
 #[test]
+fn what_follows_from_one_change_ends_however_much_each_hook_wants() {
+    let ten: &'static str =
+        format!("[{}]", [r#"{"type":"create_task","payload":{"goal":"again"}}"#; 10].join(",")).leak();
+    let mut world = begun(Script::new().automation("flood", 1, &[TaskCreated], [prints(ten)]));
+    world.command(task("a", &[]));
+    while !world.jobs.is_empty() {
+        world.finish_hook(0);
+    }
+    assert_eq!((records(&world, "hook_started").len(), world.state.tasks.graph.len()), (100, 1_001));
+    let [warning] = &records(&world, "warning")[..] else { panic!("one warning") };
+    let text = warning["text"].as_str().expect("text");
+    assert!(text.contains("1000 actions followed from one change"), "{text}");
+    assert!(!world.state.beside().is_busy_beside());
+    world.command(task("b", &[]));
+    world.finish_hook(0);
+    assert_eq!(world.state.tasks.graph.len(), 1_012, "the next change of yours has its own hooks again");
+}
+
+#[test]
+fn what_hooks_cause_does_not_outlive_the_budget() {
+    let again = r#"[{"type":"create_task","payload":{"goal":"again"}}]"#;
+    let script = Script::new().automation("echo", 1, &[TaskCreated], [prints(again)]);
+    let mut world = begun(script.plan(|plan| plan.budget.time = Some(TimeSpan(2_000))));
+    world.command(task("a", &[]));
+    world.now = UnixTime(3_000);
+    while !world.jobs.is_empty() {
+        world.finish_hook(0);
+    }
+    assert_eq!((records(&world, "hook_started").len(), world.state.tasks.graph.len()), (1, 2));
+}
+
+#[test]
 fn the_session_does_not_end_while_a_task_event_is_handled() {
     let make = r#"[{"type":"create_task","payload":{"goal":"late"}}]"#;
     let script = Script::new().automation("slow", 1, &[TaskCompleted], [prints(make)]);

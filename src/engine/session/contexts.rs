@@ -90,6 +90,8 @@ impl SessionState {
             tasks: &self.tasks,
             steering: &self.steering,
             task_rules: self.task_rules(),
+            budget: self.budget(),
+            phase: &self.phase,
         }
     }
 

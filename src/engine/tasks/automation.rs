@@ -12,7 +12,7 @@
 //! - A hook that fails produces one `hook_error` and does not affect the other hooks.
 //! - The session neither delivers nor ends while automation work is left.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 use serde::{Deserialize, Serialize};
 
@@ -30,7 +30,7 @@ use crate::engine::{
         action::{self, AutomationAction},
         builtin::BuiltinAutomation,
         follow_up::FollowUp,
-        record::{ActionRef, HookErrorData, TaskEventKind},
+        record::{ActionRef, HookErrorData, MOST_ACTIONS, TaskEventKind},
         stored_task::task_event,
     },
     time::UnixTime,
@@ -45,6 +45,12 @@ pub struct AutomationState {
     pub follow_ups: VecDeque<FollowUp>,
     /// The highest event id so far.
     last: TaskEventId,
+    /// How many actions followed from each event that no hook raised, while automation is busy.
+    #[serde(default)]
+    counts: BTreeMap<TaskEventId, u32>,
+    /// The event that no hook raised and from which the last one followed.
+    #[serde(default)]
+    root: TaskEventId,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -53,6 +59,9 @@ pub struct RaisedEvent {
     pub at: UnixTime,
     /// How many actions, each triggered by the previous one, led to this event.
     pub depth: u32,
+    /// The event that no hook raised and from which this one followed.
+    #[serde(default)]
+    root: TaskEventId,
     #[serde(deserialize_with = "task_event")]
     pub event: Box<TaskEvent>,
 }
@@ -92,7 +101,8 @@ impl AutomationState {
 
     pub(super) fn raise(&mut self, at: UnixTime, event: &TaskEvent, depth: u32) {
         self.last = self.last.next();
-        self.queue.push_back(RaisedEvent { id: self.last, at, depth, event: Box::new(event.clone()) });
+        let root = if depth == 0 { self.last } else { self.root };
+        self.queue.push_back(RaisedEvent { id: self.last, at, depth, root, event: Box::new(event.clone()) });
     }
 
     pub(crate) fn apply(&mut self, event: &AutomationEvent) {
@@ -107,7 +117,12 @@ impl AutomationState {
 
     fn due(&mut self, event: TaskEventId, hooks: &[String]) {
         let Some(raised) = self.queue.pop_front_if(|raised| raised.id == event) else { return };
-        let hooks = hooks.iter().cloned().collect();
+        let hooks: VecDeque<String> = hooks.iter().cloned().collect();
+        self.root = raised.root;
+        if hooks.is_empty() && self.actions_with(&raised) == MOST_ACTIONS {
+            // The user has been told.
+            self.counts.insert(raised.root, MOST_ACTIONS + 1);
+        }
         self.current = Some(AutomationJob { raised, hooks, running: None, actions: VecDeque::new(), count: 0 });
         self.settle();
     }
@@ -137,10 +152,17 @@ impl AutomationState {
     }
 
     pub(super) fn carried_out(&mut self, cause: &ActionRef) {
-        if let Some(job) = &mut self.current {
-            job.actions.pop_front_if(|wanted| wanted.cause == *cause);
+        if let Some(job) = &mut self.current
+            && job.actions.pop_front_if(|wanted| wanted.cause == *cause).is_some()
+        {
+            *self.counts.entry(job.raised.root).or_default() += 1;
         }
         self.settle();
+    }
+
+    /// How many actions followed from the same event as this one.
+    pub(super) fn actions_with(&self, raised: &RaisedEvent) -> u32 {
+        self.counts.get(&raised.root).copied().unwrap_or_default()
     }
 
     /// Removes hooks that have not been started.
@@ -158,6 +180,9 @@ impl AutomationState {
         let over = |job: &AutomationJob| job.hooks.is_empty() && job.running.is_none() && job.actions.is_empty();
         if self.current.as_ref().is_some_and(over) {
             self.current = None;
+        }
+        if self.current.is_none() && self.queue.is_empty() {
+            self.counts.clear();
         }
     }
 }

@@ -1,20 +1,23 @@
 //! Starts the automation hooks of a task event, one after another, and then carries out their actions in order.
 
 use crate::engine::{
+    budget::BudgetCheck,
     effect::{Effect, HookFacts, HookJob, TaskFacts},
     event::{AutomationEvent, Event, HookEvent},
     hooks::{point::HookPoint, resolve::HookState},
     output::EngineOutput,
     policy::{AutomationHook, HookAction, HookSpec, SessionPlan},
-    session::iteration::IterationState,
+    session::{iteration::IterationState, phase::Phase},
     steering::ControlState,
     tasks::{
         SessionTasks,
         automation::{AutomationJob, QueuedAction, RaisedEvent, hook_error},
         builtin::BuiltinAutomation,
-        record::{ChangeOrigin, DEEPEST, TaskEventKind, TaskRecordData, TaskRecordRef},
+        carry_out::{self, ActionError},
+        record::{ChangeOrigin, DEEPEST, MOST_ACTIONS, TaskEventKind, TaskRecordData, TaskRecordRef},
         task_rules::TaskRules,
     },
+    time::UnixTime,
 };
 
 #[derive(Debug, Clone, Copy)]
@@ -26,6 +29,8 @@ pub struct AutomationRules<'a> {
     pub(crate) tasks: &'a SessionTasks,
     pub(crate) steering: &'a ControlState,
     pub(crate) task_rules: TaskRules<'a>,
+    pub(crate) budget: BudgetCheck<'a>,
+    pub(crate) phase: &'a Phase,
 }
 
 impl<'a> AutomationRules<'a> {
@@ -38,13 +43,13 @@ impl<'a> AutomationRules<'a> {
         hooks
     }
 
-    pub(crate) fn proceed_automation(self) -> EngineOutput {
+    pub(crate) fn proceed_automation(self, now: UnixTime) -> EngineOutput {
         let automation = &self.tasks.automation;
         if let Some(due) = automation.follow_ups.front() {
             return EngineOutput::record(Event::Task(due.event()));
         }
         let Some(job) = &automation.current else {
-            return automation.queue.front().map_or_else(EngineOutput::default, |raised| self.begin(raised));
+            return automation.queue.front().map_or_else(EngineOutput::default, |raised| self.begin(raised, now));
         };
         if job.running.is_some() {
             return EngineOutput::default();
@@ -54,13 +59,27 @@ impl<'a> AutomationRules<'a> {
         }
         let next = job.actions.front();
         let carry_out = |wanted: &QueuedAction| {
-            self.task_rules.carry_out(&wanted.action, ChangeOrigin::action(wanted.cause.clone()))
+            let origin = ChangeOrigin::action(wanted.cause.clone());
+            match self.must_stop(&job.raised, now) {
+                Some(why) => carry_out::failed(&wanted.action, &why, origin),
+                None => self.task_rules.carry_out(&wanted.action, origin),
+            }
         };
         next.map_or_else(EngineOutput::default, |wanted| EngineOutput::record(carry_out(wanted)))
     }
 
+    /// Why hooks cause no more changes. What follows from a change of the user or the agent ends, however many changes
+    /// each hook wants, and it does not outlive the budget.
+    fn must_stop(self, raised: &RaisedEvent, now: UnixTime) -> Option<ActionError> {
+        if self.tasks.automation.actions_with(raised) >= MOST_ACTIONS {
+            return Some(ActionError::TooManyActions);
+        }
+        let works = self.phase.turn_in_flight().is_some();
+        self.budget.used_up_at(works.then_some(now)).filter(|_| raised.depth > 0).map(ActionError::OverBudget)
+    }
+
     /// Recorded even if no hook reacts: the record removes the event from the queue.
-    pub(crate) fn begin(self, raised: &RaisedEvent) -> EngineOutput {
+    pub(crate) fn begin(self, raised: &RaisedEvent, now: UnixTime) -> EngineOutput {
         let news = raised.event.news();
         let event = raised.id;
         let task = news.task.to_owned();
@@ -75,10 +94,14 @@ impl<'a> AutomationRules<'a> {
                 hooks: Vec::new(),
             }));
         }
-        let hearing = news.what.kind().map_or_else(Vec::new, |kind| self.hearing(kind));
+        let stops = self.must_stop(raised, now);
+        let warning = stops.as_ref().filter(|_| self.tasks.automation.actions_with(raised) == MOST_ACTIONS);
+        let warning = warning.map(|why| EngineOutput::record(Event::warning(why.to_string()))).unwrap_or_default();
+        let kind = news.what.kind().filter(|_| stops.is_none());
+        let hearing = kind.map_or_else(Vec::new, |kind| self.hearing(kind));
         let speaking = hearing.into_iter().filter(|hook| self.has_something_to_do(hook, &news));
         let hooks = speaking.map(|hook| hook.spec.name.clone()).collect();
-        EngineOutput::record(Event::Automation(AutomationEvent::Due { event, task, hooks }))
+        warning.and(Event::Automation(AutomationEvent::Due { event, task, hooks }))
     }
 
     pub(crate) fn has_something_to_do(self, hook: &AutomationHook, news: &TaskRecordRef<'_>) -> bool {

@@ -10,7 +10,7 @@ use crate::engine::{
     tasks::{
         action::{ActionType, AutomationAction},
         command::{TaskChanges, TaskCommand, TaskCompletion, texts},
-        record::{ActionErrorData, ActionRef, ChangeOrigin, DependencySatisfied, TaskRecord},
+        record::{ActionErrorData, ActionRef, ChangeOrigin, DependencySatisfied, MOST_ACTIONS, TaskRecord},
         refusal::TaskRefusal,
         task_rules::TaskRules,
         workflow_record::WorkflowStarted,
@@ -44,6 +44,10 @@ pub(crate) enum ActionError {
     NoSuchWorkflow(String),
     #[error("the session is stopping")]
     SessionStopping,
+    #[error("creel stops automation here: {MOST_ACTIONS} actions followed from one change to a task")]
+    TooManyActions,
+    #[error("creel stops automation here: {0}")]
+    OverBudget(String),
     #[error("the event has no type: name one in `type`")]
     NoEventType,
     #[error("creel itself records `{0}`: change tasks with `update_task`")]
@@ -79,11 +83,7 @@ pub(crate) struct LogPayload {
 impl TaskRules<'_> {
     /// The record that an action becomes.
     pub(crate) fn carry_out(self, action: &AutomationAction, origin: ChangeOrigin) -> Event {
-        self.try_action(action, origin.clone()).unwrap_or_else(|error| {
-            let error = error.to_string();
-            let data = ActionErrorData { action_type: action.kind.clone(), error, payload: action.payload.clone() };
-            Event::Task(TaskEvent::ActionError(Box::new(TaskRecord { task: SYSTEM.into(), data, origin })))
-        })
+        self.try_action(action, origin.clone()).unwrap_or_else(|error| failed(action, &error, origin))
     }
 
     pub(crate) fn try_action(self, action: &AutomationAction, origin: ChangeOrigin) -> Result<Event, ActionError> {
@@ -122,6 +122,13 @@ impl TaskRules<'_> {
             cause,
         }))))
     }
+}
+
+/// The record of an action that changes nothing.
+pub(super) fn failed(action: &AutomationAction, error: &ActionError, origin: ChangeOrigin) -> Event {
+    let (action_type, payload) = (action.kind.clone(), action.payload.clone());
+    let data = ActionErrorData { action_type, error: error.to_string(), payload };
+    Event::Task(TaskEvent::ActionError(Box::new(TaskRecord { task: SYSTEM.into(), data, origin })))
 }
 
 pub(crate) fn told<T: DeserializeOwned>(payload: &Value) -> Result<T, ActionError> {

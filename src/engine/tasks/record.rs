@@ -308,6 +308,8 @@ impl TaskRecordData<'_> {
 
 /// Events that are more levels below the first event than this are ignored.
 pub const DEEPEST: u32 = 8;
+/// How many actions may follow from one change to a task.
+pub const MOST_ACTIONS: u32 = 1_000;
 
 #[cfg(test)]
 mod tests {
