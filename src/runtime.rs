@@ -25,7 +25,8 @@ use crate::{
     agents::{self, Agent, AgentError, AgentHistory, AgentWorkspace},
     engine::{
         self, SessionState,
-        effect::{Effect, ExitReason},
+        conversation::ForbiddenChanges,
+        effect::{Effect, ExitReason, FileComparison},
         event::{Event, SessionEvent, SessionOutcome, SessionStarted},
         input::Input,
         output::EngineOutput,
@@ -77,6 +78,8 @@ pub struct SessionRuntime {
     judgements: Vec<JudgementWatcher>,
     /// What changed in the work, until the engine has used it.
     measured: Option<WorkMeasurement>,
+    /// What the last comparison of files was for, and what it found.
+    compared: Option<(FileComparison, ForbiddenChanges)>,
     /// The journal's length in bytes when this process took over.
     began_at: u64,
     left: Option<ExitReason>,
@@ -176,7 +179,20 @@ impl SessionRuntime {
         let performer = EffectPerformer::new(place, agents, handle.clone(), children);
         let (began_at, news) = (journal.length(), watch::Sender::new(journal.seq()));
         let judgements = Vec::new();
-        Self { state, journal, scene, inbox, handle, performer, news, judgements, measured: None, began_at, left: None }
+        Self {
+            state,
+            journal,
+            scene,
+            inbox,
+            handle,
+            performer,
+            news,
+            judgements,
+            measured: None,
+            compared: None,
+            began_at,
+            left: None,
+        }
     }
 
     pub fn handle(&self) -> SessionHandle {
@@ -264,6 +280,10 @@ impl SessionRuntime {
                 self.performer.end_measurement();
                 self.measured = Some(measured);
             }
+            RuntimeMessage::Compared(before, found) => {
+                self.performer.end_comparison();
+                self.compared = Some((before, found));
+            }
             RuntimeMessage::Input(mut input) => {
                 self.look_after_the_journal(&mut input);
                 let something_ended =
@@ -329,9 +349,17 @@ impl SessionRuntime {
     /// for each would cost more than the steps themselves.
     async fn settle(&mut self) -> Result<(), RuntimeError> {
         while self.left.is_none() {
+            let compared = self.compared.take();
+            if let Some((_, found)) = &compared {
+                let step = self.on_compared(found.clone());
+                if !step.is_empty() {
+                    self.commit(step)?;
+                    continue;
+                }
+            }
             let measured = self.measured.take();
             let is_answer = measured.is_some();
-            let input = measured.map_or(Input::Proceed, Input::WorkMeasured);
+            let input = measured.clone().map_or(Input::Proceed, Input::WorkMeasured);
             let mut step = engine::decide(&self.state, session_time(), input);
             if is_answer && step.is_empty() {
                 continue;
@@ -342,9 +370,10 @@ impl SessionRuntime {
             if step.is_empty() || (waits && self.performer.is_measuring()) {
                 break;
             }
-            if let Some(found) = self.compare_files(&step).await {
-                self.commit(found)?;
-                continue;
+            if let Some(before) = step.compares().filter(|before| compared.is_none_or(|(known, _)| known != *before)) {
+                self.measured = measured;
+                self.performer.compare_files(before);
+                break;
             }
             self.look_at_work(&mut step).await;
             self.commit(step)?;
@@ -353,12 +382,10 @@ impl SessionRuntime {
         Ok(())
     }
 
-    /// The step to take instead, if files changed that agents must not change.
-    async fn compare_files(&mut self, step: &EngineOutput) -> Option<EngineOutput> {
-        let mut found = self.performer.compare_files(step.compares()?).await;
+    /// The step to take first, if files changed that agents must not change.
+    fn on_compared(&mut self, mut found: ForbiddenChanges) -> EngineOutput {
         found.tampered.extend(self.journal_damage());
-        let instead = engine::decide(&self.state, session_time(), Input::FilesCompared(found));
-        (!instead.is_empty()).then_some(instead)
+        engine::decide(&self.state, session_time(), Input::FilesCompared(found))
     }
 
     /// Adds to the record of the session's end how many lines the session changed, and whether they can be submitted. A
@@ -465,7 +492,8 @@ fn agent_place(state: &SessionState, folder: &SessionDir, scene: &RuntimeDirs) -
 
 fn path_guard(state: &SessionState, folder: &SessionDir, scene: &RuntimeDirs) -> PathGuard {
     let config: Vec<PathBuf> = state.plan().config_files.iter().map(PathBuf::from).collect();
-    PathGuard::new(&scene.cwd, &folder.path, &config, &state.plan().protect)
+    let guard = PathGuard::new(&scene.cwd, &folder.path, &config, &state.plan().protect);
+    guard.of_session(sweep::session_mark(&state.began.id))
 }
 
 fn gatekeepers(

@@ -97,10 +97,21 @@ pub(crate) fn start_with<T>(
 
 /// Runs a program of creel's own to its end, on a thread that may block. Belongs to no session.
 pub fn output_of(command: &mut std::process::Command) -> io::Result<std::process::Output> {
+    output_under("", command)
+}
+
+/// Runs a program of creel's own that ends with the session of this mark.
+pub fn output_under(mark: &str, command: &mut std::process::Command) -> io::Result<std::process::Output> {
     let (child, _entry) = {
-        let _no_reaping = CLOSED.read().unwrap_or_else(PoisonError::into_inner);
+        let closed = CLOSED.read().unwrap_or_else(PoisonError::into_inner);
+        if closed.iter().any(|prefix| sweep::is_below(mark.as_bytes(), prefix)) {
+            return Err(io::Error::other("creel is ending this session"));
+        }
+        if !mark.is_empty() {
+            command.env(sweep::MARK, sweep::marked(mark));
+        }
         let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
-        let entry = ChildEntry::add(Some(child.id()), "")?;
+        let entry = ChildEntry::add(Some(child.id()), mark)?;
         (child, entry)
     };
     child.wait_with_output()

@@ -51,6 +51,8 @@ pub struct PathGuard {
     protect: Vec<String>,
     /// The same patterns for what is below them: a folder stands for all that is in it.
     below: Vec<String>,
+    /// The mark of the git commands that look for it.
+    mark: String,
 }
 
 /// Why creel does not write a file for an agent. The agent sees the message.
@@ -80,8 +82,15 @@ impl PathGuard {
             config: config.iter().map(|path| real(path)).collect(),
             protect: protect.to_vec(),
             below: protect.iter().map(|pattern| format!("{pattern}/**")).collect(),
+            mark: String::new(),
             root,
         }
+    }
+
+    /// Its git commands end with the session of this mark.
+    #[must_use]
+    pub fn of_session(self, mark: String) -> Self {
+        Self { mark, ..self }
     }
 
     pub fn protect(&self) -> &[String] {
@@ -152,7 +161,7 @@ impl PathGuard {
             }
             let stamp = WatchStamp::of(&meta);
             let known = cache.configs.remove(&path).filter(|(known, _)| *known == stamp);
-            let (_, config) = known.unwrap_or_else(|| (stamp, config_of(&path, &meta)));
+            let (_, config) = known.unwrap_or_else(|| (stamp, self.config_of(&path, &meta)));
             configs.extend(config.included.iter().cloned());
             seen.configs.insert(path, (stamp, config));
         }
@@ -163,6 +172,13 @@ impl PathGuard {
             config.entries.iter().for_each(|entry| prints.add_entry(&self.name(path), entry));
         }
         prints
+    }
+
+    /// What git reads in a config. If git cannot read it, its bytes.
+    fn config_of(&self, path: &Path, meta: &Metadata) -> GitConfig {
+        // Git would wait for a pipe.
+        let read = (meta.is_file() && meta.len() <= COMPARED).then(|| GitConfig::read(path, &self.mark)).flatten();
+        read.unwrap_or_else(|| GitConfig::of_bytes(content_of(path, meta)))
     }
 
     /// The files of `.creel`, without those that creel itself, other sessions and other creel commands write.
@@ -247,13 +263,6 @@ fn content_of(path: &Path, meta: &Metadata) -> Vec<u8> {
     let read = || fs::read(path).ok();
     let content = whole.then(read).flatten();
     content.unwrap_or_else(|| WatchStamp::of(meta).to_bytes())
-}
-
-/// What git reads in a config. If git cannot read it, its bytes.
-fn config_of(path: &Path, meta: &Metadata) -> GitConfig {
-    // Git would wait for a pipe.
-    let read = (meta.is_file() && meta.len() <= COMPARED).then(|| GitConfig::read(path)).flatten();
-    read.unwrap_or_else(|| GitConfig::of_bytes(content_of(path, meta)))
 }
 
 fn id(meta: &Metadata) -> FileId {

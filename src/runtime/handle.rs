@@ -6,6 +6,8 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::{
     engine::{
+        conversation::ForbiddenChanges,
+        effect::FileComparison,
         event::{Actor, Event, StopEvent},
         ids::RunId,
         input::{Input, SessionCommand},
@@ -48,8 +50,14 @@ pub type CommandRecords = Vec<Arc<Record>>;
 #[derive(Debug)]
 pub(super) enum RuntimeMessage {
     Input(Input),
-    Command { by: Actor, command: SessionCommand, reply: oneshot::Sender<Result<CommandRecords, Refusal>> },
+    Command {
+        by: Actor,
+        command: SessionCommand,
+        reply: oneshot::Sender<Result<CommandRecords, Refusal>>,
+    },
     Await(JudgementWatcher),
+    /// What a comparison of files was for, and what it found.
+    Compared(FileComparison, ForbiddenChanges),
 }
 
 /// A caller that waits for the judgement of one loop. It receives the records about that judgement only.
@@ -142,6 +150,10 @@ impl SessionHandle {
 
     pub(super) fn tell(&self, input: Input) {
         let _ = self.now.send(RuntimeMessage::Input(input));
+    }
+
+    pub(super) fn tell_compared(&self, before: FileComparison, found: ForbiddenChanges) {
+        let _ = self.now.send(RuntimeMessage::Compared(before, found));
     }
 
     pub(super) async fn tell_in_turn(&self, input: Input) {

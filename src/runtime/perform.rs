@@ -72,6 +72,8 @@ pub(super) struct EffectPerformer {
     files: SharedFileWatch,
     /// The measurement in progress.
     measuring: Option<JoinHandle<()>>,
+    /// The comparison of files in progress.
+    comparing: Option<JoinHandle<()>>,
     activity: SessionActivity,
     turn: Option<(TurnId, CancellationToken)>,
     /// Limits how many rules are checked at once.
@@ -171,6 +173,7 @@ impl EffectPerformer {
             work,
             files,
             measuring: None,
+            comparing: None,
             activity,
             turn: None,
             cores: Arc::new(Semaphore::new(available_parallelism().map_or(1, NonZero::get))),
@@ -283,8 +286,23 @@ impl EffectPerformer {
         self.hooks.insert(run, HookTaskHandle { cancel, done });
     }
 
-    pub(super) async fn compare_files(&self, before: FileComparison) -> ForbiddenChanges {
-        self.files.compare(before).await
+    /// Compares files, unless that is in progress. Answered by [`RuntimeMessage::Compared`].
+    pub(super) fn compare_files(&mut self, before: FileComparison) {
+        if self.comparing.is_some() {
+            return;
+        }
+        let (files, handle) = (self.files.clone(), self.handle.clone());
+        self.comparing = Some(tokio::spawn(async move {
+            let found = caught(files.compare(before)).await.unwrap_or_else(|panic| ForbiddenChanges {
+                unchecked: vec![format!("creel cannot compare files: a bug in creel: {panic}")],
+                ..ForbiddenChanges::NONE
+            });
+            handle.tell_compared(before, found);
+        }));
+    }
+
+    pub(super) fn end_comparison(&mut self) {
+        self.comparing = None;
     }
 
     /// Whether a measurement of the work is in progress, so that the engine only has to wait for it.
@@ -353,6 +371,9 @@ impl EffectPerformer {
         }
         if let Some(measuring) = self.measuring.take() {
             measuring.abort();
+        }
+        if let Some(comparing) = self.comparing.take() {
+            comparing.abort();
         }
         let lines: Vec<AgentTaskHandle> = self
             .agent

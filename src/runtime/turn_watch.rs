@@ -92,7 +92,7 @@ impl SharedFileWatch {
         let mut watch = self.lock().await;
         match before {
             FileComparison::Prompt(baseline) => watch.prepare(baseline).await,
-            FileComparison::Review => watch.prepare_review(),
+            FileComparison::Review => watch.prepare_review().await,
             FileComparison::Complete => watch.look_again().await,
         }
     }
@@ -111,7 +111,7 @@ impl TurnWatch {
         }
         match self.whose {
             WatchedRole::Worker => watch.prepare(baseline).await,
-            WatchedRole::Reviewer => watch.prepare_review(),
+            WatchedRole::Reviewer => watch.prepare_review().await,
         };
         watch.is_ready = false;
     }
@@ -143,8 +143,8 @@ impl FileWatch {
         found
     }
 
-    fn prepare_review(&mut self) -> ForbiddenChanges {
-        let tampered = self.look();
+    async fn prepare_review(&mut self) -> ForbiddenChanges {
+        let tampered = self.look().await;
         self.watched.baseline.clone_from(&self.watched.seen);
         self.is_ready = tampered.is_empty();
         ForbiddenChanges { tampered, ..ForbiddenChanges::NONE }
@@ -152,7 +152,7 @@ impl FileWatch {
 
     /// What changed since the last look. New files among the protected ones do not count: checks write reports and caches.
     async fn look_again(&mut self) -> ForbiddenChanges {
-        let tampered = self.look();
+        let tampered = self.look().await;
         let before = self.protected.seen.take();
         let unchecked = self.look_at_protected().await;
         let protected = match (&before, &self.protected.seen) {
@@ -163,7 +163,7 @@ impl FileWatch {
     }
 
     async fn after_turn(&mut self, whose: WatchedRole) -> ForbiddenChanges {
-        self.look();
+        self.look().await;
         let changed = |files: &LookedAt| match (&files.baseline, &files.seen) {
             (Some(before), Some(now)) => now.changed_since(before),
             (None, _) | (_, None) => Vec::new(),
@@ -178,8 +178,12 @@ impl FileWatch {
     }
 
     /// Looks at the watched files. Returns what changed since the last look.
-    fn look(&mut self) -> Vec<String> {
-        let now = self.guard.look(&mut self.watched_cache);
+    async fn look(&mut self) -> Vec<String> {
+        let (guard, mut cache) = (self.guard.clone(), std::mem::take(&mut self.watched_cache));
+        // It can ask git.
+        let look = tokio::task::spawn_blocking(move || (guard.look(&mut cache), cache)).await;
+        let Ok((now, cache)) = look else { return vec!["files that creel could not read".to_owned()] };
+        self.watched_cache = cache;
         let changed = self.watched.seen.as_ref().map(|before| now.changed_since(before)).unwrap_or_default();
         self.watched.seen = Some(now);
         changed

@@ -7,7 +7,7 @@ use std::{
     process::{Command, Stdio},
 };
 
-use crate::process::{children::output_of, git_environment};
+use crate::process::{children::output_under, git_environment};
 
 /// The names in `[core]` that `git init` writes.
 const WRITTEN_BY_INIT: [&str; 7] =
@@ -32,13 +32,13 @@ pub(super) struct GitConfig {
 
 impl GitConfig {
     /// None if git cannot read it.
-    pub(super) fn read(config: &Path) -> Option<Self> {
+    pub(super) fn read(config: &Path, mark: &str) -> Option<Self> {
         let mut git = Command::new("git");
         for name in git_environment::UNSET {
             git.env_remove(name);
         }
         git.args(["config", "--list", "-z", "--file"]).arg(config).current_dir("/").stdin(Stdio::null());
-        let read = output_of(&mut git).ok().filter(|read| read.status.success())?;
+        let read = output_under(mark, &mut git).ok().filter(|read| read.status.success())?;
         let text = String::from_utf8(read.stdout).ok()?;
         let mut found = Self::default();
         for entry in text.split_terminator('\0') {

@@ -15,7 +15,7 @@ use std::{
 };
 
 use super::{FileFingerprint, FileFingerprints, FingerprintCache, PathGuard, WatchStamp, git::GitFolders};
-use crate::process::{children::output_of, git_environment};
+use crate::process::{children::output_under, git_environment};
 
 /// The maximum number of entries in one scan.
 const ENTRIES: usize = 200_000;
@@ -101,7 +101,7 @@ impl PathGuard {
         ]);
         git.args(["-z", "--"]).current_dir(&self.root).stdin(Stdio::null());
         git.args(starts.iter().filter(|start| !start.as_os_str().is_empty() && !starts.contains(Path::new(""))));
-        let listed = output_of(&mut git).ok().filter(|listed| listed.status.success())?;
+        let listed = output_under(&self.mark, &mut git).ok().filter(|listed| listed.status.success())?;
         let folders = listed.stdout.split(|byte| *byte == 0).filter_map(|name| name.strip_suffix(b"/"));
         Some(folders.map(|name| PathBuf::from(OsStr::from_bytes(name))).collect())
     }
