@@ -143,17 +143,7 @@ impl PathGuard {
         let git = GitFolders::around(&self.root);
         let of_git = git.as_ref().map(GitFolders::watched).unwrap_or_default();
         let mut seen = FingerprintCache::default();
-        for path in self.config.iter().cloned().chain(of_git).chain(self.creels_files()) {
-            // Follow links: the target is part of the file's content.
-            let Ok(meta) = fs::metadata(&path) else { continue };
-            let stamp = WatchStamp::of(&meta);
-            // Of the mode, only whether the file is executable counts.
-            let print = cache.known(&path, stamp).unwrap_or_else(|| {
-                FileFingerprint::new(&content_of(&path, &meta), if meta.mode() & 0o111 == 0 { 0 } else { 0o111 })
-            });
-            seen.files.insert(path, (stamp, print));
-        }
-        let mut configs = git.map(|git| git.configs().to_vec()).unwrap_or_default();
+        let mut configs = git.as_ref().map(|git| git.configs().to_vec()).unwrap_or_default();
         while let Some(path) = configs.pop().filter(|_| seen.configs.len() < CONFIGS_MAX) {
             let Ok(meta) = fs::metadata(&path) else { continue };
             if seen.configs.contains_key(&path) {
@@ -164,6 +154,18 @@ impl PathGuard {
             let (_, config) = known.unwrap_or_else(|| (stamp, self.config_of(&path, &meta)));
             configs.extend(config.included.iter().cloned());
             seen.configs.insert(path, (stamp, config));
+        }
+        let hooks = seen.configs.values().filter_map(|(_, config)| config.hooks.clone());
+        let hooks: Vec<PathBuf> = hooks.flat_map(|folder| git::hooks_in(self.root.join(folder))).collect();
+        for path in self.config.iter().cloned().chain(of_git).chain(hooks).chain(self.creels_files()) {
+            // Follow links: the target is part of the file's content.
+            let Ok(meta) = fs::metadata(&path) else { continue };
+            let stamp = WatchStamp::of(&meta);
+            // Of the mode, only whether the file is executable counts.
+            let print = cache.known(&path, stamp).unwrap_or_else(|| {
+                FileFingerprint::new(&content_of(&path, &meta), if meta.mode() & 0o111 == 0 { 0 } else { 0o111 })
+            });
+            seen.files.insert(path, (stamp, print));
         }
         *cache = seen;
         let files = cache.files.iter().map(|(path, (_, print))| (self.name(path), print.clone()));

@@ -34,7 +34,7 @@ use crate::{
     engine::{
         conversation::{AgentPermissionRequest, AgentUpdate, ForbiddenChanges, PermissionAnswer, TurnEnd, TurnFailure},
         effect::{Effect, FileComparison, HookJob, ProtectBaseline, RuleJob},
-        hooks::verdict::RunResult,
+        hooks::{point::HookPoint, verdict::RunResult},
         ids::{PermissionId, RunId, TurnId},
         input::Input,
         policy::HookSpec,
@@ -275,11 +275,15 @@ impl EffectPerformer {
         let cancel = CancellationToken::new();
         let (place, handle, token) = (self.place.clone(), self.handle.clone(), cancel.clone());
         let (mut watch, active) = (self.watcher(run), self.activity.begin());
+        let files = (job.point != HookPoint::Stop).then(|| self.files.clone());
         let done = tokio::spawn(async move {
             // Panics are caught here instead of in a separate task: tokio moves part of a longer chain of tasks to
             // another thread, and waking that thread costs more than the rest of a short hook.
             let running = caught(hooks::run_hook(&job, &place, &mut watch, &token)).await;
             drop(active);
+            if let Some(files) = files {
+                files.note_hook().await;
+            }
             let result = running.unwrap_or_else(|panic| RunResult::not_started(format!("a bug in creel: {panic}")));
             handle.tell_in_turn(Input::HookFinished { run, result: Box::new(result) }).await;
         });

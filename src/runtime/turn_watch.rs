@@ -36,6 +36,8 @@ struct FileWatch {
     protected_cache: FingerprintCache,
     /// Whether the files were compared for the next turn.
     is_ready: bool,
+    /// Whether a hook ran since the last look that is not a check.
+    hook_ran: bool,
 }
 
 #[derive(Default)]
@@ -73,8 +75,16 @@ impl SharedFileWatch {
     pub(super) fn new(guard: Arc<PathGuard>) -> Self {
         let (watched_cache, protected_cache) = (FingerprintCache::default(), FingerprintCache::default());
         let (watched, protected) = (LookedAt::default(), LookedAt::default());
-        let watch =
-            FileWatch { guard, watched, protected, saved: None, watched_cache, protected_cache, is_ready: false };
+        let watch = FileWatch {
+            guard,
+            watched,
+            protected,
+            saved: None,
+            watched_cache,
+            protected_cache,
+            is_ready: false,
+            hook_ran: false,
+        };
         Self(Arc::new(Mutex::new(watch)))
     }
 
@@ -95,6 +105,11 @@ impl SharedFileWatch {
             FileComparison::Review => watch.prepare_review().await,
             FileComparison::Complete => watch.look_again().await,
         }
+    }
+
+    /// A hook of the user that is not a check can change protected files.
+    pub(super) async fn note_hook(&self) {
+        self.lock().await.hook_ran = true;
     }
 
     async fn lock(&self) -> MutexGuard<'_, FileWatch> {
@@ -150,16 +165,20 @@ impl FileWatch {
         ForbiddenChanges { tampered, ..ForbiddenChanges::NONE }
     }
 
-    /// What changed since the last look. New files among the protected ones do not count: checks write reports and caches.
+    /// What changed since the last look. Of the protected files, only those count that were there and that git tracks,
+    /// because checks write reports and caches; and none if a hook of the user ran that can change them.
     async fn look_again(&mut self) -> ForbiddenChanges {
         let tampered = self.look().await;
         let before = self.protected.seen.take();
+        let forgiven = std::mem::replace(&mut self.hook_ran, false);
         let unchecked = self.look_at_protected().await;
         let protected = match (&before, &self.protected.seen) {
-            (Some(before), Some(now)) => now.altered_since(before),
-            (None, _) | (_, None) => Vec::new(),
+            (Some(before), Some(now)) if !forgiven => now.altered_since(before),
+            (Some(_) | None, _) => Vec::new(),
         };
-        ForbiddenChanges { tampered, protected, unchecked }
+        let guard = self.guard.clone();
+        let tracked = tokio::task::spawn_blocking(move || guard.tracked(protected)).await;
+        ForbiddenChanges { tampered, protected: tracked.unwrap_or_default(), unchecked }
     }
 
     async fn after_turn(&mut self, whose: WatchedRole) -> ForbiddenChanges {

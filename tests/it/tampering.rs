@@ -408,6 +408,7 @@ fn gits_config_is_compared_as_git_reads_it() {
         ("rm .git/config", ".git/config"),
         ("git config extensions.worktreeConfig true; git config --worktree core.hooksPath x", ".git/config.worktree"),
         ("printf '[core]\\n\\thooksPath = x\\n' >> included", "included"),
+        ("mkdir .git/hooks/lib; echo exit 0 > .git/hooks/lib/x", ".git/hooks/lib/x"),
     ] {
         let (project, ran) = turn_in_a_repository(command);
         is_held(&project, &ran, file);
@@ -424,6 +425,9 @@ fn ordinary_commands_that_change_gits_config_raise_no_alarm() {
         "git config user.name Ada && git config user.email ada@example.com",
         "printf '# a comment\\n\\n' >> .git/config",
         "git config gc.auto 1; git config --unset gc.auto",
+        "git switch -q -c 'fix/#12' && git push -q -u origin 'fix/#12'",
+        "git switch -q -c topic --track main",
+        "git remote add --no-tags other https://example.com/o.git && git config branch.main.description 'two words'",
     ] {
         let (project, ran) = turn_in_a_repository(command);
         assert_eq!(project.kind("gate_opened"), Vec::<Value>::new(), "{command}: {}{}", ran.out, ran.err);
@@ -468,10 +472,35 @@ fn what_a_process_changes_that_the_agent_left_behind_is_found_before_the_end() {
     ] {
         let project = left_behind(command, "protect: [tests]", "true").file("tests/a.sh", "true\n");
         git(&project, &["init", "-q"]);
+        git(&project, &["add", "tests"]);
         let ran = project.creel(&["run", "--json", "--trust", "-s", "s"]);
         is_held(&project, &ran, file);
         assert!(ran.out.contains("tampering_found"), "{}", ran.out);
     }
+}
+
+#[test]
+fn the_folder_of_hooks_that_gits_config_names_is_watched() {
+    let project = scripted("", &json!([{ "run": "echo exit 0 >> .husky/pre-commit", "say": DONE }]));
+    git(&project, &["init", "-q"]);
+    git(&project, &["config", "core.hooksPath", ".husky"]);
+    project.write(".husky/pre-commit", "npm test\n");
+    let ran = project.run();
+    is_held(&project, &ran, ".husky/pre-commit");
+}
+
+#[test]
+fn reports_of_checks_and_changes_of_your_own_hooks_raise_no_alarm() {
+    let check = "date +%N > tests/report.xml; test -e ok";
+    let hooks = "hooks: { post_iteration: [{ command: 'echo x >> tests/a.sh' }] }\nmax_iterations: 3";
+    let rest = format!("protect: [tests]\nchecks: [{}]\n{hooks}", json!(check));
+    let turns = json!([{ "say": "working" }, { "run": "touch ok", "say": "working" }, { "say": DONE }]);
+    let project = scripted(&rest, &turns).file("tests/a.sh", "true\n").file("tests/report.xml", "");
+    git(&project, &["init", "-q"]);
+    git(&project, &["add", "tests/a.sh"]);
+    let ran = project.run();
+    assert_eq!((ran.code, project.kind("gate_opened").len()), (0, 0), "{}{}", ran.out, ran.err);
+    assert!(project.kind("tampering_found").is_empty());
 }
 
 #[test]

@@ -55,12 +55,26 @@ impl GitFolders {
         if !self.entry.is_dir() {
             files.push(self.entry.clone());
         }
-        let hooks = fs::read_dir(self.common.join("hooks")).into_iter().flatten().flatten();
-        // Git does not run its sample hooks.
-        let runs = hooks.map(|entry| entry.path()).filter(|path| path.extension().is_none_or(|end| end != "sample"));
-        files.extend(runs.take(HOOKS_MAX));
+        files.extend(hooks_in(self.common.join("hooks")));
         files
     }
+}
+
+/// The hooks in a folder, and what they can use in folders below it. Git does not run its sample hooks.
+pub(super) fn hooks_in(folder: PathBuf) -> Vec<PathBuf> {
+    let mut files = Vec::new();
+    let mut folders = vec![folder];
+    while let Some(folder) = folders.pop().filter(|_| files.len() < HOOKS_MAX) {
+        for entry in fs::read_dir(folder).into_iter().flatten().flatten().take(HOOKS_MAX) {
+            let path = entry.path();
+            if entry.file_type().is_ok_and(|sort| sort.is_dir()) {
+                folders.push(path);
+            } else if path.extension().is_none_or(|end| end != "sample") {
+                files.push(path);
+            }
+        }
+    }
+    files
 }
 
 /// The path in a small file of git, resolved relative to that file's folder.

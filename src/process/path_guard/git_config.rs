@@ -13,6 +13,19 @@ use crate::process::{children::output_under, git_environment};
 const WRITTEN_BY_INIT: [&str; 7] =
     ["repositoryformatversion", "filemode", "bare", "logallrefupdates", "ignorecase", "precomposeunicode", "symlinks"];
 
+/// What ordinary commands write once.
+const FIRST_IS_FINE: [(&str, &str); 9] = [
+    ("user", "name"),
+    ("user", "email"),
+    ("remote", "fetch"),
+    ("remote", "tagopt"),
+    ("submodule", "active"),
+    ("maintenance", "auto"),
+    ("maintenance", "strategy"),
+    ("rerere", "enabled"),
+    ("rerere", "autoupdate"),
+];
+
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct ConfigEntry {
     /// As git prints it: section and name in lower case.
@@ -28,6 +41,8 @@ pub(super) struct ConfigEntry {
 pub(super) struct GitConfig {
     pub(super) entries: Vec<ConfigEntry>,
     pub(super) included: Vec<PathBuf>,
+    /// The folder of the hooks, if it is not the usual one.
+    pub(super) hooks: Option<PathBuf>,
 }
 
 impl GitConfig {
@@ -46,6 +61,9 @@ impl GitConfig {
             if ["include", "includeif"].contains(&parts(key).0) {
                 found.included.push(resolved(config, value));
             }
+            if key == "core.hookspath" {
+                found.hooks = Some(PathBuf::from(value));
+            }
             if !is_ordinary(key, value) {
                 found.add(key, value);
             }
@@ -56,7 +74,7 @@ impl GitConfig {
     /// Stands for a config that git cannot read.
     pub(super) fn of_bytes(bytes: Vec<u8>) -> Self {
         let whole = ConfigEntry { key: String::new(), value: bytes, new_is_fine: false };
-        Self { entries: vec![whole], included: Vec::new() }
+        Self { entries: vec![whole], ..Self::default() }
     }
 
     fn add(&mut self, key: &str, value: &str) {
@@ -72,10 +90,11 @@ impl GitConfig {
 
 fn resolved(config: &Path, path: &str) -> PathBuf {
     let home = || std::env::var_os("HOME").map(PathBuf::from);
-    match path.strip_prefix("~/").zip(home()) {
+    let path = match path.strip_prefix("~/").zip(home()) {
         Some((below, home)) => home.join(below),
         None => config.parent().unwrap_or(config).join(path),
-    }
+    };
+    path.canonicalize().unwrap_or(path)
 }
 
 /// The last part of a key, and the section before its first dot.
@@ -86,14 +105,17 @@ fn parts(key: &str) -> (&str, &str) {
 /// What `git push -u`, `git switch` and git-lfs write in normal work. An upstream whose remote is a URL or a path instead of
 /// a remote's name is none of that.
 fn is_ordinary(key: &str, value: &str) -> bool {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./".contains(c);
+    let is_odd = |c: char| c.is_whitespace() || c.is_control() || c == ':';
     let is_name =
-        !value.is_empty() && !value.contains("..") && !value.starts_with(['/', '.', '-']) && value.chars().all(plain);
+        !value.is_empty() && !value.contains("..") && !value.starts_with(['/', '-']) && !value.contains(is_odd);
     match parts(key) {
-        ("branch", "remote" | "pushremote") => is_name && !value.contains('/'),
+        // A branch can follow another branch of the same repository.
+        ("branch", "remote" | "pushremote") => (is_name && !value.contains(['/', '.'])) || value == ".",
         ("branch", "merge" | "vscode-merge-base" | "github-pr-owner-number")
-        | ("lfs", "access" | "repositoryformatversion") => is_name,
+        | ("lfs", "access" | "repositoryformatversion" | "locksverify")
+        | ("remote", "gh-resolved") => is_name,
         ("branch", "rebase") => ["true", "false"].contains(&value),
+        ("branch", "description") => true,
         _ => false,
     }
 }
@@ -102,11 +124,8 @@ fn is_ordinary(key: &str, value: &str) -> bool {
 fn new_is_fine(key: &str, value: &str) -> bool {
     let is_address = !value.contains("::") && !value.starts_with('-');
     match parts(key) {
-        ("user", "name" | "email") => true,
         ("remote" | "submodule", "url") => is_address,
-        (section, name) => {
-            [("remote", "fetch"), ("submodule", "active")].contains(&(section, name))
-                || (section == "core" && WRITTEN_BY_INIT.contains(&name))
-        }
+        ("core", name) => WRITTEN_BY_INIT.contains(&name),
+        other => FIRST_IS_FINE.contains(&other),
     }
 }

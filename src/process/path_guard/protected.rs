@@ -106,6 +106,23 @@ impl PathGuard {
         Some(folders.map(|name| PathBuf::from(OsStr::from_bytes(name))).collect())
     }
 
+    /// Those of these files that git tracks. All of them without a repository.
+    pub fn tracked(&self, files: Vec<String>) -> Vec<String> {
+        if files.is_empty() || GitFolders::around(&self.root).is_none() {
+            return files;
+        }
+        let mut git = Command::new("git");
+        for name in git_environment::UNSET {
+            git.env_remove(name);
+        }
+        git.args(["--literal-pathspecs", "ls-files", "-z", "--"]).args(&files);
+        let listed = output_under(&self.mark, git.current_dir(&self.root).stdin(Stdio::null()));
+        let Some(listed) = listed.ok().filter(|listed| listed.status.success()) else { return files };
+        let names = listed.stdout.split(|byte| *byte == 0).map(|name| String::from_utf8_lossy(name).into_owned());
+        let tracked: BTreeSet<String> = names.collect();
+        files.into_iter().filter(|file| tracked.contains(file)).collect()
+    }
+
     fn take_in(&self, path: &Path, cache: &FingerprintCache, found: &mut FingerprintCache) {
         if self.protects(&path.to_string_lossy()).is_none() || found.files.contains_key(path) {
             return;
