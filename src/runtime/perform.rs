@@ -290,7 +290,7 @@ impl EffectPerformer {
         self.hooks.insert(run, HookTaskHandle { cancel, done });
     }
 
-    /// Compares files, unless that is in progress. Answered by [`RuntimeMessage::Compared`].
+    /// Compares files, unless that is in progress. The answer is [`super::handle::RuntimeMessage::Compared`].
     pub(super) fn compare_files(&mut self, before: FileComparison) {
         if self.comparing.is_some() {
             return;
