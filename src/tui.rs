@@ -40,7 +40,6 @@ pub mod theme;
 pub mod update;
 pub mod view;
 
-pub use screen_terminal::read_key;
 use std::{
     io::{self, Write as _},
     path::{Path, PathBuf},

@@ -30,7 +30,6 @@ use crate::{
     sessions::{SessionKey, project_list::ProjectList, session_store::ProjectScope},
     socket::session_client::RemoteSession,
     tui::{
-        self,
         home::{self, HomeExit, HomeOptions, HomeSource, SessionStart, model::HomeMemory},
         model::{CloseBehavior, Toast},
         theme::ThemeRole,
@@ -41,7 +40,7 @@ use crate::{
 const USAGE: i32 = 2;
 
 pub(super) fn show(args: HomeRequestArgs) -> CliResult {
-    let HomeRequestArgs { nats, root, has_config, ui, mut worker } = args;
+    let HomeRequestArgs { nats, root, has_config, ui, worker } = args;
     let server = match worker {
         Some(_) => None,
         None => NatsServerConnection::named(&nats, &ConfigArgs::default())?,
@@ -54,15 +53,13 @@ pub(super) fn show(args: HomeRequestArgs) -> CliResult {
         (tokio_runtime::start()?, HomeSource::Machine(ProjectScope { projects: vec![root.clone()], list }))
     };
     let screen = screens::screen_options(ui);
-    let mut options = HomeOptions { screen, source, root, has_config, is_worker: worker.is_some() };
+    let mut options =
+        HomeOptions { screen, source, root, has_config, worker: worker.as_ref().map(ScreenedWorker::end) };
     let mut memory = HomeMemory::default();
     loop {
         let left = tokio.block_on(home::run(&options, &mut memory));
         let left = left.map_err(|error| CliError::failed(format!("the screen failed: {error}")))?;
-        if left == HomeExit::Quit && !leaves(worker.as_mut()) {
-            continue;
-        }
-        if left == HomeExit::Quit {
+        if matches!(left, HomeExit::Quit | HomeExit::WorkerEnded | HomeExit::Gone) {
             // A task that still reads must not delay the exit.
             tokio.shutdown_background();
             if let Some(words) = &memory.farewell {
@@ -77,26 +74,11 @@ pub(super) fn show(args: HomeRequestArgs) -> CliResult {
     }
 }
 
-/// Whether the user really leaves: a worker that still runs would stop.
-fn leaves(worker: Option<&mut ScreenedWorker>) -> bool {
-    let Some(worker) = worker else { return true };
-    if worker.ended().is_some() {
-        return true;
-    }
-    let question = "The worker is still running. Stop it? Its tasks go back to the queue. [y/N] ";
-    let _ = io::stderr().write_all(question.as_bytes());
-    // The home screen may have read ahead, and only crossterm has what it read. Without a terminal, the user is gone.
-    let stops = tui::read_key().is_none_or(|key| matches!(key, 'y' | 'Y'));
-    let _ = io::stderr().write_all(b"\n");
-    if stops {
-        say("creel: stopping the worker");
-        worker.stop();
-    }
-    stops
-}
-
 /// Says what the worker said last. Returns its exit code.
 fn farewell(worker: &mut ScreenedWorker) -> u8 {
+    if !worker.has_ended() {
+        say("creel: stopping the worker");
+    }
     let code = worker.stop();
     say(&worker.last_lines());
     code
@@ -105,7 +87,7 @@ fn farewell(worker: &mut ScreenedWorker) -> u8 {
 /// Does what the user chose, until the home screen shows again.
 fn visit(chosen: HomeExit, options: &HomeOptions, nats: &NatsArgs, ui: UiSettings) -> CliResult<()> {
     match chosen {
-        HomeExit::Quit => Ok(()),
+        HomeExit::Quit | HomeExit::WorkerEnded | HomeExit::Gone => Ok(()),
         HomeExit::Attach(key) => attach(&key, nats, ui),
         HomeExit::Replay(key) => replay(&key, nats, ui),
         HomeExit::Resume(key) => match key.folder() {

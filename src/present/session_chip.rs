@@ -226,7 +226,9 @@ impl CurrentActivity {
             return hook;
         }
         if state.phase.turn_in_flight().is_some() {
-            let (since, heard, silent) = (times.turn, times.heard, state.turns.silent);
+            // A list may have read the session from a snapshot in the middle of the turn.
+            let since = times.turn.or(Some(state.account.turn_began));
+            let (heard, silent) = (times.heard, state.turns.silent);
             return Self::Works { since, heard, silent, then: afterwards(state) };
         }
         if state.steering.paused {
@@ -263,9 +265,9 @@ impl CurrentActivity {
                 StateChip::new("◆", word, ChipRole::NeedsUser).timed(format!("since {}", time_of_day(*since, zone)))
             }
             Self::RunsHook { hook, since: at, limit, then } => {
-                let took = since(at);
-                let time = limit.map_or_else(|| short_span(took), |limit| against(took, limit));
-                let chip = StateChip::new("▸", plain_line(hook, NAME), ChipRole::Hook).timed(time);
+                let took = at.map(|at| now.since(at));
+                let time = took.map(|took| limit.map_or_else(|| short_span(took), |limit| against(took, limit)));
+                let chip = StateChip::new("▸", plain_line(hook, NAME), ChipRole::Hook).timed(time.unwrap_or_default());
                 StateChip { note: then.unwrap_or_default().to_owned(), ..chip }
             }
             Self::Works { since: at, heard, silent, then } => {

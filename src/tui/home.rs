@@ -19,7 +19,7 @@ use std::{
 
 use async_nats::Client;
 use crossterm::event::{Event, KeyEvent};
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 
 use super::{
     ScreenOptions,
@@ -59,9 +59,12 @@ pub struct HomeOptions {
     /// The project of the folder in which creel was started.
     pub root: PathBuf,
     pub has_config: bool,
-    /// Whether the sessions are those of a worker, which stops when the screen closes.
-    pub is_worker: bool,
+    /// The worker whose sessions these are. It stops when the screen closes, and the screen closes when it has ended.
+    pub worker: Option<WorkerEnd>,
 }
+
+/// The exit code of a worker, once it has ended.
+pub type WorkerEnd = watch::Receiver<Option<u8>>;
 
 /// A session to start.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -97,6 +100,10 @@ pub enum HomeRequest {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum HomeExit {
     Quit,
+    /// The worker has ended.
+    WorkerEnded,
+    /// The terminal is gone, or a signal asks for the end.
+    Gone,
     Attach(SessionKey),
     Replay(SessionKey),
     Resume(SessionKey),
@@ -114,6 +121,14 @@ pub async fn run(options: &HomeOptions, memory: &mut HomeMemory) -> io::Result<H
     drop(terminal);
     *memory = model.remember();
     left
+}
+
+/// Waits until the worker has ended. Without one, for ever.
+async fn ended(worker: &mut Option<WorkerEnd>) {
+    match worker {
+        Some(worker) => drop(worker.wait_for(Option::is_some).await),
+        None => std::future::pending().await,
+    }
 }
 
 struct HomeScreen<'a> {
@@ -141,7 +156,7 @@ impl<'a> HomeScreen<'a> {
         };
         let mut model = HomeModel::new(keymap, shown.first_theme(), scope);
         (model.motion, model.signs, model.zone) = (shown.motion, shown.signs, local_zone());
-        (model.has_config, model.is_worker) = (options.has_config, options.is_worker);
+        (model.has_config, model.is_worker) = (options.has_config, options.worker.is_some());
         // Another machine's home folder is not this one's.
         model.home_dir = std::env::var("HOME").ok().filter(|_| scope == HomeScope::Machine);
         model.now = session_time();
@@ -166,6 +181,7 @@ impl<'a> HomeScreen<'a> {
     }
 
     async fn follow(&mut self) -> io::Result<HomeExit> {
+        let mut worker = self.options.worker.clone();
         loop {
             if let Some(exit) = self.exit.take() {
                 return Ok(exit);
@@ -178,7 +194,7 @@ impl<'a> HomeScreen<'a> {
                 event = next_event(&mut self.terminal.events) => match event {
                     Some(Ok(event)) => self.on_event(event)?,
                     // The terminal is gone.
-                    Some(Err(_)) | None => return Ok(HomeExit::Quit),
+                    Some(Err(_)) | None => return Ok(HomeExit::Gone),
                 },
                 Some(changes) = self.feed.next() => {
                     let is_first = std::mem::take(&mut self.is_first);
@@ -187,7 +203,8 @@ impl<'a> HomeScreen<'a> {
                 Some(event) = self.said.1.recv() => self.take(event)?,
                 () = sleep_until(tick) => self.terminal.changed = true,
                 () = until_frame(frame) => {}
-                _ = self.terminal.signals.next() => return Ok(HomeExit::Quit),
+                _ = self.terminal.signals.next() => return Ok(HomeExit::Gone),
+                () = ended(&mut worker) => return Ok(HomeExit::WorkerEnded),
                 () = self.terminal.stop_signal.next() => {
                     if self.terminal.stops() {
                         self.suspend()?;

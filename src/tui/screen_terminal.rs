@@ -11,7 +11,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crossterm::event::{Event, EventStream, KeyEvent, KeyEventKind, KeyModifiers};
+use crossterm::event::{Event, EventStream, KeyEvent};
 use futures_core::Stream as _;
 use rustix::{
     io::ioctl_fionread,
@@ -202,31 +202,4 @@ pub(super) async fn until_frame(at: Option<Instant>) {
         Some(at) => tokio::time::sleep_until(at.into()).await,
         None => std::future::pending().await,
     }
-}
-
-/// Reads one key without a screen, for a question after a screen has closed. `None` for an interrupt, and without a
-/// terminal. Any key that is no character reads as a line break.
-pub fn read_key() -> Option<char> {
-    crossterm::terminal::enable_raw_mode().ok()?;
-    // The wake-up that a dropped stream leaves behind, as above.
-    let _ = crossterm::event::poll(Duration::ZERO);
-    let key = loop {
-        match crossterm::event::read() {
-            Ok(Event::Key(key)) if key.kind != KeyEventKind::Release => break Some(key),
-            Ok(
-                Event::Key(_)
-                | Event::Resize(..)
-                | Event::Mouse(_)
-                | Event::Paste(_)
-                | Event::FocusGained
-                | Event::FocusLost,
-            ) => {}
-            Err(_) => break None,
-        }
-    };
-    let _ = crossterm::terminal::disable_raw_mode();
-    let key = key?;
-    let character = key.code.as_char().unwrap_or('\n');
-    let is_interrupt = key.modifiers.contains(KeyModifiers::CONTROL) && matches!(character, 'c' | 'd');
-    (!is_interrupt).then_some(character)
 }

@@ -33,20 +33,44 @@ impl ProjectRepository {
         };
         let own = self.common_dir.join(format!("refs/heads/{branch}.lock"));
         let files: Vec<PathBuf> = LOCKED.iter().map(|name| entry.join(name)).chain([own]).collect();
-        let (soon, late) = (Instant::now() + PATIENCE, Instant::now() + LONGEST);
-        while files.iter().any(|file| file.exists()) {
-            let is_alive = has_process_in(worktree);
-            if Instant::now() > late || (is_alive == Some(false)) || (is_alive.is_none() && Instant::now() > soon) {
-                break;
-            }
-            std::thread::sleep(LOOK);
-        }
+        wait_for_git(worktree, || files.iter().all(|file| !file.exists()));
         for file in files.iter().filter(|file| file.exists()) {
             let error = |cause| WorktreeError::File { action: format!("remove {}", file.display()), cause };
             fs::remove_file(file).map_err(error)?;
         }
         if entry.join(GOING).exists() { restore_files(worktree, &entry) } else { Ok(()) }
     }
+}
+
+/// Waits while git works in the worktree, until `is_done`.
+fn wait_for_git(worktree: &Path, is_done: impl Fn() -> bool) {
+    let (soon, late) = (Instant::now() + PATIENCE, Instant::now() + LONGEST);
+    while !is_done() {
+        let is_alive = has_process_in(worktree);
+        if Instant::now() > late || (is_alive == Some(false)) || (is_alive.is_none() && Instant::now() > soon) {
+            break;
+        }
+        std::thread::sleep(LOOK);
+    }
+}
+
+/// Deletes a worktree that belongs to creel alone and that a kill left in the middle of something. Returns whether it did.
+pub(super) fn discard_if_interrupted(worktree: &Path, entry: &Path) -> Result<bool, WorktreeError> {
+    let is_whole = || {
+        let has_lock = fs::read_dir(entry).is_ok_and(|mut files| {
+            files.any(|file| file.is_ok_and(|file| file.path().extension().is_some_and(|end| end == "lock")))
+        });
+        !has_lock && fs::read(entry.join("HEAD")).is_ok_and(|head| !head.is_empty())
+    };
+    wait_for_git(worktree, is_whole);
+    if is_whole() {
+        return Ok(false);
+    }
+    for folder in [worktree, entry] {
+        let error = |cause| WorktreeError::File { action: format!("remove {}", folder.display()), cause };
+        fs::remove_dir_all(folder).map_err(error)?;
+    }
+    Ok(true)
 }
 
 /// Undoes a removal that was interrupted: it has deleted files that are committed, which must not look like work, and

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use super::{
     base_commit::BaseCommit,
     joined_branches::unmerged,
+    kill_repair,
     repository::{ProjectRepository, WorktreeError, entry_of, git_in, git_there, told, told_there},
 };
 use crate::engine::policy::WorktreePlan;
@@ -54,9 +55,15 @@ impl<'a> MergeStage<'a> {
     ) -> Result<Self, WorktreeError> {
         let _alone = repository.lock()?;
         let path = repository.folder(plan).join(NAME);
-        let is_ours = entry_of(&path).is_some_and(|entry| entry.starts_with(&repository.common_dir));
-        if path.exists() && !is_ours {
-            return Err(WorktreeError::Broken(path));
+        let entry = entry_of(&path).filter(|entry| entry.starts_with(&repository.common_dir));
+        // Nothing in it is worth keeping.
+        let is_ours = match &entry {
+            Some(entry) => !kill_repair::discard_if_interrupted(&path, entry)?,
+            None => false,
+        };
+        if entry.is_none() && path.symlink_metadata().is_ok_and(|meta| meta.is_dir()) {
+            let error = |cause| WorktreeError::File { action: format!("remove {}", path.display()), cause };
+            std::fs::remove_dir_all(&path).map_err(error)?;
         }
         if !is_ours {
             // Git may still have an entry of one whose folder is gone.

@@ -421,16 +421,41 @@ fn a_merge_never_touches_the_users_checkout_or_worktrees() {
     drain(&project, "2");
     assert_eq!(project.creel(&["merge", "--queue"]).code, 0);
     assert!(project.root().join(".creel/worktrees/merge-queue/kept.txt").exists());
-    // Its own folder has lost its link to the repository.
+    // Its own folder has lost its link to the repository: creel makes it again.
     fs::remove_file(project.root().join(".creel/worktrees/.merge-queue/.git")).expect("it is there");
     add(&project, "write two.txt", &[]);
     drain(&project, "2");
     project.write("one.txt", "precious\n");
     let refused = project.creel(&["merge", "--queue"]);
     assert_ne!(refused.code, 0);
-    assert!(refused.err.contains("is not a worktree any more"), "{}", refused.err);
+    assert!(refused.err.contains("has uncommitted changes there"), "{}", refused.err);
     assert_eq!(project.read("one.txt"), "precious\n");
     assert_eq!(git(&project, &["symbolic-ref", "--short", "HEAD"]), "main");
+}
+
+#[test]
+fn a_merge_that_was_killed_does_not_block_the_next_one() {
+    let project = with_agent("", repository);
+    let stage = project.root().join(".creel/worktrees/.merge-queue");
+    let entry = || {
+        let link = fs::read_to_string(stage.join(".git")).expect("a worktree");
+        std::path::PathBuf::from(link.trim_start_matches("gitdir: ").trim_end())
+    };
+    let damages: [&dyn Fn(); 5] = [
+        &|| {},
+        &|| fs::write(entry().join("index.lock"), "").expect("a file"),
+        &|| fs::write(entry().join("AUTO_MERGE.lock"), "").expect("a file"),
+        &|| fs::remove_file(entry().join("HEAD")).expect("it is there"),
+        &|| fs::remove_file(stage.join(".git")).expect("it is there"),
+    ];
+    for (i, damage) in damages.iter().enumerate() {
+        damage();
+        add(&project, &format!("write file{i}.txt"), &[]);
+        drain(&project, "2");
+        let merged = project.creel(&["merge", "--queue"]);
+        assert_eq!(merged.code, 0, "{i}: {}", merged.err);
+        assert!(git(&project, &["ls-tree", "--name-only", "main"]).contains(&format!("file{i}.txt")), "{i}");
+    }
 }
 
 #[test]
@@ -453,15 +478,38 @@ fn at_a_terminal_a_screen_shows_the_sessions_of_several_jobs() {
     terminal
         .wait_for("both tasks are done", |shown| shown.has("task-1") && shown.has("task-2") && shown.has("ENDED  2"));
     terminal.press("q");
-    terminal.wait_for_text("Stop it?");
-    terminal.type_text("n");
-    terminal.wait_for("the screen is back", |shown| shown.has("ENDED  2") && !shown.has("Stop it?"));
+    terminal.wait_for_text("Stop the worker?");
+    terminal.press("esc");
+    terminal.wait_for("the question is gone", |shown| shown.has("ENDED  2") && !shown.has("Stop the worker?"));
     terminal.press("q");
-    terminal.wait_for_text("Stop it?");
-    terminal.type_text("y");
+    terminal.wait_for_text("Stop the worker?");
+    terminal.press("enter");
     assert_eq!(terminal.end(), 130, "{}", terminal.text());
     assert!(terminal.text().contains("task 2 is completed"), "{}", terminal.text());
     assert!(tasks(&project).iter().all(|task| task["state"] == "completed"));
+}
+
+#[test]
+fn a_screen_of_a_worker_that_drains_the_queue_closes_when_it_is_empty() {
+    let project = with_agent("", repository);
+    add(&project, "write one.txt", &[]);
+    let mut terminal = Terminal::start(project.command(&["worker", "--jobs", "2", "--drain"]), (80, 24));
+    assert_eq!(terminal.end(), 0, "{}", terminal.text());
+    terminal.is_as_it_was();
+    assert!(terminal.text().contains("task 1 is completed"), "{}", terminal.text());
+}
+
+#[test]
+fn a_worker_on_a_screen_ends_with_its_terminal_and_at_a_signal() {
+    for signal in [Signal::TERM, Signal::HUP] {
+        let project = with_agent("", repository);
+        let mut terminal = Terminal::start(project.command(&["worker", "--jobs", "2"]), (80, 24));
+        terminal.wait_for_text("· worker");
+        terminal.signal(signal);
+        assert_eq!(terminal.end(), 130, "{}", terminal.text());
+        terminal.is_as_it_was();
+        assert!(terminal.text().contains("stopping the worker"), "{}", terminal.text());
+    }
 }
 
 fn log_file(project: &Project, name: &str) -> fs::File {

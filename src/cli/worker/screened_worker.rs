@@ -3,12 +3,17 @@
 use std::{
     fs::{self, OpenOptions},
     io::{self, IsTerminal as _, Read as _},
-    os::unix::{fs::OpenOptionsExt as _, process::CommandExt as _},
+    os::unix::{
+        fs::OpenOptionsExt as _,
+        process::{CommandExt as _, ExitStatusExt as _},
+    },
     path::{Path, PathBuf},
-    process::{Child, ChildStdin, Command, ExitStatus, Stdio},
+    process::{ChildStdin, Command, ExitStatus, Stdio},
+    time::Duration,
 };
 
 use rustix::process::{Signal, getpid, kill_process};
+use tokio::sync::watch;
 
 use crate::{
     cli::{
@@ -18,12 +23,16 @@ use crate::{
     journal::session_dir::{PRIVATE_FILE, create_ignored},
 };
 
+/// How often creel looks whether a worker that it stops has ended.
+const LOOK_AGAIN: Duration = Duration::from_millis(20);
+/// The exit code after a signal.
+const STOPPED: u8 = 130;
 /// How many of its last lines a user sees.
 const LAST_LINES: usize = 8;
 
 /// A worker that runs while the home screen shows its sessions.
 pub(crate) struct ScreenedWorker {
-    child: Child,
+    end: watch::Receiver<Option<u8>>,
     /// The worker ends when this is closed.
     leash: Option<ChildStdin>,
     log: PathBuf,
@@ -53,20 +62,31 @@ impl ScreenedWorker {
             command.stdin(Stdio::piped()).stdout(file.try_clone()?).stderr(file);
             let mut child = command.spawn()?;
             let leash = child.stdin.take();
-            Ok(Self { child, leash, log: log.clone(), from })
+            let (told, end) = watch::channel(None);
+            std::thread::spawn(move || told.send(Some(child.wait().map_or(1, code))));
+            Ok(Self { end, leash, log: log.clone(), from })
         };
         started().map_err(|error| CliError::failed(format!("cannot start the worker: {error}")))
     }
 
-    /// Its exit code, if it has ended.
-    pub(crate) fn ended(&mut self) -> Option<u8> {
-        self.child.try_wait().ok().flatten().map(code)
+    /// Its exit code, once it has ended.
+    pub(crate) fn end(&self) -> watch::Receiver<Option<u8>> {
+        self.end.clone()
     }
 
-    /// Stops it: its tasks go back to the queue.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.end.borrow().is_some()
+    }
+
+    /// Stops it, and waits until it has ended: its tasks go back to the queue.
     pub(crate) fn stop(&mut self) -> u8 {
         drop(self.leash.take());
-        self.child.wait().map_or(1, code)
+        loop {
+            if let Some(code) = *self.end.borrow() {
+                return code;
+            }
+            std::thread::sleep(LOOK_AGAIN);
+        }
     }
 
     /// The last lines that it printed.
@@ -80,7 +100,9 @@ impl ScreenedWorker {
 }
 
 fn code(status: ExitStatus) -> u8 {
-    status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(1)
+    // A worker that has just started has no other way to end at a signal.
+    let stopped = || (status.signal() == Some(Signal::TERM.as_raw())).then_some(STOPPED);
+    status.code().and_then(|code| u8::try_from(code).ok()).or_else(stopped).unwrap_or(1)
 }
 
 /// Behind a screen: ends this worker in order when the screen is gone, however that ended.

@@ -23,6 +23,8 @@ use crate::{
     },
 };
 
+/// The title of the question before a worker stops.
+const STOP_WORKER: &str = "Stop the worker?";
 /// How many sessions the wheel moves.
 const WHEEL: isize = 3;
 
@@ -160,6 +162,8 @@ fn on_question_key(model: &mut HomeModel, key: KeyEvent, action: Option<KeyActio
         }
         KeyCode::Enter => question.chosen + 1,
         KeyCode::Char(c) if c.is_ascii_digit() => usize::try_from(c.to_digit(10).unwrap_or(0)).unwrap_or(0),
+        // The same key again.
+        _ if action == Some(KeyAction::QuitHome) && question.title == STOP_WORKER => 1,
         _ => {
             let by = isize::from(action == Some(KeyAction::Down)) - isize::from(action == Some(KeyAction::Up));
             question.move_by(by);
@@ -217,6 +221,9 @@ fn perform(model: &mut HomeModel, action: KeyAction) -> Vec<HomeRequest> {
             model.modal = Some(HomeModal::Help(if model.is_worker { help.with_words(quit) } else { help }));
         }
         KeyAction::FilterSessions => model.modal = Some(HomeModal::Filter),
+        KeyAction::QuitHome if model.is_worker => {
+            model.modal = Some(HomeModal::Question(Box::new(ask_to_stop_worker())));
+        }
         KeyAction::QuitHome => return vec![HomeRequest::Quit],
         KeyAction::Redraw => return vec![HomeRequest::Redraw],
         KeyAction::Suspend => return vec![HomeRequest::Suspend],
@@ -265,6 +272,23 @@ fn on_session(model: &mut HomeModel, action: KeyAction) -> Vec<HomeRequest> {
     };
     model.say(ThemeRole::Warning, refusal);
     Vec::new()
+}
+
+fn ask_to_stop_worker() -> ChoiceQuestion<HomeRequest> {
+    let choice = |label: &str, effect: &str, request| OfferedChoice {
+        label: label.to_owned(),
+        effect: effect.to_owned(),
+        request,
+    };
+    ChoiceQuestion {
+        title: STOP_WORKER.to_owned(),
+        text: vec!["Its tasks go back to the queue.".to_owned()],
+        choices: vec![
+            choice("Stop it", "ends its sessions", Some(HomeRequest::Quit)),
+            choice("Keep it running", "", None),
+        ],
+        chosen: 0,
+    }
 }
 
 fn ask_to_stop(name: &str, stop: impl Fn(StopTiming) -> HomeRequest) -> ChoiceQuestion<HomeRequest> {
