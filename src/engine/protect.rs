@@ -59,7 +59,7 @@ pub struct UnsettledChanges {
     /// Whether the user asked the agent to undo its changes: the next turn is compared with the state before them.
     #[serde(default)]
     pub(crate) undo: bool,
-    /// Whether the user goes on although creel cannot compare some files.
+    /// Whether the user continues although creel cannot compare some files.
     #[serde(default)]
     pub(crate) blind: bool,
 }
@@ -91,7 +91,7 @@ impl ProtectRules<'_> {
         let found = ForbiddenChanges {
             tampered: found.tampered.into_iter().chain(found.protected).filter(|name| !is_known(name)).collect(),
             protected: Vec::new(),
-            unchecked: if self.goes_on_blind() { Vec::new() } else { found.unchecked },
+            unchecked: if self.continues_blind() { Vec::new() } else { found.unchecked },
         };
         if found.is_empty() {
             return EngineOutput::default();
@@ -99,8 +99,8 @@ impl ProtectRules<'_> {
         EngineOutput::record(Event::Verify(VerifyEvent::Tampered(found)))
     }
 
-    /// Whether the user goes on although creel cannot compare the protected paths.
-    fn goes_on_blind(self) -> bool {
+    /// Whether the user continues although creel cannot compare the protected paths.
+    fn continues_blind(self) -> bool {
         self.unsettled.blind || self.protect_is_off()
     }
 
@@ -113,7 +113,7 @@ impl ProtectRules<'_> {
         let left_alone = !self.unsettled.unjudged || self.protect_is_off();
         let protected = if left_alone { &[][..] } else { &self.unsettled.protected };
         let files: Vec<&str> = tampered.iter().chain(protected).map(String::as_str).collect();
-        let unchecked = if self.goes_on_blind() { &[][..] } else { &self.unsettled.unchecked };
+        let unchecked = if self.continues_blind() { &[][..] } else { &self.unsettled.unchecked };
         let nothing = files.is_empty() && unchecked.is_empty();
         (waits && !nothing && !self.unsettled.asked).then(|| {
             let named = some_names(&files, NAMED);

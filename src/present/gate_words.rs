@@ -174,7 +174,7 @@ pub fn gate_title(state: &SessionState, gate: &Gate) -> String {
         },
         GateSubject::Budget => "The budget is used up".to_owned(),
         GateSubject::UsageLimit => format!("{} has reached its usage limit", hook(state.agent_choice().agent())),
-        GateSubject::Tampered => "The agent changed files that it must not change".to_owned(),
+        GateSubject::Tampered => "Files changed that agents must not change".to_owned(),
         GateSubject::Pipeline { pipeline, hook: name } => {
             format!("The {} waits: {} failed", pipeline.name(), hook(name))
         }

@@ -242,7 +242,7 @@ const fn gate_opened(kind: GateKind) -> &'static str {
         GateKind::Permission => "The agent asks for permission, and waits.",
         GateKind::Budget => "The budget is used up.",
         GateKind::UsageLimit => "The agent reached a usage limit.",
-        GateKind::Tampered => "The agent changed files that it must not change.",
+        GateKind::Tampered => "Files changed that agents must not change.",
         GateKind::Submit => "A check before the submit failed.",
         GateKind::Merge => "A check before the merge failed.",
         GateKind::Proposal => "The agent has proposed tasks.",

@@ -3,8 +3,8 @@
 //!
 //! # Invariants
 //! - The baseline of a turn is in the session's folder before the prompt is recorded, so a kill in the middle of a turn
-//!   does not hide what that turn changed, and a missing baseline was removed. The config is not saved
-//!   there: creel asks the user to trust a changed config.
+//!   does not hide what that turn changed, and if the baseline is missing, something removed it. The config is not
+//!   saved there: creel asks the user to trust a changed config.
 //! - What changed between two looks is reported once. A turn is compared with its baseline, which stays until the user
 //!   accepts what changed or the agent has undone it.
 
@@ -38,6 +38,8 @@ struct FileWatch {
     is_ready: bool,
     /// Whether a hook ran since the last look that is not a check.
     hook_ran: bool,
+    /// What changed before a prompt that nothing was compared for.
+    unreported: ForbiddenChanges,
 }
 
 #[derive(Default)]
@@ -84,6 +86,7 @@ impl SharedFileWatch {
             protected_cache,
             is_ready: false,
             hook_ran: false,
+            unreported: ForbiddenChanges::NONE,
         };
         Self(Arc::new(Mutex::new(watch)))
     }
@@ -124,7 +127,8 @@ impl TurnWatch {
         if std::mem::replace(&mut watch.is_ready, false) {
             return;
         }
-        match self.whose {
+        // creel did not compare before this prompt, so the end of its turn reports what changed before it.
+        watch.unreported = match self.whose {
             WatchedRole::Worker => watch.prepare(baseline).await,
             WatchedRole::Reviewer => watch.prepare_review().await,
         };
@@ -177,8 +181,9 @@ impl FileWatch {
             (Some(_) | None, _) => Vec::new(),
         };
         let guard = self.guard.clone();
+        let all = protected.clone();
         let tracked = tokio::task::spawn_blocking(move || guard.tracked(protected)).await;
-        ForbiddenChanges { tampered, protected: tracked.unwrap_or_default(), unchecked }
+        ForbiddenChanges { tampered, protected: tracked.unwrap_or(all), unchecked }
     }
 
     async fn after_turn(&mut self, whose: WatchedRole) -> ForbiddenChanges {
@@ -187,11 +192,12 @@ impl FileWatch {
             (Some(before), Some(now)) => now.changed_since(before),
             (None, _) | (_, None) => Vec::new(),
         };
-        let mut found = ForbiddenChanges { tampered: changed(&self.watched), ..ForbiddenChanges::NONE };
+        let mut found = std::mem::take(&mut self.unreported);
+        found.tampered.extend(changed(&self.watched));
         if whose == WatchedRole::Worker {
             found.tampered.extend(self.saved.as_ref().and_then(|saved| self.changed_baseline(saved)));
-            found.unchecked = self.look_at_protected().await;
-            found.protected = changed(&self.protected);
+            found.unchecked.extend(self.look_at_protected().await);
+            found.protected.extend(changed(&self.protected));
         }
         found
     }
