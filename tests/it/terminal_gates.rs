@@ -85,7 +85,7 @@ fn case(kind: GateKind) -> GateCase {
         },
         GateKind::Tampered => GateCase {
             turns: "  - { say: '<promise>COMPLETE</promise>', run: 'echo >> creel.yaml' }\n",
-            title: "The agent changed files", number: 1, label: "Accept the changes", choice: "ignore", ..DEFAULT
+            title: "Files changed that agents", number: 1, label: "Accept the changes", choice: "ignore", ..DEFAULT
         },
         GateKind::Submit => GateCase {
             config: SUBMITS, title: "The submit waits: lint failed", number: 3, label: "Skip this check", choice: "skip",
