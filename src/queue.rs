@@ -28,6 +28,7 @@ use crate::{
         tasks::refusal::TaskRefusal,
         time::UnixTime,
     },
+    nats::connection::NatsError,
     queue::{
         backend::{ChangeFeed, QueueTaskKey, QueueTrouble, ReadyLine, TaskRevision, TaskStore},
         local_line::LocalLine,
@@ -64,6 +65,11 @@ pub enum QueueNotice {
     MissingReplicas(String),
     #[error("{0}")]
     SkippedLines(SkippedLines),
+    #[error(
+        "no worker takes the tasks {} of this server: an earlier version of creel queued them, without a project\n  queue \
+         them again", .0.join(", ")
+    )]
+    WithoutProject(Vec<String>),
 }
 
 /// The queue together with its tasks, kept up to date.
@@ -88,6 +94,12 @@ pub enum QueueError {
     Taken(String),
     #[error(transparent)]
     Trouble(#[from] QueueTrouble),
+}
+
+/// The name of the queue that a project has on a server.
+fn queue_of(nats: &NatsConfig) -> Result<&str, NatsError> {
+    let unnamed = || NatsError("creel does not know which project's queue it is; set `nats.queue`".to_owned());
+    nats.queue.as_deref().ok_or_else(unnamed)
 }
 
 impl dyn TaskStore {
@@ -133,8 +145,9 @@ impl TaskQueue {
         let board = TaskBucket::open(jetstream, nats).await?;
         let line = ReadyTaskStream::open(jetstream, nats, lease).await?;
         let missing = [board.missing_replicas(), line.missing_replicas()].into_iter().flatten().collect::<Vec<_>>();
-        let notice = (!missing.is_empty()).then(|| QueueNotice::MissingReplicas(missing.join("; ")));
-        let retention = TaskRetention::of(nats, &board);
+        let replicas = (!missing.is_empty()).then(|| QueueNotice::MissingReplicas(missing.join("; ")));
+        let unowned = (!board.unowned.is_empty()).then(|| QueueNotice::WithoutProject(board.unowned.clone()));
+        let (retention, notice) = (TaskRetention::of(nats, &board), replicas.or(unowned));
         Ok(Self { board: Arc::new(board), line: Box::new(line), notice, retention })
     }
 

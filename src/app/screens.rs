@@ -64,7 +64,8 @@ fn attach_remote(screen: RemoteScreen, tie: CloseBehavior) -> CliResult {
         pace: None,
         nats: Some(link),
     };
-    let following = tokio.spawn(copy.follow(told, ViewerChannels { news: told_news, live: live_in, link: link_in }));
+    let following =
+        tokio.spawn(copy.follow(told.into_inner(), ViewerChannels { news: told_news, live: live_in, link: link_in }));
     let shown = tokio.block_on(tui::run(source, screen_options(ui)));
     if says_goodbye(tie) {
         attach::farewell_to_remote(&folder);

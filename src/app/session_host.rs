@@ -1,6 +1,6 @@
 //! Runs a session and shows it: on the screen, as lines, or as records.
 
-use std::{io, path::PathBuf};
+use std::{io, path::PathBuf, time::Duration};
 
 use tokio::sync::{mpsc, watch};
 
@@ -22,9 +22,11 @@ use crate::{
     },
     config::{NatsConfig, paths},
     engine::{
+        SessionState,
         effect::ExitReason,
         event::{ActorKind, StopTiming},
         input::SessionCommand,
+        queue::task_spec::OwnerSession,
     },
     hooks::builtin,
     journal::{self, SessionDir},
@@ -34,7 +36,7 @@ use crate::{
         playback_pace::{PaceFile, PlaybackPace},
         signals::survive_file_limits,
     },
-    queue::handover::{HandoverPlace, TaskHandover},
+    queue::handover::{self, HandoverPlace, TaskHandover},
     runtime::{RuntimeDirs, RuntimeError, RuntimeExit, SessionRuntime},
     sessions::project_list::ProjectList,
     socket::{CompanionContext, ControlSocket, SocketCompanion, address::SocketDirs, session_client::SessionClient},
@@ -240,16 +242,26 @@ async fn on_screen(
     Ok(left)
 }
 
+/// How long to wait until the queue has the last tasks of a session.
+const LAST_TASKS: Duration = Duration::from_secs(5);
+
 /// The ways to reach a session.
 pub(super) struct ControlEndpoints {
     socket: Option<ControlSocket>,
     uplink: Option<NatsEndpoint>,
+    folder: SessionDir,
+    nats: Option<NatsConfig>,
 }
 
 impl ControlEndpoints {
     /// Opens the ways to reach the session. If one cannot be opened, the session runs anyway.
     pub(super) fn open(folder: &SessionDir, runtime: &mut SessionRuntime, nats: Option<NatsConfig>) -> Self {
-        let uplink = nats.and_then(|nats| {
+        let nats = nats.map(|mut nats| {
+            // A session without tasks for the queue needs no name for it.
+            let _ = project::name_queue(&mut nats, None, folder.project());
+            nats
+        });
+        let uplink = nats.clone().and_then(|nats| {
             let opened = NatsEndpoint::open(nats, folder, runtime);
             opened.inspect_err(|error| say(&format!("creel: this session does not publish to NATS: {error}"))).ok()
         });
@@ -266,7 +278,8 @@ impl ControlEndpoints {
             tracing::warn!("there is no control socket: {error}");
             say(&format!("creel: other terminals cannot reach this session: {error}"));
         });
-        Self { socket: socket.ok(), uplink }
+        let nats = nats.filter(|_| uplink.is_some());
+        Self { socket: socket.ok(), uplink, folder: folder.clone(), nats }
     }
 
     /// `None` if the session has no NATS server.
@@ -283,6 +296,9 @@ impl ControlEndpoints {
         if let Some(socket) = self.socket {
             socket.close();
         }
+        if let Ok(state) = journal::fold(&self.folder.journal()) {
+            hand_over_rest(&self.folder, self.nats.as_ref(), &state);
+        }
         if let Some(link) = self.uplink.and_then(NatsEndpoint::close) {
             say(&format!(
                 "creel: the NATS server does not have all records of the session ({link}); the next session here that \
@@ -290,6 +306,26 @@ impl ControlEndpoints {
             ));
         }
     }
+}
+
+/// Hands over the tasks that the session added just before its end.
+fn hand_over_rest(folder: &SessionDir, nats: Option<&NatsConfig>, state: &SessionState) {
+    let owner = OwnerSession { name: folder.name.clone(), id: state.began.id.clone() };
+    let finishing = handover::finish(folder.project(), nats, owner, &state.tasks.graph);
+    let finished = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map(|tokio| tokio.block_on(async { tokio::time::timeout(LAST_TASKS, finishing).await }));
+    let why = match finished {
+        Ok(Ok(Ok(()))) => return,
+        Ok(Ok(Err(trouble))) => trouble.to_string(),
+        Ok(Err(_)) => "the server does not answer".to_owned(),
+        Err(error) => error.to_string(),
+    };
+    say(&format!(
+        "creel: the queue does not have all tasks of this session: {why}\n  `creel resume {}` hands them over",
+        folder.name
+    ));
 }
 
 /// Hands tasks of the session to the project's own queue.

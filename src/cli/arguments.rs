@@ -82,6 +82,11 @@ pub(super) fn session_name(text: &str) -> Result<String, ArgumentError> {
     Ok(text.to_owned())
 }
 
+/// The name of a queue, or nothing for the project's own.
+pub(super) fn queue_name(text: &str) -> Result<String, ArgumentError> {
+    if text.is_empty() { Ok(String::new()) } else { worktree_name(text) }
+}
+
 /// The name of a worktree, for a folder and a branch.
 pub(super) fn worktree_name(text: &str) -> Result<String, ArgumentError> {
     session_name(text).map_err(|_| ArgumentError::BadWorktreeName)

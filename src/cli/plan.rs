@@ -20,7 +20,7 @@ use crate::{
         output::{json, print, say},
         plan::proposal_session::{ProposalVerdict, SessionProposal, check, prompt, proposal_of, types},
         target::project::{self, Project},
-        task::queue::QueueConnection,
+        task::{QueueArgs, queue::QueueConnection},
     },
     engine::queue::{
         task_proposal::{ProposalMistake, TaskProposal},
@@ -267,7 +267,7 @@ fn queue(args: &PlanArgs, proposal: &TaskProposal, session: &str) -> CliResult {
         nats: NatsArgs { url: args.queue.url.clone() },
         ..SessionArgs::default()
     };
-    let mut connection = QueueConnection::open(&queue)?;
+    let mut connection = QueueConnection::open(&queue, &QueueArgs::default())?;
     let present = connection.all()?;
     let label = session.to_owned();
     let mut names: BTreeMap<String, String> = BTreeMap::new();

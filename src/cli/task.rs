@@ -6,7 +6,7 @@ use clap::{ArgGroup, Args, Subcommand};
 
 use crate::{
     cli::{
-        arguments::{ArgumentError, SessionArgs},
+        arguments::{ArgumentError, SessionArgs, queue_name},
         error::{CliError, CliResult},
         output::{json, print, refusal_as_json, say, warn_of},
         target::{
@@ -68,12 +68,23 @@ pub enum TaskCliCommand {
 }
 
 /// Whose task it is.
-#[derive(Debug, Default, Clone, Copy, Args)]
+#[derive(Debug, Default, Clone, Args)]
 pub struct QueueArgs {
     /// Use the queue of `creel worker`: on the NATS server (--nats, or `nats:` in the config), or else of this project.
-    /// The tasks of a session are named SESSION/ID there.
-    #[arg(long)]
-    pub queue: bool,
+    /// The tasks of a session are named SESSION/ID there. --queue=NAME: on a server, the queue of this name (`nats.queue`).
+    #[arg(long, value_name = "NAME", num_args = 0..=1, require_equals = true, default_missing_value = "", value_parser = queue_name)]
+    pub queue: Option<String>,
+}
+
+impl QueueArgs {
+    const fn is_meant(&self) -> bool {
+        self.queue.is_some()
+    }
+
+    /// The name that the user gave.
+    fn name(&self) -> Option<&str> {
+        self.queue.as_deref().filter(|name| !name.is_empty())
+    }
 }
 
 /// A task to be added.
@@ -104,9 +115,9 @@ pub struct TaskAddArgs {
     pub dependencies: Vec<String>,
     /// Add it to the queue of `creel worker`: on the NATS server (--nats, or `nats:` in the config), or else of this
     /// project. With --session, or inside a session, it stays a task of that session, and enters the queue when it is
-    /// ready.
-    #[arg(long)]
-    pub queue: bool,
+    /// ready. --queue=NAME: on a server, the queue of this name (`nats.queue`).
+    #[arg(long, value_name = "NAME", num_args = 0..=1, require_equals = true, default_missing_value = "", value_parser = queue_name)]
+    pub queue: Option<String>,
     /// In the queue: an agent that may do it, in addition to the agents of its type; can be repeated.
     #[arg(long = "agent", value_name = "NAME", requires = "queue")]
     pub agents: Vec<String>,
@@ -276,12 +287,12 @@ pub struct TaskRemoveArgs {
 
 impl TaskCliCommand {
     /// Whether it changes a task of the queue that exists already.
-    pub(super) const fn changes_queue(&self) -> bool {
+    pub(super) fn changes_queue(&self) -> bool {
         match self {
             Self::Start(TaskStartArgs { queue, .. })
             | Self::Done(TaskDoneArgs { queue, .. })
             | Self::Block(TaskBlockArgs { queue, .. })
-            | Self::Remove(TaskRemoveArgs { queue, .. }) => queue.queue,
+            | Self::Remove(TaskRemoveArgs { queue, .. }) => queue.is_meant(),
             Self::Add(_) | Self::List(_) | Self::Show(_) | Self::Update(_) | Self::Depend(_) => false,
         }
     }
@@ -289,22 +300,22 @@ impl TaskCliCommand {
 
 pub(super) fn task(verb: TaskCliCommand) -> CliResult {
     match verb {
-        TaskCliCommand::Add(args) if args.queue => queue::add(args),
+        TaskCliCommand::Add(args) if args.queue.is_some() => queue::add(args),
         TaskCliCommand::Add(args) => add(args),
-        TaskCliCommand::List(args) if args.queue.queue => queue::list(&args),
-        TaskCliCommand::Show(args) if args.queue.queue => queue::show(&args),
-        TaskCliCommand::Start(TaskStartArgs { id, session, queue: QueueArgs { queue: true }, .. }) => {
-            queue::start(&session, &id)
+        TaskCliCommand::List(args) if args.queue.is_meant() => queue::list(&args),
+        TaskCliCommand::Show(args) if args.queue.is_meant() => queue::show(&args),
+        TaskCliCommand::Start(TaskStartArgs { id, session, queue, .. }) if queue.is_meant() => {
+            queue::start(&session, &queue, &id)
         }
-        TaskCliCommand::Done(TaskDoneArgs { id, result, session, queue: QueueArgs { queue: true }, .. }) => {
+        TaskCliCommand::Done(TaskDoneArgs { id, result, session, queue, .. }) if queue.is_meant() => {
             let result = result.as_deref().map(given).transpose()?;
-            queue::done(&session, &id, result)
+            queue::done(&session, &queue, &id, result)
         }
-        TaskCliCommand::Block(TaskBlockArgs { id, reason, session, queue: QueueArgs { queue: true }, .. }) => {
-            queue::ask(&session, &id, &QueueRequest::Block(given(&reason)?))
+        TaskCliCommand::Block(TaskBlockArgs { id, reason, session, queue, .. }) if queue.is_meant() => {
+            queue::ask(&session, &queue, &id, &QueueRequest::Block(given(&reason)?))
         }
-        TaskCliCommand::Remove(TaskRemoveArgs { id, session, queue: QueueArgs { queue: true } }) => {
-            queue::ask(&session, &id, &QueueRequest::Remove)
+        TaskCliCommand::Remove(TaskRemoveArgs { id, session, queue }) if queue.is_meant() => {
+            queue::ask(&session, &queue, &id, &QueueRequest::Remove)
         }
         TaskCliCommand::List(args) => list(&args),
         TaskCliCommand::Show(args) => show(&args),

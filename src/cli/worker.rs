@@ -28,7 +28,7 @@ use crate::{
         launch::trust_prompt::{self, TrustFlag},
         output::{self, say},
         target::{
-            project::{Project, here},
+            project::{Project, here, name_queue},
             remote_sessions::{NatsServerConnection, on_command_line},
         },
         tokio_runtime,
@@ -47,7 +47,7 @@ use crate::{
     process::children,
     runtime::now,
     socket::caller::host,
-    worktrees::ProjectRepository,
+    worktrees::{ProjectRepository, WorktreeError},
 };
 
 /// What a worker does.
@@ -68,8 +68,8 @@ pub struct WorkerArgs {
     /// task that needs you as blocked.
     #[arg(long)]
     pub attended: bool,
-    /// How many sessions to run at once, each in a git worktree of its own. Default: one after another, in this folder
-    /// unless the config has `worktree`.
+    /// How many sessions to run at once. In a git repository, each has a worktree of its own; elsewhere they run one after
+    /// another, in this folder.
     #[arg(short, long, value_name = "N", default_value_t = 1, value_parser = job_count)]
     pub jobs: usize,
     /// Start no further session while the load average of this machine is higher. One can always run.
@@ -104,7 +104,7 @@ pub(super) fn worker(args: &WorkerArgs) -> CliResult<VerbOutcome> {
         return list_workers(args).map(VerbOutcome::Done);
     }
     let project = Project::load(&args.queue.config)?;
-    let nats = on_command_line(args.queue.url.as_deref(), project.settings.nats.clone())?;
+    let mut nats = on_command_line(args.queue.url.as_deref(), project.settings.nats.clone())?;
     let callings =
         Eligibility::new(&project.settings, WorkerFilter { types: &args.types, agent: args.agent.as_deref() });
     let plans = callings.plans()?;
@@ -116,15 +116,25 @@ pub(super) fn worker(args: &WorkerArgs) -> CliResult<VerbOutcome> {
     if args.queue.config.config.is_none() && !here()?.starts_with(&root) {
         return Err(CliError::usage(format!("run the worker in {}", root.display())));
     }
-    let uses_worktrees = args.jobs > 1 || project.settings.draft.worktree.is_some();
+    if let Some(nats) = &mut nats {
+        name_queue(nats, None, &root)?;
+    }
+    let needs_worktrees = args.jobs > 1 || project.settings.draft.worktree.is_some();
     // Better now than in every session.
-    let repository = uses_worktrees.then(|| ProjectRepository::of(&root)).transpose()?;
+    let found = ProjectRepository::of(&root);
+    let has_none = matches!(found, Err(WorktreeError::NoRepository(_) | WorktreeError::NoGit));
+    let repository = if has_none && !needs_worktrees { None } else { Some(found?) };
     let configured = project.settings.draft.submit.remote.as_deref();
     let remote = repository.as_ref().map(|repository| repository.remote(configured)).transpose()?.flatten();
+    if let Some(repository) = repository.as_ref().filter(|_| remote.is_none())
+        && repository.commit("HEAD")?.is_none()
+    {
+        return Err(WorktreeError::NoCommit.into());
+    }
     if args.max_load.is_some() && job_slots::load().is_none() {
         return Err(CliError::usage("creel cannot read the load of this machine; leave out --max-load"));
     }
-    let submits = uses_worktrees && project.settings.draft.submit.on_complete;
+    let submits = repository.is_some() && project.settings.draft.submit.on_complete;
     if wants_screen(args) {
         let worker = Some(ScreenedWorker::start(&root)?);
         let (nats, ui) = (NatsArgs::default(), project.settings.ui);

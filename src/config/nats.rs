@@ -30,6 +30,8 @@ pub struct NatsConfig {
     pub tls: NatsTls,
     /// What every subject begins with.
     pub prefix: String,
+    /// Whose queue to use. Else the project's root commit names it.
+    pub queue: Option<String>,
     /// The stream for the records.
     pub stream: NatsStreamPlan,
 }
@@ -151,6 +153,7 @@ impl NatsConfig {
             login: NatsLogin::AsTheUrlSays,
             tls: NatsTls::default(),
             prefix: "creel".to_owned(),
+            queue: None,
             stream: NatsStreamPlan { name: "CREEL".to_owned(), replicas: 1, max_age: TimeSpan(0), max_bytes: 0 },
         });
         let login = if has_login(url) { NatsLogin::AsTheUrlSays } else { rest.login.clone() };
@@ -262,6 +265,7 @@ pub(super) fn lower(report: &mut DiagnosticReport, given: &ConfigNode, config: &
         login,
         tls: tls(report, &nats, config),
         prefix: nats.some_text("prefix")?,
+        queue: nats.some_text("queue"),
         stream: NatsStreamPlan {
             name: nats.some_text("stream")?,
             replicas: nats.int("replicas"),
@@ -293,11 +297,13 @@ fn check_names(report: &mut DiagnosticReport, nats: &ConfigFields<'_>) {
         let hint = "use letters, digits, `-` and `_`, with dots between words".to_owned();
         report.error_hint(node.at, format!("{} is not a valid prefix for subjects", shown(node)), hint);
     }
-    if let Some(node) = nats.given("stream")
-        && !node.text().is_some_and(plain)
-    {
-        let hint = "use letters, digits, `-` and `_`".to_owned();
-        report.error_hint(node.at, format!("{} is not a valid stream name", shown(node)), hint);
+    for (key, what) in [("stream", "stream name"), ("queue", "name for a queue")] {
+        if let Some(node) = nats.given(key)
+            && !node.text().is_some_and(plain)
+        {
+            let hint = "use letters, digits, `-` and `_`".to_owned();
+            report.error_hint(node.at, format!("{} is not a valid {what}", shown(node)), hint);
+        }
     }
 }
 

@@ -51,7 +51,7 @@ impl ActorKind {
     }
 }
 
-/// The actor that gave a command; records carry its fields as `by`, `user` and `host`.
+/// The actor that gave a command; records carry its fields as `by`, `user`, `host` and `claimed`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Actor {
     pub by: ActorKind,
@@ -60,12 +60,15 @@ pub struct Actor {
     /// The machine that the user works at.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub host: Option<String>,
+    /// Whether only the client says so: no server and no system vouches for the name.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub claimed: bool,
 }
 
 impl Actor {
     /// An actor without the name of a user.
     pub const fn of(by: ActorKind) -> Self {
-        Self { by, user: None, host: None }
+        Self { by, user: None, host: None, claimed: false }
     }
 
     /// The same actor in records, which name no other sessions.
@@ -84,11 +87,12 @@ impl From<ActorKind> for Actor {
 
 impl std::fmt::Display for Actor {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let by = self.by.name();
+        let claimed = if self.claimed { ", claimed" } else { "" };
+        let by = format!("{}{claimed}", self.by.name());
         match (&self.user, &self.host) {
             (Some(user), Some(host)) => write!(f, "{user}@{host} ({by})"),
             (Some(name), None) | (None, Some(name)) => write!(f, "{name} ({by})"),
-            (None, None) => f.write_str(by),
+            (None, None) => f.write_str(self.by.name()),
         }
     }
 }

@@ -121,16 +121,22 @@ fn prepared(nats: &NatsConfig) -> Result<(Vec<ServerAddr>, ConnectOptions), Nats
         servers.push(url.parse::<ServerAddr>().map_err(|_| NatsError("`nats.url` names no server".to_owned()))?);
     }
     let options = ConnectOptions::new();
+    let of_user = |user: String, password: String| {
+        // The rights of a server can keep users apart only if each has its own place for replies.
+        let options = match inbox_of(&user) {
+            Some(inbox) => ConnectOptions::new().custom_inbox_prefix(inbox),
+            None => ConnectOptions::new(),
+        };
+        options.user_and_password(user, password)
+    };
     let options = match (&nats.login, in_url) {
-        (NatsLogin::User { user, password }, _) => {
-            options.user_and_password(user.reveal(variable)?, password.reveal(variable)?)
-        }
+        (NatsLogin::User { user, password }, _) => of_user(user.reveal(variable)?, password.reveal(variable)?),
         (NatsLogin::Token(token), _) => options.token(token.reveal(variable)?),
         (NatsLogin::Nkey(file), _) => options.nkey(read(file)?.trim().to_owned()),
         (NatsLogin::Credentials(file), _) => options
             .credentials(&read(file)?)
             .map_err(|_| NatsError(format!("{} contains no credentials", file.display())))?,
-        (NatsLogin::AsTheUrlSays, Some(UrlLogin::User { user, password })) => options.user_and_password(user, password),
+        (NatsLogin::AsTheUrlSays, Some(UrlLogin::User { user, password })) => of_user(user, password),
         (NatsLogin::AsTheUrlSays, Some(UrlLogin::Token(token))) => options.token(token),
         (NatsLogin::AsTheUrlSays, None) => options,
     };
@@ -142,6 +148,12 @@ fn prepared(nats: &NatsConfig) -> Result<(Vec<ServerAddr>, ConnectOptions), Nats
         options = options.add_client_certificate(cert.clone(), key.clone());
     }
     Ok((servers, options))
+}
+
+/// Where a user receives replies. None for a name that is no part of a subject.
+fn inbox_of(user: &str) -> Option<String> {
+    let is_token = |token: &str| !token.is_empty() && !token.contains(|c: char| c.is_whitespace() || "*>".contains(c));
+    user.split('.').all(is_token).then(|| format!("_INBOX.{user}"))
 }
 
 /// Where the records of a session go: the stream, the prefix of its subjects and the server. Contains no secret.
@@ -247,6 +259,15 @@ mod tests {
         let user = Some(UrlLogin::User { user: "me".to_owned(), password: "p@ss".to_owned() });
         assert_eq!(read("${URLS}"), Ok(vec![with("nats://one", user), with("nats://two:4222", None)]));
         assert_eq!(read("nats://${GONE}@host"), Err(MissingVariableError("GONE".to_owned())));
+    }
+
+    #[test]
+    fn a_user_receives_replies_in_a_place_of_its_own() {
+        assert_eq!(inbox_of("me").as_deref(), Some("_INBOX.me"));
+        assert_eq!(inbox_of("me.too").as_deref(), Some("_INBOX.me.too"));
+        for odd in ["", ">", "a.*", "a b", "a..b", "a."] {
+            assert_eq!(inbox_of(odd), None, "{odd}");
+        }
     }
 
     #[test]

@@ -121,10 +121,20 @@ impl RemoteJournal {
         let store = stream::find(&self.jetstream, &self.stream).await?;
         let last = store.end_of(&self.subjects.events(), self.read.1).await?;
         let mut messages = self.messages(&store).await?;
+        let mut is_lost = false;
         while self.read.1 < last {
-            let next = tokio::time::timeout(PATIENCE, messages.next()).await;
-            let message = next.map_err(|_| NatsError("the server does not answer".to_owned()))??;
-            self.take(&message)?;
+            match tokio::time::timeout(PATIENCE, messages.next()).await {
+                Ok(Ok(message)) => {
+                    self.take(&message)?;
+                }
+                // A cluster that has just changed its leader may have lost the consumer. A new one continues there.
+                Ok(Err(_)) | Err(_) if !is_lost => {
+                    is_lost = true;
+                    messages = self.messages(&store).await?;
+                }
+                Ok(Err(error)) => return Err(error),
+                Err(_) => return Err(NatsError("the server does not answer".to_owned())),
+            }
         }
         Ok(())
     }

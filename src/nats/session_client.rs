@@ -11,15 +11,21 @@ use std::{
 };
 
 use async_nats::{Client, HeaderMap, Request as Message, RequestErrorKind, connection::State};
+use jiff::tz::TimeZone;
 
 use super::{
     deadline::{SessionClock, TimedReply},
     subject::{SESSION, SessionSubjects},
 };
-use crate::socket::{
-    client::SessionRequestError,
-    message::{ClientKind, ReplyData, SessionRequest, ask, ask_until},
-    query::SessionQuery,
+use crate::{
+    engine::time::TimeSpan,
+    present::clock::time_with_seconds,
+    runtime::now,
+    socket::{
+        client::SessionRequestError,
+        message::{ClientKind, ReplyData, SessionRequest, ask, ask_until},
+        query::SessionQuery,
+    },
 };
 
 /// How long to wait for the session's answer.
@@ -82,13 +88,14 @@ impl NatsSessionClient {
         if self.client.connection_state() != State::Connected {
             return Err(SessionRequestError::NotSent("the connection to the server is lost".to_owned()));
         }
+        let until = now().after(TimeSpan::from(PATIENCE));
         let answered = tokio::select! {
             answered = self.client.send_request(self.subjects.commands(), message.timeout(Some(PATIENCE))) => answered,
             () = self.disconnected() => {
                 return Err(unreachable(io::Error::other(format!(
                     "the connection to the server was lost before the session answered. The session may have run the \
-                     command, or may still run it within {}s; check with `creel show`",
-                    PATIENCE.as_secs()
+                     command, or may still run it until {}; check with `creel show`",
+                    time_with_seconds(until, &TimeZone::system())
                 ))));
             }
         };

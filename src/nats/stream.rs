@@ -8,13 +8,14 @@ mod provision;
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
+    time::{Duration, Instant},
 };
 
 use async_nats::{
     HeaderMap,
     jetstream::{
         message::StreamMessage,
-        stream::{Config, LastRawMessageErrorKind, RawMessageErrorKind, Stream},
+        stream::{Config, InfoError, RawMessageError, RawMessageErrorKind, Stream},
     },
 };
 use futures_core::Stream as _;
@@ -30,6 +31,11 @@ pub use provision::{bucket, ensured_replicas, find, found, open};
 
 /// How many subjects to look up at the same time.
 const AT_ONCE: usize = 64;
+
+/// How long a cluster can take to elect a leader: its servers wait for up to 9 seconds before they vote.
+const ELECTION: Duration = Duration::from_secs(15);
+/// How long to wait before asking a cluster without a leader again.
+const ELECTION_PAUSE: Duration = Duration::from_millis(250);
 
 /// The smallest usable message size, in bytes: a smaller message would be little but headers.
 const SMALLEST: usize = 1024;
@@ -192,12 +198,21 @@ impl NatsStream {
 
     /// The subjects that have messages.
     pub async fn subjects(&self, filter: String) -> Result<BTreeSet<String>, NatsError> {
-        let cannot = |error: String| NatsError(format!("cannot read the stream: {error}"));
-        let found = self.stream.info_with_subjects(filter).await.map_err(|error| cannot(error.to_string()))?;
-        let mut found = std::pin::pin!(found);
+        let is_cluster = self.stream.cached_info().cluster.is_some();
+        let deadline = Instant::now() + ELECTION;
+        loop {
+            match self.subjects_now(&filter).await {
+                Err(_) if is_cluster && Instant::now() < deadline => tokio::time::sleep(ELECTION_PAUSE).await,
+                listed => return listed.map_err(|error| NatsError(format!("cannot read the stream: {error}"))),
+            }
+        }
+    }
+
+    async fn subjects_now(&self, filter: &str) -> Result<BTreeSet<String>, InfoError> {
+        let mut found = std::pin::pin!(self.stream.info_with_subjects(filter).await?);
         let mut subjects = BTreeSet::new();
         while let Some(next) = std::future::poll_fn(|context| found.as_mut().poll_next(context)).await {
-            subjects.insert(next.map_err(|error| cannot(error.to_string()))?.0);
+            subjects.insert(next?.0);
         }
         Ok(subjects)
     }
@@ -226,11 +241,7 @@ impl NatsStream {
     }
 
     pub async fn last_of(&self, subject: &str) -> Result<Option<StreamMessage>, NatsError> {
-        match self.stream.get_last_raw_message_by_subject(subject).await {
-            Ok(message) => Ok(Some(message)),
-            Err(error) if error.kind() == LastRawMessageErrorKind::NoMessageFound => Ok(None),
-            Err(error) => Err(NatsError(format!("cannot read the stream: {error}"))),
-        }
+        self.read(|| self.stream.get_last_raw_message_by_subject(subject)).await
     }
 
     /// The sequence number of the last message of a subject. If the last message was deleted, the server reports none;
@@ -252,19 +263,28 @@ impl NatsStream {
         if at == 0 {
             return Ok(None);
         }
-        match self.stream.get_raw_message(at).await {
-            Ok(message) => Ok(Some(message)),
-            Err(error) if error.kind() == RawMessageErrorKind::NoMessageFound => Ok(None),
-            Err(error) => Err(NatsError(format!("cannot read the stream: {error}"))),
-        }
+        self.read(|| self.stream.get_raw_message(at)).await
     }
 
     /// The first message of a subject with at least that sequence number.
     pub async fn next_of(&self, subject: &str, from: u64) -> Result<Option<StreamMessage>, NatsError> {
-        match self.stream.get_first_raw_message_by_subject(subject, from).await {
-            Ok(message) => Ok(Some(message)),
-            Err(error) if error.kind() == RawMessageErrorKind::NoMessageFound => Ok(None),
-            Err(error) => Err(NatsError(format!("cannot read the stream: {error}"))),
+        self.read(|| self.stream.get_first_raw_message_by_subject(subject, from)).await
+    }
+
+    /// Reads a message. A cluster that has just changed its leader does not always answer, so it is asked again.
+    async fn read<F>(&self, ask: impl Fn() -> F + Send + Sync) -> Result<Option<StreamMessage>, NatsError>
+    where
+        F: Future<Output = Result<StreamMessage, RawMessageError>> + Send,
+    {
+        let is_cluster = self.stream.cached_info().cluster.is_some();
+        let deadline = Instant::now() + ELECTION;
+        loop {
+            match ask().await {
+                Ok(message) => return Ok(Some(message)),
+                Err(error) if error.kind() == RawMessageErrorKind::NoMessageFound => return Ok(None),
+                Err(_) if is_cluster && Instant::now() < deadline => tokio::time::sleep(ELECTION_PAUSE).await,
+                Err(error) => return Err(NatsError(format!("cannot read the stream: {error}"))),
+            }
         }
     }
 }

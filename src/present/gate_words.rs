@@ -133,11 +133,16 @@ pub fn answer_origin(by: &Actor) -> String {
         ActorKind::Tui => return String::new(),
         ActorKind::Cli => "on the command line".to_owned(),
         ActorKind::Mcp => "by an MCP client".to_owned(),
-        ActorKind::Nats => match (&by.user, &by.host) {
-            (Some(user), Some(host)) => format!("by {}@{}", plain_line(user, NAME), plain_line(host, NAME)),
-            (Some(one), None) | (None, Some(one)) => format!("by {}", plain_line(one, NAME)),
-            (None, None) => "from another machine".to_owned(),
-        },
+        ActorKind::Nats => {
+            let claimed = if by.claimed { " (claimed)" } else { "" };
+            match (&by.user, &by.host) {
+                (Some(user), Some(host)) => {
+                    format!("by {}@{}{claimed}", plain_line(user, NAME), plain_line(host, NAME))
+                }
+                (Some(one), None) | (None, Some(one)) => format!("by {}{claimed}", plain_line(one, NAME)),
+                (None, None) => "from another machine".to_owned(),
+            }
+        }
         ActorKind::Agent | ActorKind::OtherSession => "by the agent".to_owned(),
         ActorKind::Hook => "by a hook".to_owned(),
         ActorKind::Policy => "by policy".to_owned(),

@@ -13,7 +13,7 @@ use std::{
     time::Duration,
 };
 
-use async_nats::jetstream::Context;
+use async_nats::jetstream::{self, Context};
 
 use crate::{
     config::NatsConfig,
@@ -24,8 +24,13 @@ use crate::{
             handover::{HandoverAction, HandoverTrigger, LocalTask, due},
             task_spec::{OwnerSession, TaskSpec},
         },
+        tasks::{graph::TaskGraph, task::TaskState},
     },
-    present::{refusals, task_view::TaskView},
+    nats::connection::{NatsError, ReconnectPolicy, connect},
+    present::{
+        refusals,
+        task_view::{self, TaskView},
+    },
     queue::{
         LEASE, QueueError, TaskQueue,
         backend::{ChangeFeed, QueueTaskKey, QueueTrouble, TaskRevision},
@@ -215,6 +220,37 @@ impl TaskHandover<'_> {
             }
         }
     }
+}
+
+/// Hands over what a session that has ended added last, when nothing followed it any more. `server` is the server of its
+/// queue, if it has one.
+pub(crate) async fn finish(
+    root: &Path,
+    server: Option<&NatsConfig>,
+    owner: OwnerSession,
+    graph: &TaskGraph,
+) -> Result<(), QueueTrouble> {
+    let ready: Vec<TaskView> =
+        task_view::handed(graph).into_iter().filter(|task| task.state == TaskState::Ready).collect();
+    if ready.is_empty() {
+        return Ok(());
+    }
+    let mut queue = match server {
+        Some(nats) => {
+            let (client, _told) = connect(nats, ReconnectPolicy::Never).await.map_err(NatsError::from)?;
+            HandoverPlace::Server(&jetstream::new(client), nats).open().await?
+        }
+        None => HandoverPlace::Project(root).open().await?,
+    };
+    for task in ready {
+        match queue.add(order(&task, owner.clone()), now()).await {
+            // Most of them are there already.
+            Ok(_) | Err(QueueError::Taken(_)) => {}
+            Err(QueueError::Trouble(trouble)) => return Err(trouble),
+            Err(error @ (QueueError::Refused(_) | QueueError::BadTask(_))) => tracing::warn!("the queue: {error}"),
+        }
+    }
+    Ok(())
 }
 
 /// The task for the queue. Without dependencies, since the session has already waited for these.

@@ -35,15 +35,16 @@ impl QueuePlace {
         client: Client,
         told: mpsc::UnboundedReceiver<NatsConnectionEvent>,
     ) -> Result<Self, QueueTrouble> {
-        let news = client.subscribe(subjects(&nats.prefix)).await;
+        let news = client.subscribe(subjects(&nats)?).await;
         let news = news.map_err(|error| NatsError(format!("cannot subscribe: {error}")))?;
         Ok(Self::Server(Box::new(QueueServer { nats, client, told, news })))
     }
 
-    pub async fn open(&self, lease: Duration) -> Result<TaskQueue, QueueTrouble> {
+    pub async fn open(&mut self, lease: Duration) -> Result<TaskQueue, QueueTrouble> {
         match self {
             Self::Server(server) => {
-                TaskQueue::of_server(&jetstream::new(server.client.clone()), &server.nats, lease).await
+                let opened = TaskQueue::of_server(&jetstream::new(server.client.clone()), &server.nats, lease).await;
+                opened.map_err(|trouble| server.refusal().map_or(trouble, QueueTrouble::Nats))
             }
             Self::Project(root) => TaskQueue::of_project(root, lease),
         }
@@ -70,6 +71,16 @@ impl QueuePlace {
 }
 
 impl QueueServer {
+    /// What the server has refused since the last question. It does not answer a user that lacks a right.
+    fn refusal(&mut self) -> Option<NatsError> {
+        let events = std::iter::from_fn(|| self.told.try_recv().ok());
+        let refusals = events.filter_map(|event| match event {
+            NatsConnectionEvent::Refused(why) => Some(why),
+            NatsConnectionEvent::Connected | NatsConnectionEvent::Lost => None,
+        });
+        refusals.last().map(|why| NatsError(format!("the server refused: {why}")))
+    }
+
     async fn news(&mut self) -> Result<Option<String>, NatsError> {
         tokio::select! {
             told = self.told.recv() => match told {

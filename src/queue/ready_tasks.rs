@@ -32,6 +32,7 @@ use crate::{
     queue::{
         backend::{QueueFuture, QueueTaskKey, QueueTrouble, ReadyLine, TaskLease, WantedGroups},
         dispatch_group::{DispatchGroup, GroupTurns},
+        queue_of,
     },
 };
 
@@ -49,6 +50,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 pub(super) struct ReadyTaskStream {
     jetstream: Context,
     store: NatsStream,
+    queue: String,
     prefix: String,
     /// How long a worker can be silent. Only for new consumers: an existing one keeps its own lease.
     lease: Duration,
@@ -74,9 +76,9 @@ impl DispatchGroup {
         format!("{}.{kind}.{}", self.priority, self.agents_token())
     }
 
-    /// The name of the group's consumer. It is unique, although names of types and agents can contain a `_`.
-    fn consumer(&self) -> String {
-        self.tokens().replace('.', &AND.to_string())
+    /// The name of the group's consumer. It is unique, although names of queues, types and agents can contain a `_`.
+    fn consumer(&self, queue: &str) -> String {
+        format!("{queue}{AND}{}", self.tokens().replace('.', &AND.to_string()))
     }
 
     fn agents_token(&self) -> String {
@@ -102,8 +104,14 @@ impl DispatchGroup {
     }
 }
 
-pub fn subjects(prefix: &str) -> String {
-    format!("{}>", subject::queue(prefix))
+/// The subjects of the tasks of all projects.
+fn all_subjects(nats: &NatsConfig) -> String {
+    format!("{}>", subject::queue(&nats.prefix))
+}
+
+/// The subjects of the tasks of a project's queue.
+pub fn subjects(nats: &NatsConfig) -> Result<String, NatsError> {
+    Ok(format!("{}{}.>", subject::queue(&nats.prefix), queue_of(nats)?))
 }
 
 fn subject_of(prefix: &str, order: &TaskSpec) -> String {
@@ -119,7 +127,7 @@ impl ReadyTaskStream {
     pub(super) async fn open(jetstream: &Context, nats: &NatsConfig, lease: Duration) -> Result<Self, NatsError> {
         let wanted = Config {
             name: stream_name(nats),
-            subjects: vec![subjects(&nats.prefix)],
+            subjects: vec![all_subjects(nats)],
             retention: RetentionPolicy::WorkQueue,
             storage: StorageType::File,
             discard: DiscardPolicy::New,
@@ -129,16 +137,18 @@ impl ReadyTaskStream {
             ..Config::default()
         };
         let store = stream::ensured_replicas(jetstream, wanted).await?;
-        store.takes(&subjects(&nats.prefix))?;
+        store.takes(&all_subjects(nats))?;
         let retention = store.stream.cached_info().config.retention;
         if retention != RetentionPolicy::WorkQueue {
             let name = stream_name(nats);
             return Err(NatsError(format!("the stream {name} is not a work queue, so workers would get tasks twice")));
         }
-        let prefix = subject::queue(&nats.prefix);
+        let queue = queue_of(nats)?.to_owned();
+        let prefix = format!("{}{queue}.", subject::queue(&nats.prefix));
         Ok(Self {
             jetstream: jetstream.clone(),
             store,
+            queue,
             prefix,
             lease,
             rows: BTreeMap::new(),
@@ -236,7 +246,7 @@ impl ReadyTaskStream {
         if let Some(Some(consumer)) = self.rows.get(row) {
             return Ok(consumer.clone());
         }
-        let name = row.consumer();
+        let name = row.consumer(&self.queue);
         let config = pull::Config {
             durable_name: Some(name.clone()),
             filter_subject: format!("{}{}.>", self.prefix, row.tokens()),
@@ -343,7 +353,7 @@ mod tests {
             kind: Some(kind.into()),
             agents: [agent.into()].into(),
         };
-        assert_ne!(row("a_b", "c").consumer(), row("a", "b_c").consumer());
+        assert_ne!(row("a_b", "c").consumer("q"), row("a", "b_c").consumer("q"));
         for odd in
             ["x.-.-.-.7", "5.-.-.-.7", "02.-.-.-.7", "2.a/b.-.-.7", "2.-.codex+claude.-.7", "2.-.+.-.7", "2..-.-.7"]
         {

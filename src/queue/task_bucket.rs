@@ -5,6 +5,7 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     pin::Pin,
+    sync::Arc,
     time::Duration,
 };
 
@@ -17,6 +18,7 @@ use async_nats::{
             pull::{Ordered, OrderedConfig},
         },
         context::PublishErrorKind,
+        message::StreamMessage,
     },
 };
 use futures_core::Stream as _;
@@ -33,7 +35,10 @@ use crate::{
         stream::{self, NatsStream},
         subject::LAST_OF_SUBJECT,
     },
-    queue::backend::{ChangeFeed, QueueFuture, QueueTaskKey, TaskRevision, TaskStore},
+    queue::{
+        backend::{ChangeFeed, QueueFuture, QueueTaskKey, TaskRevision, TaskStore},
+        queue_of,
+    },
 };
 
 /// How long to wait for a message of the bucket.
@@ -42,8 +47,11 @@ const PATIENCE: Duration = Duration::from_secs(10);
 #[derive(Debug, Clone)]
 pub(super) struct TaskBucket {
     jetstream: Context,
-    store: std::sync::Arc<NatsStream>,
-    bucket: String,
+    store: Arc<NatsStream>,
+    /// The start of the subjects of this queue: the bucket has the tasks of several.
+    prefix: String,
+    /// The unfinished tasks of no project: they are from a version of creel that had one queue for all projects.
+    pub(super) unowned: Vec<String>,
 }
 
 /// The changes of tasks: first each task as it is, then each change.
@@ -51,6 +59,11 @@ struct QueueChanges {
     messages: Ordered,
     /// The subjects that existed at the start and have not arrived. A count would not do, since tasks change meanwhile.
     missing: BTreeSet<String>,
+}
+
+/// The tasks in these messages. Skips those in a format that this creel cannot read.
+fn read(messages: &[StreamMessage]) -> Vec<QueuedTask> {
+    messages.iter().filter_map(|message| serde_json::from_slice(&message.payload).ok()).collect()
 }
 
 fn bucket(prefix: &str) -> String {
@@ -62,8 +75,11 @@ impl TaskBucket {
     pub(super) async fn open(jetstream: &Context, nats: &NatsConfig) -> Result<Self, NatsError> {
         let bucket = bucket(&nats.prefix);
         let wanted = stream::bucket(&bucket, Duration::ZERO, nats.stream.replicas);
-        let store = stream::ensured_replicas(jetstream, wanted).await?;
-        Ok(Self { jetstream: jetstream.clone(), store: store.into(), bucket })
+        let store = Arc::new(stream::ensured_replicas(jetstream, wanted).await?);
+        let prefix = format!("$KV.{bucket}.{}.", queue_of(nats)?);
+        let tasks = read(&store.last_of_each(format!("$KV.{bucket}.*.*")).await?);
+        let unowned = tasks.into_iter().filter(QueuedTask::is_open).map(|task| task.order.id).collect();
+        Ok(Self { jetstream: jetstream.clone(), store, prefix, unowned })
     }
 
     /// Why the server has fewer replicas than the config asks for.
@@ -72,7 +88,7 @@ impl TaskBucket {
     }
 
     fn subject(&self, tokens: &str) -> String {
-        format!("$KV.{}.{tokens}", self.bucket)
+        format!("{}{tokens}", self.prefix)
     }
 
     async fn get(&self, key: &QueueTaskKey) -> Result<Option<TaskRevision>, NatsError> {
@@ -119,11 +135,8 @@ impl TaskBucket {
     }
 
     async fn next_number(&self) -> Result<u64, NatsError> {
-        // Names are never freed, so there are about as many as there are messages.
-        let info = self.store.stream.get_info().await;
-        let known =
-            info.map_err(|error| NatsError(format!("the server does not report how many tasks there are: {error}")))?;
-        Ok(known.state.messages + 1)
+        // Names are never freed.
+        Ok(self.store.subjects(self.subject(">")).await?.len() as u64 + 1)
     }
 
     /// Deletes the text of a task, unless it has changed since it was read. Its name stays taken.
@@ -138,8 +151,7 @@ impl TaskBucket {
 
     /// All tasks in the order of their last change. Skips those in a format that this creel cannot read.
     async fn all(&self) -> Result<Vec<QueuedTask>, NatsError> {
-        let last = self.store.last_of_each(self.subject(">")).await?;
-        Ok(last.iter().filter_map(|message| serde_json::from_slice(&message.payload).ok()).collect())
+        Ok(read(&self.store.last_of_each(self.subject(">")).await?))
     }
 
     /// The changes of all tasks, or of the tasks of one session if `owner` is not empty.

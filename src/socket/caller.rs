@@ -77,10 +77,12 @@ impl CallerInfo {
     }
 
     pub fn over_nats(self, session: &str) -> Actor {
-        match self.own(session) {
-            Some(own) => own.into(),
-            None => Actor { by: ActorKind::Nats, user: name(self.user), host: name(self.host) },
+        if let Some(own) = self.own(session) {
+            return own.into();
         }
+        let (user, host) = (name(self.user), name(self.host));
+        // A NATS server says to no receiver which of its users has sent a message.
+        Actor { by: ActorKind::Nats, claimed: user.is_some() || host.is_some(), user, host }
     }
 
     fn own(&self, session: &str) -> Option<ActorKind> {
@@ -91,7 +93,7 @@ impl CallerInfo {
 
 /// The user of this machine.
 pub fn person(by: ActorKind) -> Actor {
-    Actor { by, user: user(), host: Some(host()) }
+    Actor { by, user: user(), host: Some(host()), claimed: false }
 }
 
 pub fn host() -> String {
@@ -129,6 +131,7 @@ mod tests {
         assert_eq!((actor.by, actor.host.as_deref()), (ActorKind::Nats, Some("laptop")));
         let user = actor.user.expect("a name");
         assert!(!user.contains(char::is_control), "{user:?}");
+        assert!(actor.claimed, "no server vouches for it");
     }
 
     #[test]

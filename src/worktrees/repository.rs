@@ -63,6 +63,19 @@ pub enum WorktreeError {
     Git { command: String, complaint: String },
 }
 
+/// Why the commit that a history began with is unknown.
+#[derive(Debug, thiserror::Error)]
+pub enum RootCommitError {
+    #[error("this folder is not in a git repository")]
+    NoRepository,
+    #[error("the repository has no commit yet")]
+    NoCommit,
+    #[error("the clone is shallow, so the first commit is not here")]
+    Shallow,
+    #[error(transparent)]
+    Git(#[from] WorktreeError),
+}
+
 /// What git printed.
 #[derive(Debug)]
 pub struct GitReply {
@@ -151,6 +164,22 @@ impl ProjectRepository {
     /// The commit of a local branch.
     pub fn branch(&self, name: &str) -> Result<Option<String>, WorktreeError> {
         self.commit(&format!("refs/heads/{name}"))
+    }
+
+    /// The commit without a parent that this history began with. It is the same in every full clone.
+    pub fn root_commit(project: &Path) -> Result<String, RootCommitError> {
+        let found = Self::of(project);
+        if matches!(found, Err(WorktreeError::NoRepository(_))) {
+            return Err(RootCommitError::NoRepository);
+        }
+        let own = found?;
+        if own.ask(&["rev-parse", "--is-shallow-repository"])?.line() != "false" {
+            return Err(RootCommitError::Shallow);
+        }
+        if own.commit("HEAD")?.is_none() {
+            return Err(RootCommitError::NoCommit);
+        }
+        Ok(own.tell(&["rev-list", "--first-parent", "--max-parents=0", "HEAD"])?)
     }
 
     /// Whether `earlier` is an ancestor of `later`, or the same.

@@ -13,7 +13,7 @@ use crate::{
 
 fn project(url: &str) -> Project {
     let config = format!(
-        "prompt: GOAL\nagents: {{ demo: {{ script: scenario.yaml }} }}\nnats: {{ url: '{url}', replicas: 3 }}\n"
+        "prompt: GOAL\nagents: {{ demo: {{ script: scenario.yaml }} }}\nnats: {{ url: '{url}', replicas: 3, queue: q }}\n"
     );
     let script = format!("turns:\n{UNTIL_GO}otherwise: {{ say: '<promise>COMPLETE</promise>' }}\n");
     Project::with(&config).file("scenario.yaml", &script)

@@ -125,7 +125,7 @@ fn a_server_without_jetstream_is_reported_with_advice() {
     let url = server.url();
     let says =
         |text: &str| text.contains("JetStream is not enabled on this server") && text.contains("`nats-server -js`");
-    for args in [&["sessions"][..], &["show", "s"], &["task", "add", "x", "--queue"]] {
+    for args in [&["sessions"][..], &["show", "s"], &["task", "add", "x", "--queue=q"]] {
         let ran = there.creel(&[args, &["--nats", &url]].concat());
         assert!(ran.code == 1 && says(&ran.err), "{args:?}: {}", ran.err);
     }

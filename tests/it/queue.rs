@@ -37,7 +37,7 @@ pub(crate) const UNTIL_GO: &str = "otherwise: { say: 'Yes. <promise>COMPLETE</pr
 fn machine(server: &NatsServer, rest: &str, script: &str) -> Project {
     let config = format!(
         "max_iterations: 3\nagents: {{ demo: {{ script: s.yaml }}, other: {{ script: s.yaml }} }}\n\
-         nats: {{ url: '{}' }}\n{rest}\n",
+         nats: {{ url: '{}', queue: q }}\n{rest}\n",
         server.url()
     );
     let agent = if rest.contains("agent:") { "" } else { "agent: demo\n" };
@@ -183,7 +183,7 @@ fn tasks_are_done_by_priority_and_after_their_dependencies() {
     let server = NatsServer::start();
     let here = machine(&server, "", DONE);
     let elsewhere = Project::new();
-    let (add, url) = (["task", "add", "--queue", "--nats"], server.url());
+    let (add, url) = (["task", "add", "--queue=q", "--nats"], server.url());
     let add = |args: &[&str]| {
         let ran = elsewhere.creel(&[&add[..], &[&url], args].concat());
         assert_eq!(ran.code, 0, "{}", ran.err);
@@ -202,7 +202,7 @@ fn tasks_are_done_by_priority_and_after_their_dependencies() {
     assert_eq!(server.count("CREEL_QUEUE"), 0);
     let prompt = here.creel(&["show", "task-2", "--prompts"]).out;
     assert!(prompt.contains("Test it\n\n[Result of task 1: Write it]\nIt is in a.rs.\n"), "{prompt}");
-    let listed = elsewhere.creel(&["task", "list", "--queue", "-l", "x", "--nats", &server.url()]).out;
+    let listed = elsewhere.creel(&["task", "list", "--queue=q", "-l", "x", "--nats", &server.url()]).out;
     assert!(listed.contains("look  completed  1               task-look on "), "{listed}");
     let listed = elsewhere.creel(&["sessions", "--ended", "--nats", &server.url()]);
     assert!(listed.out.contains("task-4"), "{}{}", listed.out, listed.err);
@@ -515,28 +515,28 @@ fn tasks_that_other_programs_queue_are_done_too() {
     let server = NatsServer::start();
     let here = machine(&server, "", DONE);
     here.queue(&["list"]);
-    server.publish_for_good("creel.queue.1.-.-.-.x7", r#"{"task_id":"x7","content":"Do it"}"#);
+    server.publish_for_good("creel.queue.q.1.-.-.-.x7", r#"{"task_id":"x7","content":"Do it"}"#);
     // An invalid subject for a task, and one that another task has.
-    server.publish_for_good("creel.queue.0.docs/api.-.-.x5", r#"{"id":"x5","goal":"Do it"}"#);
-    server.publish_for_good("creel.queue.0.-.-.-.x6", r#"{"id":"x7","goal":"Do something else"}"#);
-    server.publish_for_good("creel.queue.0.-.-.-.x8", "what?");
-    server.publish_for_good("creel.queue.0.-.-.-.x9", r#"{"id":"a.*","goal":"Do it"}"#);
+    server.publish_for_good("creel.queue.q.0.docs/api.-.-.x5", r#"{"id":"x5","goal":"Do it"}"#);
+    server.publish_for_good("creel.queue.q.0.-.-.-.x6", r#"{"id":"x7","goal":"Do something else"}"#);
+    server.publish_for_good("creel.queue.q.0.-.-.-.x8", "what?");
+    server.publish_for_good("creel.queue.q.0.-.-.-.x9", r#"{"id":"a.*","goal":"Do it"}"#);
     // As if the sender had died before the task was in the queue.
     let mut lost: Value = serde_json::json!({ "id": "lost", "goal": "g", "createdAt": "", "run": 1, "attempt": 0 });
     lost["state"] = "ready".into();
-    server.publish_for_good("$KV.creel-tasks.-.lost", &lost.to_string());
+    server.publish_for_good("$KV.creel-tasks.q.-.lost", &lost.to_string());
     // As if its worker had died after the task was taken from the queue.
     let mut alone = lost.clone();
     (alone["id"], alone["state"], alone["startedAt"]) = ("alone".into(), "active".into(), "".into());
     alone["by"] = serde_json::json!({ "worker": "w", "host": "h", "session": "task-alone" });
-    server.publish_for_good("$KV.creel-tasks.-.alone", &alone.to_string());
+    server.publish_for_good("$KV.creel-tasks.q.-.alone", &alone.to_string());
     let ran = here.drain(&[]);
     let mut done = order(&ran, "completed");
     done[1..].sort();
     assert_eq!(done, ["x7", "alone", "lost"], "{}", ran.err);
     assert_eq!(server.count("CREEL_QUEUE"), 1);
     assert_eq!(here.queued("x7")["priority"], 1);
-    server.publish_for_good("creel.queue.2.qa.-.-.x9", r#"{"id":"x9","goal":"Look at it"}"#);
+    server.publish_for_good("creel.queue.q.2.qa.-.-.x9", r#"{"id":"x9","goal":"Look at it"}"#);
     assert_eq!(order(&here.drain(&["--types", "qa"]), "completed"), ["x9"]);
 }
 
@@ -547,7 +547,7 @@ fn a_task_deleted_with_other_tools_does_not_block_the_queue() {
     here.queue(&["add", "Do it"]);
     here.queue(&["add", "Then this", "--depends-on", "1"]);
     // Like `nats kv del`.
-    server.publish_for_good("$KV.creel-tasks.-.1", "");
+    server.publish_for_good("$KV.creel-tasks.q.-.1", "");
     let ran = here.drain(&[]);
     assert_eq!(order(&ran, "completed"), ["2"], "{}", ran.err);
     assert_eq!(server.count("CREEL_QUEUE"), 0);
@@ -735,13 +735,13 @@ fn creel_does_not_log_in_to_the_server_of_an_untrusted_config() {
 fn a_server_that_allows_only_what_the_documentation_lists_is_enough_for_workers() {
     let page = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/queue.md")).expect("the page");
     let config = page.split("```conf\n").nth(1).and_then(|rest| rest.split("```").next()).expect("a config");
-    let server = NatsServer::with(config);
+    let mut server = NatsServer::with(config);
     let (worker, adder) = (server.url_for("worker:s3cret"), server.url_for("adder:s3cret"));
-    let config = format!("agents: {{ demo: {{ script: s.yaml }} }}\nnats: {{ url: '{worker}' }}");
+    let config = format!("agents: {{ demo: {{ script: s.yaml }} }}\nnats: {{ url: '{worker}', queue: q }}");
     let here = Project::with(&config).file("s.yaml", &format!("turns: []\n{DONE}"));
     let there = Project::new();
     let does = |args: &[&str]| {
-        let ran = there.creel(&[args, &["--queue", "--nats", &adder]].concat());
+        let ran = there.creel(&[args, &["--queue=q", "--nats", &adder]].concat());
         assert_eq!(ran.code, 0, "{}", ran.err);
         ran.out
     };
@@ -754,6 +754,33 @@ fn a_server_that_allows_only_what_the_documentation_lists_is_enough_for_workers(
     does(&["task", "remove", "1"]);
     let warnings = here.creel(&["show", "task-2", "--json"]).out;
     assert!(!warnings.contains("\"kind\":\"warning\""), "{warnings}");
+    // Also after the connection was lost, and for the list of workers.
+    let worker = here.worker(&[]);
+    until("it is listed", || here.creel(&["worker", "--list"]).out.contains("demo"));
+    server.kill();
+    server.up();
+    until("it takes the next task", || {
+        there.creel(&["task", "add", "Another", "--id", "3", "--queue=q", "--nats", &adder]);
+        there.creel(&["task", "show", "3", "--queue=q", "--nats", &adder]).out.contains("completed")
+    });
+    worker.signal(Signal::TERM);
+    let ran = worker.end();
+    assert!(!ran.err.contains("refused"), "{}", ran.err);
+}
+
+#[test]
+fn a_missing_right_is_named() {
+    let server = NatsServer::with(
+        "authorization { users: [ { user: root, password: s3cret }\n\
+         { user: me, password: s3cret, permissions: { publish: \"$JS.API.STREAM.INFO.>\", subscribe: \"_INBOX.me.>\" } } ] }",
+    );
+    let here = Project::new();
+    let url = server.url_for("me:s3cret");
+    let ran = here.creel(&["task", "add", "Do it", "--queue=q", "--nats", &url]);
+    let names = ran.err.contains("Permissions Violation for Publish to \"$JS.API.STREAM.CREATE.KV_creel-tasks\"");
+    assert!(ran.code == 1 && names && !ran.err.contains("timed out"), "{}", ran.err);
+    let ran = here.creel(&["pause", "-s", "s", "--nats", &url]);
+    assert!(ran.code == 1 && ran.err.contains("\"creel.commands.s\""), "{}", ran.err);
 }
 
 // Many tasks

@@ -25,7 +25,7 @@ impl QueueHome {
     /// A project whose workers use the queue.
     fn project(&self, rest: &str, script: &str) -> Project {
         let nats = match self {
-            Self::Server(server) => format!("nats: {{ url: '{}' }}\n", server.url()),
+            Self::Server(server) => format!("nats: {{ url: '{}', queue: q }}\n", server.url()),
             Self::Project => String::new(),
         };
         let config = format!(
@@ -69,6 +69,7 @@ for_each_queue! {
     a_task_that_keeps_killing_its_session_is_blocked_in_the_end,
     a_worker_that_waits_gets_a_task_that_is_added_later,
     a_session_hands_its_tasks_to_workers_and_gets_their_results,
+    a_task_that_an_agent_adds_or_makes_ready_last_is_in_the_queue,
     each_task_is_completed_once_although_workers_are_killed,
 }
 
@@ -212,6 +213,24 @@ fn a_session_hands_its_tasks_to_workers_and_gets_their_results(home: &QueueHome)
     worker.end();
     here.write("home", "");
     assert_eq!(session.end().code, 0);
+}
+
+/// The turn and the session end right after the command.
+fn a_task_that_an_agent_adds_or_makes_ready_last_is_in_the_queue(home: &QueueHome) {
+    let creel = env!("CARGO_BIN_EXE_creel");
+    let last = |goal: &str, command: &str| {
+        let script = format!("turns:\n  - {{ run: '{creel} {command}', say: '<promise>COMPLETE</promise>' }}\n");
+        let here = home.project("prompt: GOAL", "").file("s.yaml", &script);
+        let ran = here.run();
+        assert_eq!(ran.code, 0, "{}", ran.err);
+        let queued: Vec<Value> = serde_json::from_str(&here.queue(&["list", "--json"]).out).expect("JSON");
+        let goals: Vec<&str> = queued.iter().filter_map(|task| task["goal"].as_str()).collect();
+        assert!(goals.contains(&goal), "{command}: {goals:?} {}", ran.out);
+    };
+    last("Later", "task add --queue Later > added");
+    // Nothing waits for the queue here.
+    let command = "task add Now && creel task add --queue Last --depends-on task_1 && creel task done task_1";
+    last("Last", &command.replace("creel", creel));
 }
 
 /// `CREEL_QUEUE_SEED` decides when a worker is killed.

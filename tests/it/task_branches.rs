@@ -103,6 +103,87 @@ fn a_task_starts_from_the_work_of_those_that_it_waited_for() {
     assert_eq!(project.creel(&["worktree", "list"]).out, "");
 }
 
+/// Another clone of the project's remote, with its config trusted.
+fn clone_of(project: &Project) -> Project {
+    let clone = Project::new();
+    let origin = git(project, &["remote", "get-url", "origin"]);
+    git(&clone, &["clone", "--quiet", &origin, "."]);
+    git(&clone, &["config", "--global", "user.name", "Test"]);
+    git(&clone, &["config", "--global", "user.email", "test@example.com"]);
+    assert_eq!(clone.creel(&["trust"]).code, 0);
+    clone
+}
+
+#[test]
+fn workers_of_another_project_do_not_take_a_task() {
+    let server = NatsServer::start();
+    let url = server.url();
+    let [ours, theirs] = ["# ours", "# theirs"].map(|more| with_agent(more, with_remote));
+    let on_server = |project: &Project, args: &[&str]| project.creel(&[args, &["--nats", &url]].concat());
+    let added = on_server(&ours, &["task", "add", "write one.txt", "--queue"]);
+    assert_eq!((added.code, added.out.trim()), (0, "1"), "{}", added.err);
+    let worked = on_server(&theirs, &["worker", "--drain"]);
+    assert!(worked.code == 0 && !worked.err.contains("task 1"), "{}", worked.err);
+    assert_eq!(on_server(&theirs, &["task", "show", "1", "--queue"]).code, 1);
+    // Each project counts its own tasks.
+    assert_eq!(on_server(&theirs, &["task", "add", "write two.txt", "--queue"]).out.trim(), "1");
+    // A clone is the same project, with one worker that does one thing at a time.
+    let clone = clone_of(&ours);
+    let worked = on_server(&clone, &["worker", "--drain"]);
+    assert!(worked.code == 0 && worked.err.contains("task 1 is completed"), "{}", worked.err);
+    assert!(git(&ours, &["ls-remote", "origin"]).contains("refs/heads/creel/task-1"));
+    assert_eq!(git(&clone, &["status", "--porcelain"]), "");
+    // What depends on it sees its work on any machine.
+    on_server(&clone, &["task", "add", "Look.", "--depends-on", "1", "--queue"]);
+    let worked = on_server(&ours, &["worker", "--drain"]);
+    let seen: Value =
+        serde_json::from_str(&on_server(&ours, &["task", "show", "2", "--queue", "--json"]).out).expect("JSON");
+    assert!(seen["result"].as_str().is_some_and(|text| text.contains("one.txt")), "{seen}\n{}", worked.err);
+}
+
+#[test]
+fn a_queue_on_a_server_needs_a_name() {
+    let server = NatsServer::start();
+    let url = server.url();
+    let add = |project: &Project, queue: &str| project.creel(&["task", "add", "Do it.", queue, "--nats", &url]);
+    let bare = Project::new();
+    let refused = add(&bare, "--queue");
+    assert!(refused.code == 2 && refused.err.contains("this folder is not in a git repository"), "{}", refused.err);
+    assert!(refused.err.contains("nats.queue"), "{}", refused.err);
+    let full = with_agent("", with_remote);
+    git(
+        &bare,
+        &["clone", "--quiet", "--depth", "1", &format!("file://{}", git(&full, &["remote", "get-url", "origin"])), "."],
+    );
+    let refused = add(&bare, "--queue");
+    assert!(refused.code == 2 && refused.err.contains("the clone is shallow"), "{}", refused.err);
+    let refused = add(&bare, "--queue=a.*");
+    assert!(refused.code == 2 && refused.err.contains("a name has only letters"), "{}", refused.err);
+    assert_eq!(add(&bare, "--queue=shop").out.trim(), "1");
+    // The worker has it in its config.
+    let config = full.read("creel.yaml") + &format!("\nnats: {{ url: '{url}', queue: shop }}\n");
+    full.write("creel.yaml", &config);
+    let worked = full.creel(&["worker", "--drain", "--trust"]);
+    assert!(worked.err.contains("task 1 is completed"), "{}", worked.err);
+    // A project's own queue has no name.
+    let refused = bare.creel(&["task", "add", "Do it.", "--queue=shop"]);
+    assert!(refused.code == 2 && refused.err.contains("--nats"), "{}", refused.err);
+}
+
+#[test]
+fn tasks_of_an_earlier_version_are_named_and_left_alone() {
+    let server = NatsServer::start();
+    let url = server.url();
+    let project = with_agent("", with_remote);
+    let list = || project.creel(&["task", "list", "--queue", "--nats", &url]);
+    assert!(!list().err.contains("earlier version"));
+    let old =
+        serde_json::json!({ "id": "old", "goal": "g", "createdAt": "", "run": 1, "attempt": 0, "state": "ready" });
+    server.publish_for_good("$KV.creel-tasks.-.old", &old.to_string());
+    let listed = list();
+    assert!(listed.code == 0 && listed.err.contains("the tasks old of this server"), "{}", listed.err);
+}
+
 #[test]
 fn a_slow_remote_does_not_cost_a_worker_its_task() {
     let server = NatsServer::start();

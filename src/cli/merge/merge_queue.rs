@@ -22,7 +22,7 @@ use crate::{
         launch::trust_prompt::{self, TrustFlag},
         output::{put, say},
         target::project::Project,
-        task::queue::QueueConnection,
+        task::{QueueArgs, queue::QueueConnection},
     },
     config::PlanRequest,
     engine::{
@@ -83,7 +83,7 @@ pub(super) fn merge_queue(config: &ConfigArgs, nats: Option<&str>, trust: bool) 
         nats: NatsArgs { url: nats.map(str::to_owned) },
         ..SessionArgs::default()
     };
-    let mut connection = QueueConnection::open(&session)?;
+    let mut connection = QueueConnection::open(&session, &QueueArgs::default())?;
     let all = connection.all()?;
     // What is neither merged nor only a label: a task that depends on it must wait.
     let mut unmerged: BTreeSet<QueueTaskKey> = all
@@ -287,7 +287,7 @@ impl<'a> QueueMerger<'a> {
                 session_id: "merge-queue".to_owned(),
                 mark: format!("merge-queue-{}", std::process::id()),
             };
-            let ran = connection.tokio.block_on(async {
+            let ran = connection.tokio().block_on(async {
                 let cancel = CancellationToken::new();
                 let mut signals = ShutdownSignals::listen()?;
                 let mut output = EchoedOutput;

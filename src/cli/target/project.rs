@@ -10,11 +10,26 @@ use crate::{
     },
     config::{self, Settings, nats::NatsConfig, paths, trust::TrustStore},
     journal::SessionsDir,
-    worktrees,
+    worktrees::{self, ProjectRepository},
 };
 
 pub(crate) fn here() -> CliResult<PathBuf> {
     std::env::current_dir().map_err(|error| CliError::usage(format!("cannot use the current folder: {error}")))
+}
+
+/// Names the queue that a project has on a server: as given, else as the config says, else by the repository's first commit.
+pub(crate) fn name_queue(nats: &mut NatsConfig, given: Option<&str>, root: &Path) -> CliResult<()> {
+    nats.queue = given.map(str::to_owned).or(nats.queue.take());
+    if nats.queue.is_none() {
+        let found = ProjectRepository::root_commit(root).map_err(|why| {
+            CliError::usage(format!(
+                "creel does not know which project's queue you mean: {why}\n  name it with `nats.queue` in the config, or \
+                 with `creel task … --queue=NAME`"
+            ))
+        });
+        nats.queue = Some(found?);
+    }
+    Ok(())
 }
 
 #[derive(Debug)]

@@ -1,5 +1,7 @@
 //! Sessions on other machines, reached through a NATS server.
 
+use std::{cell::RefCell, future::poll_fn};
+
 use async_nats::{Client, jetstream};
 use tokio::sync::mpsc;
 
@@ -19,6 +21,7 @@ use crate::{
         heartbeat::{self, SessionHeartbeat},
         remote_journal::RemoteJournal,
         session_client::NatsSessionClient,
+        subject::SessionSubjects,
         worker_list::{self, ListedWorker},
     },
     present::text::plain,
@@ -31,7 +34,7 @@ pub(crate) struct NatsServerConnection {
     pub(crate) nats: NatsConfig,
     pub(crate) client: Client,
     /// The events of the connection.
-    pub(crate) told: mpsc::UnboundedReceiver<Event>,
+    pub(crate) told: RefCell<mpsc::UnboundedReceiver<Event>>,
 }
 
 struct ChosenSession {
@@ -78,30 +81,39 @@ impl NatsServerConnection {
         let tokio = tokio_runtime::start()?;
         let connected = tokio.block_on(connect(&nats, ReconnectPolicy::ByItself));
         let (client, told) = connected.map_err(|problem| cannot_connect(&nats, &problem))?;
-        Ok(Self { tokio, nats, client, told })
+        Ok(Self { tokio, nats, client, told: RefCell::new(told) })
+    }
+
+    /// The streams of the server.
+    pub(crate) fn jetstream(&self) -> jetstream::Context {
+        let _threads = self.tokio.enter();
+        jetstream::new(self.client.clone())
+    }
+
+    /// Waits until the server has answered. If the user lacks a right, the server says so and does not answer.
+    pub(crate) fn wait<T, E: Into<CliError>>(&self, asked: impl Future<Output = Result<T, E>>) -> CliResult<T> {
+        self.tokio.block_on(asked).map_err(|error| {
+            let mut told = self.told.borrow_mut();
+            let refusals = std::iter::from_fn(|| told.try_recv().ok()).filter_map(refusal);
+            refusals.last().map_or_else(|| error.into(), |why| lacks_right(&why))
+        })
     }
 
     /// The last heartbeats of all sessions.
     pub(crate) fn signs(&self) -> CliResult<Vec<SessionHeartbeat>> {
-        Ok(self.tokio.block_on(async {
-            let jetstream = jetstream::new(self.client.clone());
-            heartbeat::signs(&jetstream, &self.nats).await
-        })?)
+        self.wait(heartbeat::signs(&self.jetstream(), &self.nats))
     }
 
     /// The workers that are running.
     pub(crate) fn workers(&self) -> CliResult<Vec<ListedWorker>> {
-        Ok(self.tokio.block_on(async {
-            let jetstream = jetstream::new(self.client.clone());
-            worker_list::workers(&jetstream, &self.nats.prefix).await
-        })?)
+        self.wait(worker_list::workers(&self.jetstream(), &self.nats.prefix))
     }
 
     /// A copy of a session with all records so far: of the session with that name or id, otherwise of the only running
     /// one.
     pub(crate) fn mirror(&self, session: Option<&str>) -> CliResult<RemoteJournal> {
         let ChosenSession { name, id } = self.choose(session)?;
-        let mirror = self.tokio.block_on(async {
+        let mirror = self.wait(async {
             let mut mirror = RemoteJournal::open(&self.client, &self.nats, &name, id.as_deref()).await?;
             mirror.catch_up().await?;
             Ok::<_, NatsError>(mirror)
@@ -150,8 +162,39 @@ impl NatsServerConnection {
     pub(crate) fn told(&self, session: &SessionArgs, request: &SessionRequest) -> CliResult<Option<ReplyData>> {
         let ChosenSession { name, id } = self.choose(session.session.as_deref())?;
         let asking = NatsSessionClient::new(self.client.clone(), &self.nats.prefix, &name, id);
-        Ok(self.tokio.block_on(asking.ask(ClientKind::Cli, request))?)
+        self.tokio.block_on(async {
+            tokio::select! {
+                answered = asking.ask(ClientKind::Cli, request) => Ok(answered?),
+                why = self.refused_to_send(&name) => Err(lacks_right(&why)),
+            }
+        })
     }
+
+    /// Waits until the server refuses to forward a command to a session.
+    async fn refused_to_send(&self, session: &str) -> String {
+        let subject = SessionSubjects::new(&self.nats.prefix, session).commands().to_lowercase();
+        while let Some(event) = poll_fn(|context| self.told.borrow_mut().poll_recv(context)).await {
+            if let Some(why) = refusal(event).filter(|why| why.to_lowercase().contains(&subject)) {
+                return why;
+            }
+        }
+        std::future::pending().await
+    }
+}
+
+/// What the server refuses to do for this user.
+fn refusal(event: Event) -> Option<String> {
+    match event {
+        Event::Refused(why) => Some(why),
+        Event::Connected | Event::Lost => None,
+    }
+}
+
+fn lacks_right(why: &str) -> CliError {
+    CliError::failed(format!(
+        "NATS: the server does not allow that: {why}\n  give this user the right (the manual lists what creel needs under \
+         \"What a server has to allow\"), or use another user"
+    ))
 }
 
 /// Why there is no connection to this server, and what to do.

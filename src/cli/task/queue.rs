@@ -1,8 +1,9 @@
 //! `creel task … --queue`: the tasks that workers take, from the project's own queue or from a server.
 
-use std::collections::BTreeSet;
-
-use async_nats::{Client, jetstream};
+use std::{
+    collections::BTreeSet,
+    time::{Duration, Instant},
+};
 
 use crate::{
     cli::{
@@ -10,11 +11,11 @@ use crate::{
         error::{CliError, CliResult},
         output::{json, print, say},
         target::{
-            project::{Project, sessions_of},
+            project::{Project, name_queue, sessions_of},
             remote_sessions::NatsServerConnection,
             session_request::{given, other_answer, told},
         },
-        task::{TaskAddArgs, TaskListArgs, TaskShowArgs},
+        task::{QueueArgs, TaskAddArgs, TaskListArgs, TaskShowArgs},
         tokio_runtime,
     },
     config::{PlanError, PlanRequest, Settings},
@@ -24,7 +25,7 @@ use crate::{
         tasks::{
             command::{NewTask, TaskCommand},
             refusal::TaskRefusal,
-            task::PRIORITY,
+            task::{PRIORITY, TaskState},
         },
     },
     present::queue_table,
@@ -33,9 +34,13 @@ use crate::{
         backend::{QueueTaskKey, QueueTrouble},
     },
     runtime::now,
-    socket::message::ReplyData,
+    socket::{message::ReplyData, query::SessionQuery},
     worktrees::{ProjectRepository, inventory::OwnedWorktree},
 };
+
+/// How long to wait until a session has handed a task over, and how often to look.
+const STORED: Duration = Duration::from_secs(20);
+const LOOK: Duration = Duration::from_millis(20);
 
 impl From<QueueTrouble> for CliError {
     fn from(trouble: QueueTrouble) -> Self {
@@ -61,35 +66,57 @@ impl From<QueueError> for CliError {
 
 /// The queue that is meant: of the server, else the project's own.
 pub(in crate::cli) struct QueueConnection {
-    pub(in crate::cli) tokio: tokio::runtime::Runtime,
+    place: ConnectedPlace,
     queue: TaskQueue,
-    /// Keeps the connection to the server open.
-    _client: Option<Client>,
+}
+
+enum ConnectedPlace {
+    Project(tokio::runtime::Runtime),
+    Server(Box<NatsServerConnection>),
+}
+
+impl ConnectedPlace {
+    fn wait<T, E: Into<CliError>>(&self, asked: impl Future<Output = Result<T, E>>) -> CliResult<T> {
+        match self {
+            Self::Project(tokio) => tokio.block_on(asked).map_err(Into::into),
+            Self::Server(server) => server.wait(asked),
+        }
+    }
 }
 
 impl QueueConnection {
-    pub(in crate::cli) fn open(args: &SessionArgs) -> CliResult<Self> {
-        let Some(server) = NatsServerConnection::meant(&args.nats, &args.config)? else {
-            let (root, _) = sessions_of(&args.config)?;
+    pub(in crate::cli) fn open(args: &SessionArgs, queue: &QueueArgs) -> CliResult<Self> {
+        let (root, _) = sessions_of(&args.config)?;
+        let Some(mut server) = NatsServerConnection::meant(&args.nats, &args.config)? else {
+            if queue.name().is_some() {
+                let why = "only a server has queues with names; pass it with --nats, or set `nats:` in the config";
+                return Err(CliError::usage(why));
+            }
             let queue = TaskQueue::of_project(&root, LEASE)?;
             say_notice(&queue);
-            return Ok(Self { tokio: tokio_runtime::start()?, queue, _client: None });
+            return Ok(Self { place: ConnectedPlace::Project(tokio_runtime::start()?), queue });
         };
-        let queue = server.tokio.block_on(async {
-            let jetstream = jetstream::new(server.client.clone());
-            TaskQueue::of_server(&jetstream, &server.nats, LEASE).await
-        })?;
+        name_queue(&mut server.nats, queue.name(), &root)?;
+        let queue = server.wait(TaskQueue::of_server(&server.jetstream(), &server.nats, LEASE))?;
         say_notice(&queue);
-        Ok(Self { tokio: server.tokio, queue, _client: Some(server.client) })
+        Ok(Self { place: ConnectedPlace::Server(Box::new(server)), queue })
+    }
+
+    /// The threads that other work can use, too.
+    pub(in crate::cli) fn tokio(&self) -> &tokio::runtime::Runtime {
+        match &self.place {
+            ConnectedPlace::Project(tokio) => tokio,
+            ConnectedPlace::Server(server) => &server.tokio,
+        }
     }
 
     /// Adds a task, and returns its name.
     pub(in crate::cli) fn add(&mut self, order: TaskSpec) -> CliResult<String> {
-        Ok(self.tokio.block_on(self.queue.add(order, now()))?.task.order.id)
+        Ok(self.place.wait(self.queue.add(order, now()))?.task.order.id)
     }
 
     pub(in crate::cli) fn ask(&mut self, key: &QueueTaskKey, request: &QueueRequest) -> CliResult<()> {
-        self.tokio.block_on(self.queue.ask(key, request, now()))?;
+        self.place.wait(self.queue.ask(key, request, now()))?;
         Ok(())
     }
 
@@ -98,12 +125,12 @@ impl QueueConnection {
         key: &QueueTaskKey,
         change: impl Fn(&QueuedTask) -> Option<QueuedTask> + Send,
     ) -> CliResult<()> {
-        self.tokio.block_on(self.queue.board.change(key, change))?;
+        self.place.wait(self.queue.board.change(key, change))?;
         Ok(())
     }
 
     pub(in crate::cli) fn all(&self) -> CliResult<Vec<QueuedTask>> {
-        let mut all = self.tokio.block_on(self.queue.board.all())?;
+        let mut all = self.place.wait(self.queue.board.all())?;
         all.retain(|task| task.standing.state().is_some());
         all.sort_by(|one, other| one.created_at.cmp(&other.created_at));
         Ok(all)
@@ -155,18 +182,54 @@ pub(super) fn add(args: TaskAddArgs) -> CliResult {
 }
 
 fn add_to_session(args: TaskAddArgs) -> CliResult {
-    let TaskAddArgs { goal, id, deliverables, labels, priority, kind, parent, dependencies, agents, session, queue: _ } =
-        args;
+    let TaskAddArgs {
+        goal,
+        id,
+        deliverables,
+        labels,
+        priority,
+        kind,
+        parent,
+        dependencies,
+        agents,
+        session,
+        queue: in_queue,
+    } = args;
     let (goal, queue) = (given(&goal)?, Some(agents.into_iter().collect()));
     let new = NewTask { id, goal, deliverables, labels, priority, kind, parent, dependencies, queue };
     let Some(ReplyData::Added(id)) = told(&session, SessionCommand::Task { task: TaskCommand::Add(new) })? else {
         return Err(other_answer());
     };
+    wait_for(&session, &QueueArgs { queue: in_queue }, &id)?;
     print(&(id + "\n"))
 }
 
+/// Waits until the queue has a task that a session hands over. One that waits for other tasks gets there later.
+fn wait_for(session: &SessionArgs, queue: &QueueArgs, id: &str) -> CliResult<()> {
+    let owner = session.session.clone().or_else(|| std::env::var("CREEL_SESSION").ok()).unwrap_or_default();
+    // An agent may lack the login for a server. The session hands the task over, at the latest when it ends.
+    let Ok(reached) = QueueConnection::open(session, queue) else { return Ok(()) };
+    let since = Instant::now();
+    while reached.key(&format!("{owner}/{id}")).is_err() {
+        // The session may have just ended.
+        let asked = told(session, SessionQuery::TaskShow { id: id.to_owned() });
+        let is_ready = matches!(asked, Ok(Some(ReplyData::Task(task))) if task.state == TaskState::Ready);
+        if !is_ready {
+            break;
+        }
+        if since.elapsed() > STORED {
+            return Err(CliError::failed(format!(
+                "session `{owner}` has task {id}, but the queue does not have it yet\n  `creel show {owner}` says why; creel \
+                 hands the task over as soon as it can"
+            )));
+        }
+        std::thread::sleep(LOOK);
+    }
+    Ok(())
+}
+
 fn add_alone(args: TaskAddArgs) -> CliResult {
-    let TaskAddArgs { goal, id, deliverables, labels, priority, kind, parent, dependencies, agents, session, queue: _ } =
+    let TaskAddArgs { goal, id, deliverables, labels, priority, kind, parent, dependencies, agents, session, queue } =
         args;
     if parent.is_some() {
         return Err(CliError::usage("tasks in the queue have no parent; --parent is for tasks of a session"));
@@ -188,8 +251,8 @@ fn add_alone(args: TaskAddArgs) -> CliResult {
         agents,
         session: None,
     };
-    let mut reached = QueueConnection::open(&session)?;
-    let id = reached.tokio.block_on(reached.queue.add(order, now()))?.task.order.id;
+    let mut reached = QueueConnection::open(&session, &QueueArgs { queue })?;
+    let id = reached.add(order)?;
     if let Some(why) = no_taker {
         say(&format!("creel: a worker with this config does not take task {id}: {why}"));
     }
@@ -222,8 +285,8 @@ fn who_may(named: Vec<String>, settings: Option<&Settings>, kind: Option<&str>) 
 }
 
 pub(super) fn list(args: &TaskListArgs) -> CliResult {
-    let TaskListArgs { states, labels, kind, json: as_json, session, .. } = args;
-    let mut tasks = QueueConnection::open(session)?.all()?;
+    let TaskListArgs { states, labels, kind, json: as_json, session, queue, .. } = args;
+    let mut tasks = QueueConnection::open(session, queue)?.all()?;
     let is_empty = tasks.is_empty();
     tasks.retain(|QueuedTask { order, standing, .. }| {
         (states.is_empty() || standing.state().is_some_and(|state| states.contains(&state)))
@@ -246,27 +309,27 @@ pub(super) fn list(args: &TaskListArgs) -> CliResult {
 }
 
 pub(super) fn show(args: &TaskShowArgs) -> CliResult {
-    let reached = QueueConnection::open(&args.session)?;
+    let reached = QueueConnection::open(&args.session, &args.queue)?;
     let key = reached.key(&args.id)?;
-    let seen = reached.tokio.block_on(reached.queue.board.get(&key))?;
+    let seen = reached.place.wait(reached.queue.board.get(&key))?;
     let task = seen.map(|seen| seen.task).filter(|task| task.standing.state().is_some());
     let task = task.ok_or_else(|| none(&args.id))?;
     if args.json { json(&task) } else { print(&queue_table::whole(&task)) }
 }
 
 /// Does what a person asks for.
-pub(super) fn ask(session: &SessionArgs, id: &str, ask: &QueueRequest) -> CliResult {
-    let mut reached = QueueConnection::open(session)?;
+pub(super) fn ask(session: &SessionArgs, queue: &QueueArgs, id: &str, ask: &QueueRequest) -> CliResult {
+    let mut reached = QueueConnection::open(session, queue)?;
     let key = reached.key(id)?;
     reached.ask(&key, ask)?;
     Ok(0)
 }
 
 /// Puts a task into the queue again.
-pub(super) fn start(session: &SessionArgs, id: &str) -> CliResult {
-    let mut reached = QueueConnection::open(session)?;
+pub(super) fn start(session: &SessionArgs, queue: &QueueArgs, id: &str) -> CliResult {
+    let mut reached = QueueConnection::open(session, queue)?;
     let key = reached.key(id)?;
-    let before = reached.tokio.block_on(reached.queue.board.get(&key))?.map(|seen| seen.task);
+    let before = reached.place.wait(reached.queue.board.get(&key))?.map(|seen| seen.task);
     reached.ask(&key, &QueueRequest::Again)?;
     if before.is_some_and(|task| matches!(task.standing, QueuedTaskState::Completed { .. })) {
         say(&format!("creel: task {id} was completed; a worker now does it again"));
@@ -276,10 +339,10 @@ pub(super) fn start(session: &SessionArgs, id: &str) -> CliResult {
 
 /// Completes a task. The work of a blocked one is on a branch that no worker has handed in: nothing in its worktree may be
 /// uncommitted, and other machines get the branch from the remote.
-pub(super) fn done(session: &SessionArgs, id: &str, result: Option<String>) -> CliResult {
-    let mut reached = QueueConnection::open(session)?;
+pub(super) fn done(session: &SessionArgs, queue: &QueueArgs, id: &str, result: Option<String>) -> CliResult {
+    let mut reached = QueueConnection::open(session, queue)?;
     let key = reached.key(id)?;
-    let found = reached.tokio.block_on(reached.queue.board.get(&key))?.map(|seen| seen.task);
+    let found = reached.place.wait(reached.queue.board.get(&key))?.map(|seen| seen.task);
     let is_blocked = |task: &QueuedTask| matches!(task.standing, QueuedTaskState::Blocked { .. });
     if let Some(task) = found.filter(is_blocked)
         && let Some(branch) = hand_in(session, &task)?

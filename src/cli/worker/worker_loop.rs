@@ -117,12 +117,12 @@ impl<'a> WorkerLoop<'a> {
         site: &'a WorkerSite,
         me: WorkerIdentity,
         callings: Eligibility<'a>,
-        place: QueuePlace,
+        mut place: QueuePlace,
         slots: &'a JobSlots,
     ) -> CliResult<Self> {
         let signals = ShutdownSignals::listen()
             .map_err(|error| CliError::failed(format!("cannot listen for signals: {error}")))?;
-        let queue = watch(&place, args).await?;
+        let queue = watch(&mut place, args).await?;
         let sessions = SessionsDir::of(&site.root);
         Ok(Self {
             args,
@@ -179,7 +179,7 @@ impl<'a> WorkerLoop<'a> {
             }
             let watched = tokio::select! {
                 _ = self.signals.next() => return Some(INTERRUPTED),
-                watched = watch(&self.place, self.args) => watched,
+                watched = watch(&mut self.place, self.args) => watched,
             };
             match watched {
                 Ok(queue) => {
@@ -437,7 +437,7 @@ async fn kept(lot: &dyn TaskLease, board: &dyn TaskStore, worker: &str) {
     }
 }
 
-async fn watch(place: &QueuePlace, args: &WorkerArgs) -> std::result::Result<WatchedQueue, QueueTrouble> {
+async fn watch(place: &mut QueuePlace, args: &WorkerArgs) -> std::result::Result<WatchedQueue, QueueTrouble> {
     let mut watched = place.open(args.lease.into()).await?.watched().await?;
     watched.queue.line.restore(Vec::new()).await?;
     watched.clear_out(now()).await;

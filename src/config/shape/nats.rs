@@ -66,6 +66,13 @@ pub static NATS: MapShape = MapShape {
             default: DefaultValue::Text("CREEL"),
         },
         FieldShape {
+            name: "queue",
+            doc: "The project whose queue it is: workers take only tasks of this name. Default: the root commit of the git \
+                  repository.",
+            ty: ValueType::SomeText,
+            default: DefaultValue::Null,
+        },
+        FieldShape {
             name: "replicas",
             doc: "How many servers of a cluster keep a copy of the stream, the list of sessions and the queue.",
             ty: ValueType::Integer(1, 5),

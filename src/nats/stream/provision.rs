@@ -14,7 +14,7 @@ use async_nats::jetstream::{
     stream::{Config, DiscardPolicy, RetentionPolicy, StorageType, Stream},
 };
 
-use super::NatsStream;
+use super::{ELECTION, ELECTION_PAUSE, NatsStream};
 use crate::{
     config::NatsConfig,
     engine::time::TimeSpan,
@@ -23,11 +23,6 @@ use crate::{
 
 /// How long the server itself recognises duplicate messages.
 const KNOWN: Duration = Duration::from_mins(2);
-
-/// How long a cluster can take to elect a leader: its servers wait for up to 9 seconds before they vote.
-const ELECTION: Duration = Duration::from_secs(15);
-/// How long to wait before asking a cluster without a leader again.
-const ELECTION_PAUSE: Duration = Duration::from_millis(250);
 
 /// Opens the stream of the records. Creates it if there is none.
 pub async fn open(jetstream: &Context, nats: &NatsConfig) -> Result<NatsStream, NatsError> {

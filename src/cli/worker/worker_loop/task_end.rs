@@ -131,7 +131,7 @@ impl WorkerLoop<'_> {
             // A server that lost its data has no bucket either, until a client creates one.
             let watched = async {
                 tokio::time::sleep(AGAIN).await;
-                Box::pin(watch(&self.place, self.args)).await
+                Box::pin(watch(&mut self.place, self.args)).await
             };
             tokio::select! {
                 _ = self.signals.next() => return Ok(Some(INTERRUPTED)),
