@@ -184,8 +184,17 @@ impl QueuedTask {
     /// An id for this run of the task that is unique across all queues. It identifies the session that works on the
     /// task.
     pub fn mark(&self) -> String {
+        self.mark_of(self.run)
+    }
+
+    /// The ids of all runs so far.
+    pub fn all_marks(&self) -> impl Iterator<Item = String> {
+        (1..=self.run).map(|run| self.mark_of(run))
+    }
+
+    fn mark_of(&self, run: u32) -> String {
         let owner = self.order.session.as_ref().map_or("-", |owner| owner.id.as_str());
-        format!("{owner}.{}/{}/{}", self.order.id, self.created_at, self.run)
+        format!("{owner}.{}/{}/{run}", self.order.id, self.created_at)
     }
 
     /// Whether tasks that depend on it still have to wait.

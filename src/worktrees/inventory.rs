@@ -3,7 +3,9 @@
 use std::path::{Path, PathBuf};
 
 use super::{
-    FOLDER, occupancy,
+    FOLDER,
+    kill_repair::{is_bare, is_half_made},
+    occupancy,
     repository::{ProjectRepository, WorktreeError, entry_of, git_there},
 };
 
@@ -48,6 +50,11 @@ pub enum UnsavedWork {
     OwnSessions,
 }
 
+/// The session and the project that the reason of git's lock names.
+pub(super) fn session_of(reason: &str) -> Option<(&str, &str)> {
+    reason.strip_prefix(REASON)?.split_once(OF)
+}
+
 impl ProjectRepository {
     /// The reason for git's lock, which names the session and its project.
     pub fn lock_reason(&self, session: &str) -> String {
@@ -71,9 +78,9 @@ impl ProjectRepository {
     fn owned(&self, entry: &str) -> Option<OwnedWorktree> {
         let field = |name: &str| entry.split('\0').find_map(|line| line.strip_prefix(name));
         let path = PathBuf::from(field("worktree ")?);
-        let session = match field("locked ").and_then(|reason| reason.strip_prefix(REASON)) {
-            Some(of) => {
-                let (session, project) = of.split_once(OF)?;
+        let session = match field("locked ").filter(|reason| reason.starts_with(REASON)) {
+            Some(reason) => {
+                let (session, project) = session_of(reason)?;
                 if Path::new(project) != self.project {
                     return None;
                 }
@@ -110,6 +117,9 @@ impl OwnedWorktree {
         let Some(entry) = entry_of(&self.path).filter(|entry| entry.starts_with(&repository.common_dir)) else {
             return Ok(Some(UnsavedWork::Broken));
         };
+        if is_half_made(&entry) {
+            return Ok((!is_bare(&self.path)).then_some(UnsavedWork::Broken));
+        }
         if occupancy::is_occupied(&self.path) {
             return Ok(Some(UnsavedWork::Session));
         }

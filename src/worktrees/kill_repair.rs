@@ -1,18 +1,20 @@
-//! Repairs what a kill left in a worktree of creel's: lock files of git, which refuses to work as long as they exist, and a
-//! removal that was interrupted.
+//! Repairs what a kill left in a worktree of creel's: lock files of git, which refuses to work as long as they exist, a
+//! worktree that git had not finished, and a removal that was interrupted.
 //!
 //! # Invariants
 //! - Only files in the worktree's own entry, and the lock of its own branch. No session works there.
+//! - No file goes that git has not just written: a folder goes only while there is nothing in it but its `.git` file.
 //! - A process that is still alive gets time to finish.
 
 use std::{
     fs,
+    os::unix::ffi::OsStrExt as _,
     path::{Path, PathBuf},
     time::{Duration, Instant},
 };
 
 use super::{
-    inventory::GOING,
+    inventory::{GOING, session_of},
     new_worktree::UNREADY,
     repository::{ProjectRepository, WorktreeError, entry_of, git_there, told_there},
 };
@@ -38,8 +40,54 @@ impl ProjectRepository {
             let error = |cause| WorktreeError::File { action: format!("remove {}", file.display()), cause };
             fs::remove_file(file).map_err(error)?;
         }
-        if entry.join(GOING).exists() { restore_files(worktree, &entry) } else { Ok(()) }
+        let is_checked_out = entry.join("index").exists();
+        if !is_checked_out && !is_half_made(&entry) {
+            told_there(worktree, &["read-tree", "HEAD"])?;
+        }
+        if entry.join(GOING).exists() || !is_checked_out { restore_files(worktree, &entry) } else { Ok(()) }
     }
+
+    /// Deletes what is left of worktrees of this project that git was about to make when it was killed. Only with the
+    /// lock of the repository.
+    pub fn clear_half_made(&self) -> Result<(), WorktreeError> {
+        let Ok(entries) = fs::read_dir(self.common_dir.join("worktrees")) else { return Ok(()) };
+        for entry in entries.flatten().map(|entry| entry.path()) {
+            let reason = fs::read_to_string(entry.join("locked")).unwrap_or_default();
+            let is_own = session_of(&reason).is_some_and(|(_, project)| Path::new(project.trim_end()) == self.project);
+            if is_own && is_half_made(&entry) {
+                let link = fs::read_to_string(entry.join("gitdir")).unwrap_or_default();
+                let worktree = Path::new(link.trim_end()).parent().filter(|folder| folder.is_absolute());
+                discard_half_made(worktree, &entry)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Deletes the entry of a worktree that git had not finished, and its folder if nothing else is in it. Returns whether it
+/// did.
+pub(super) fn discard_half_made(worktree: Option<&Path>, entry: &Path) -> Result<bool, WorktreeError> {
+    wait_for_git(worktree.unwrap_or(entry), || !is_half_made(entry));
+    if !is_half_made(entry) || worktree.is_some_and(|worktree| !is_bare(worktree)) {
+        return Ok(false);
+    }
+    for folder in worktree.into_iter().filter(|folder| folder.exists()).chain([entry]) {
+        let error = |cause| WorktreeError::File { action: format!("remove {}", folder.display()), cause };
+        fs::remove_dir_all(folder).map_err(error)?;
+    }
+    Ok(true)
+}
+
+/// Whether git was killed before the worktree of this entry had a commit.
+pub(super) fn is_half_made(entry: &Path) -> bool {
+    let has = |name: &str| fs::read(entry.join(name)).is_ok_and(|text| !text.is_empty());
+    !(has("gitdir") && has("commondir") && has("HEAD"))
+}
+
+/// Whether there is nothing in a folder but its `.git` file, or no such folder.
+pub(super) fn is_bare(worktree: &Path) -> bool {
+    let Ok(found) = fs::read_dir(worktree) else { return !worktree.exists() };
+    found.flatten().all(|file| file.file_name() == ".git")
 }
 
 /// Waits while git works in the worktree, until `is_done`.
@@ -82,17 +130,23 @@ fn restore_files(worktree: &Path, entry: &Path) -> Result<(), WorktreeError> {
         return Err(WorktreeError::Git { command: "checkout-index".to_owned(), complaint: restored.complaint() });
     }
     let error = |cause| WorktreeError::File { action: format!("write to {}", entry.display()), cause };
-    fs::write(entry.join(UNREADY), "").and_then(|()| fs::remove_file(entry.join(GOING))).map_err(error)
+    let noted = fs::write(entry.join(UNREADY), "");
+    let going = entry.join(GOING);
+    noted.and_then(|()| if going.exists() { fs::remove_file(going) } else { Ok(()) }).map_err(error)
 }
 
-/// Whether git works in the worktree. None if the system does not say.
+/// Whether git works in the worktree, or makes it. None if the system does not say.
 fn has_process_in(worktree: &Path) -> Option<bool> {
     let mut seen = false;
     for entry in fs::read_dir("/proc").ok()?.flatten() {
         let Ok(cwd) = fs::read_link(entry.path().join("cwd")) else { continue };
         seen = true;
         let is_git = || fs::read_to_string(entry.path().join("comm")).is_ok_and(|name| name.starts_with("git"));
-        if cwd.starts_with(worktree) && is_git() {
+        let names_it = || {
+            let words = fs::read(entry.path().join("cmdline")).unwrap_or_default();
+            words.split(|byte| *byte == 0).any(|word| word == worktree.as_os_str().as_bytes())
+        };
+        if is_git() && (cwd.starts_with(worktree) || names_it()) {
             return Some(true);
         }
     }

@@ -61,6 +61,7 @@ pub struct PreparedWorktree {
 impl WorktreeRequest<'_> {
     pub fn prepare(&self) -> Result<PreparedWorktree, WorktreeError> {
         let _alone = self.repository.lock()?;
+        self.repository.clear_half_made()?;
         let existing = match &self.name {
             WorktreeName::Exactly(name) => {
                 self.repository.worktrees()?.into_iter().find(|worktree| worktree.name == *name)
@@ -105,9 +106,9 @@ impl WorktreeRequest<'_> {
 
     fn create(&self) -> Result<PreparedWorktree, WorktreeError> {
         let Some(base) = self.base.cloned() else { return Err(WorktreeError::NoSuchWorktree(self.session.to_owned())) };
-        let (name, branch, path) = self.free_name()?;
+        let (name, branch, path) = self.free_name(&base.commit)?;
         (self.say)(&format!("creel: worktree {} on branch `{branch}`, from {}", path.display(), base.name));
-        let add = ["-b", &branch, &text(&path), &base.commit];
+        let add = ["-B", &branch, &text(&path), &base.commit];
         self.repository.add(&path, self.session, &add)?;
         occupancy::occupy(&path)?;
         let prepared = self
@@ -123,13 +124,28 @@ impl WorktreeRequest<'_> {
         Ok(prepared)
     }
 
+    /// Whether a branch is checked out somewhere, or at a remote.
+    fn is_in_use(&self, branch: &str) -> Result<bool, WorktreeError> {
+        let here = self.repository.tell(&["worktree", "list", "--porcelain"])?;
+        if here.lines().any(|line| line.strip_prefix("branch refs/heads/") == Some(branch)) {
+            return Ok(true);
+        }
+        let all = self.repository.tell(&["for-each-ref", "--format=%(refname)", "refs/remotes"])?;
+        let of_remote = |name: &str| {
+            name.strip_prefix("refs/remotes/")
+                .and_then(|name| name.split_once('/').map(|(_, branch)| branch.to_owned()))
+        };
+        Ok(all.lines().filter_map(of_remote).any(|name| name == branch))
+    }
+
     /// The folder of all worktrees.
     fn folder(&self) -> PathBuf {
         self.repository.folder(self.plan)
     }
 
-    /// A name whose branch and folder do not exist yet.
-    fn free_name(&self) -> Result<(String, String, PathBuf), WorktreeError> {
+    /// A name whose branch and folder do not exist yet. A branch that has nothing of its own can be used again: creel may
+    /// have been killed when it had just made it.
+    fn free_name(&self, base: &str) -> Result<(String, String, PathBuf), WorktreeError> {
         let (name, is_fixed) = match &self.name {
             WorktreeName::Exactly(name) => (name, true),
             WorktreeName::Like(name) => (name, false),
@@ -144,7 +160,12 @@ impl WorktreeRequest<'_> {
             if !is_valid {
                 return Err(WorktreeError::BadBranch(branch));
             }
-            let is_taken = self.repository.branch(&branch)?.is_some();
+            let tip = self.repository.branch(&branch)?;
+            let is_taken = match &tip {
+                Some(tip) if !is_fixed => !self.repository.contains(base, tip)? || self.is_in_use(&branch)?,
+                Some(_) => true,
+                None => false,
+            };
             match (is_taken, path.exists(), is_fixed) {
                 (false, false, _) => return Ok((name, branch, path)),
                 (true, _, true) => return Err(WorktreeError::BranchExists { branch }),
@@ -266,7 +287,7 @@ impl ProjectRepository {
         let reason = self.lock_reason(session);
         let first = ["worktree", "add", "--quiet", "--no-track", "--lock", "--reason", &reason];
         // An existing branch has an upstream already, and git refuses the option for it.
-        let is_new = what.first() == Some(&"-b");
+        let is_new = matches!(what.first(), Some(&("-b" | "-B")));
         let first = first.iter().copied().filter(|word| is_new || *word != "--no-track");
         let args: Vec<&str> = first.chain(what.iter().copied()).collect();
         self.tell(&args).map(drop)

@@ -7,6 +7,8 @@ use std::{
 
 use super::{
     inventory::{GOING, OwnedWorktree, UnsavedWork},
+    kill_repair::{discard_half_made, is_half_made},
+    occupancy,
     repository::{ProjectRepository, WorktreeError, entry_of},
 };
 use crate::engine::event::SessionWorktree;
@@ -41,6 +43,11 @@ impl ProjectRepository {
     /// Removes a worktree, unless something would be lost.
     pub fn remove(&self, worktree: &OwnedWorktree, branch: BranchRemoval<'_>) -> Result<RemovalOutcome, WorktreeError> {
         let _alone = self.lock()?;
+        let entry = entry_of(&worktree.path);
+        let is_checked_out = entry.is_none_or(|entry| is_half_made(&entry) || entry.join("index").exists());
+        if !is_checked_out && !occupancy::is_occupied(&worktree.path) {
+            self.repair(&worktree.path, worktree.branch.as_deref().unwrap_or_default())?;
+        }
         if let Some(unsaved) = worktree.unsaved(self)? {
             return Ok(RemovalOutcome::Kept(unsaved));
         }
@@ -93,6 +100,10 @@ impl ProjectRepository {
 
     /// Removes a worktree with everything in it.
     pub(super) fn discard(&self, path: &Path) -> Result<(), WorktreeError> {
+        if let Some(entry) = entry_of(path).filter(|entry| is_half_made(entry)) {
+            discard_half_made(Some(path), &entry)?;
+            return Ok(());
+        }
         // The first `--force` is for submodules, the second for the lock.
         let path = path.to_string_lossy();
         self.tell(&["worktree", "remove", "--force", "--force", "--", &path]).map(drop)

@@ -16,6 +16,24 @@ use crate::{
     },
 };
 
+/// The commands that change nothing, or only what the same command changes again. One that was killed is no answer: "no".
+const QUESTIONS: [&str; 13] = [
+    "check-ref-format",
+    "diff",
+    "fetch",
+    "for-each-ref",
+    "log",
+    "ls-files",
+    "ls-remote",
+    "merge-base",
+    "remote",
+    "rev-list",
+    "rev-parse",
+    "status",
+    "symbolic-ref",
+];
+/// How often git is asked.
+const ATTEMPTS: u32 = 3;
 /// The lock of a repository while creel adds or removes worktrees.
 const LOCK: &str = "creel-worktrees.lock";
 
@@ -238,14 +256,27 @@ fn call(mut command: Command, folder: &Path, args: &[&str]) -> Result<GitReply, 
         command.env_remove(name);
     }
     command.envs(QUIET.iter().copied());
-    let output = output_of(&mut command).map_err(|error| {
-        let is_missing = error.kind() == io::ErrorKind::NotFound;
-        match (is_missing, folder.is_dir()) {
-            (true, true) => WorktreeError::NoGit,
-            (true, false) => WorktreeError::NoRepository(folder.to_owned()),
-            (false, _) => WorktreeError::CannotRun(error),
+    let mut ask = || {
+        output_of(&mut command).map_err(|error| {
+            let is_missing = error.kind() == io::ErrorKind::NotFound;
+            match (is_missing, folder.is_dir()) {
+                (true, true) => WorktreeError::NoGit,
+                (true, false) => WorktreeError::NoRepository(folder.to_owned()),
+                (false, _) => WorktreeError::CannotRun(error),
+            }
+        })
+    };
+    let mut output = ask()?;
+    let is_question = args.first().is_some_and(|first| QUESTIONS.contains(first));
+    for _ in 1..ATTEMPTS {
+        if is_question && output.status.signal().is_some() {
+            output = ask()?;
         }
-    })?;
+    }
+    if let Some(signal) = output.status.signal().filter(|_| is_question) {
+        let complaint = format!("git was killed by signal {signal}");
+        return Err(WorktreeError::Git { command: args[0].to_owned(), complaint });
+    }
     let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
     let (is_ok, stdout, mut stderr) = (output.status.success(), text(output.stdout), text(output.stderr));
     if let Some(signal) = output.status.signal() {

@@ -268,6 +268,60 @@ fn a_removal_that_is_cut_off_does_not_count_as_work() {
 }
 
 #[test]
+fn a_task_whose_workers_died_continues_their_work() {
+    // Each time, the session dies with uncommitted work.
+    let kills = "echo $CREEL_SESSION >> begun.txt; [ -e $HOME/well ] || { kill -9 $PPID; sleep 9; }; wc -l < begun.txt; \
+                 echo '<promise>COMPLETE</promise>'";
+    let project = with_remote(&config(kills, ""));
+    assert_eq!(project.creel(&["trust"]).code, 0);
+    let one = add(&project, "Do it.", &[]);
+    drain(&project, "1");
+    let seen = task(&project, &one);
+    assert_eq!((&seen["state"], &seen["branch"]), (&"blocked".into(), &"creel/task-1".into()), "{seen}");
+    fs::write(project.root().with_file_name("well"), "").expect("a file");
+    assert_eq!(project.creel(&["task", "start", "--queue", &one]).code, 0);
+    drain(&project, "1");
+    let seen = task(&project, &one);
+    assert_eq!((&seen["state"], &seen["result"]), (&"completed".into(), &"6".into()), "{seen}");
+    assert_eq!(project.creel(&["worktree", "list"]).out, "", "no worktree stays");
+    assert_eq!(git(&project, &["show", "origin/creel/task-1-2:begun.txt"]).lines().count(), 6);
+}
+
+#[test]
+fn a_worker_removes_the_worktrees_of_completed_tasks_that_others_left() {
+    let project = with_agent("", with_remote);
+    add(&project, "write one.txt", &[]);
+    drain(&project, "1");
+    let reason = format!("creel session task-1 in {}", project.root().display());
+    let again =
+        ["worktree", "add", "--quiet", "--lock", "--reason", &reason, ".creel/worktrees/task-1", "creel/task-1"];
+    git(&project, &again);
+    assert!(project.creel(&["worktree", "list"]).out.contains("task-1"));
+    drain(&project, "1");
+    assert_eq!(project.creel(&["worktree", "list"]).out, "");
+}
+
+#[test]
+fn a_killed_git_is_asked_again() {
+    let project = with_agent("", with_remote);
+    let one = add(&project, "write one.txt", &[]);
+    let two = add(&project, "write two.txt", &[&one]);
+    // Every question is killed once.
+    let bin = tempfile::tempdir().expect("a folder");
+    let dies = "case \" $* \" in *' rev-parse '*|*' fetch '*|*' merge-base '*|*' symbolic-ref '*|*' ls-remote '*) \
+                asked=\"$0.$(printf '%s' \"$*\" | cksum | tr -d ' ')\"; [ -e \"$asked\" ] || { : > \"$asked\"; kill -9 $$; } ;; esac";
+    let path = git_that(bin.path(), dies);
+    let mut worker = project.command(&["worker", "--drain", "--headless"]);
+    let ran = worker.env("PATH", path).output().expect("creel starts");
+    let said = String::from_utf8_lossy(&ran.stderr);
+    assert_eq!(
+        (&task(&project, &one)["state"], &task(&project, &two)["state"]),
+        (&"completed".into(), &"completed".into()),
+        "{said}"
+    );
+}
+
+#[test]
 fn creel_commits_what_the_agent_left() {
     let project = with_agent("", repository);
     add(&project, "Leave it: write left.txt\n\nwith a second paragraph, leave", &[]);

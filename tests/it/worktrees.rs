@@ -50,6 +50,70 @@ fn a_session_works_on_a_branch_of_its_own_and_leaves_only_the_branch() {
     assert_eq!(started["cwd"], folder(&project, "s").display().to_string());
 }
 
+/// A worktree of session `s`, as git leaves it if it is killed before it has written this file.
+fn half_made(project: &Project, without: &str) {
+    let reason = format!("creel session s in {}", project.root().display());
+    let add = ["worktree", "add", "--quiet", "--lock", "--reason", &reason, "-b", "creel/s", ".creel/worktrees/s"];
+    git(project, &add);
+    let entry = project.root().join(".git/worktrees/s");
+    fs::remove_file(entry.join(without)).expect("git has written it");
+    if without == "gitdir" {
+        fs::remove_dir_all(folder(project, "s")).expect("git makes it later");
+        return;
+    }
+    // Files come after all of them.
+    for file in fs::read_dir(folder(project, "s")).expect("a folder").flatten().map(|file| file.path()) {
+        if !file.ends_with(".git") && (without != "index" || file.ends_with("creel.yaml")) {
+            fs::remove_file(file).expect("a file");
+        }
+    }
+}
+
+#[test]
+fn a_worktree_that_git_did_not_finish_is_in_nobodys_way() {
+    for without in ["HEAD", "commondir", "gitdir", "index"] {
+        let project = repository(&config(COMMITS, "worktree: true"));
+        half_made(&project, without);
+        let ran = project.creel(&["worktree", "list"]);
+        assert_eq!(ran.code, 0, "{without}: {}", ran.err);
+        let ran = project.creel(&["worktree", "prune"]);
+        assert_eq!((ran.code, names(&project).len()), (0, 0), "{without}: {}", ran.err);
+        let entries = fs::read_dir(project.root().join(".git/worktrees")).map_or(0, Iterator::count);
+        assert_eq!(entries, 0, "{without}: {}", ran.err);
+        let ran = project.run();
+        assert_eq!(ran.code, 0, "{without}: {}", ran.err);
+    }
+}
+
+#[test]
+fn a_session_starts_with_all_files_and_one_branch_although_git_was_killed() {
+    for without in ["HEAD", "commondir", "gitdir", "index"] {
+        let project = repository(&config(COMMITS, "worktree: true"));
+        half_made(&project, without);
+        let ran = project.run();
+        assert_eq!(ran.code, 0, "{without}: {}", ran.err);
+        assert_eq!(
+            git(&project, &["branch", "--list", "creel/*", "--format=%(refname:short)"]),
+            "creel/s",
+            "{without}"
+        );
+        let made = git(&project, &["ls-tree", "-r", "--name-only", "creel/s"]);
+        assert_eq!(made, ".gitignore\ncreel.yaml\nmade.txt", "{without}");
+        assert_eq!(names(&project).len(), 0, "{without}: {}", ran.err);
+    }
+}
+
+#[test]
+fn work_in_a_broken_worktree_is_not_deleted() {
+    let project = repository(&config(COMMITS, "worktree: true"));
+    half_made(&project, "HEAD");
+    fs::write(folder(&project, "s").join("work.txt"), "mine\n").expect("a file");
+    let ran = project.creel(&["worktree", "prune"]);
+    assert!(ran.code == 0 && ran.err.contains("`s` stays"), "{}", ran.err);
+    assert_eq!(project.creel(&["worktree", "remove", "s"]).code, 1);
+    assert!(folder(&project, "s").join("work.txt").exists());
+}
+
 #[test]
 fn the_command_line_can_ask_for_a_worktree_and_name_it() {
     let project = repository(&config(COMMITS, ""));

@@ -356,11 +356,16 @@ pub(super) fn done(session: &SessionArgs, queue: &QueueArgs, id: &str, result: O
 /// Pushes the branch of a blocked task, if it is here and there is a remote. Returns its name at the remote.
 fn hand_in(session: &SessionArgs, task: &QueuedTask) -> CliResult<Option<String>> {
     let (root, _) = sessions_of(&session.config)?;
-    let (Some(branch), Ok(repository)) = (&task.branch, ProjectRepository::of(&root)) else { return Ok(None) };
+    let Ok(repository) = ProjectRepository::of(&root) else { return Ok(None) };
     let worker = task.standing.by().map(|by| by.session.as_str());
     let worktrees = repository.worktrees()?;
     let mut own = worktrees.iter().filter(|worktree| !worktree.is_missing);
-    if let Some(worktree) = own.find(|worktree| worktree.session.is_some() && worktree.session.as_deref() == worker) {
+    let own = own.find(|worktree| worktree.session.is_some() && worktree.session.as_deref() == worker);
+    // A worker that died could not say where its work is.
+    let Some(branch) = task.branch.as_ref().or_else(|| own.and_then(|own| own.branch.as_ref())) else {
+        return Ok(None);
+    };
+    if let Some(worktree) = own {
         let OwnedWorktree { name, path, .. } = worktree;
         let (id, path) = (&task.order.id, path.display());
         if let Some(unsaved) = worktree.unsaved(&repository)? {

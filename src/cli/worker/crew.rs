@@ -120,6 +120,7 @@ impl WorkerCrew<'_> {
         let shift = WorkerLoop::new(self.args, &self.site, me, callings, place, &self.slots).await?;
         if number == 1 {
             shift.say_notice();
+            shift.clear_leftovers().await;
         }
         shift.work().await
     }

@@ -19,7 +19,7 @@ use crate::{
             gate_watch::GateWatch,
             job_slots::{JobSlot, JobSlots},
             worker_loop::{
-                task_branch::{TaskGit, TaskStart},
+                task_branch::{TaskGit, TaskStart, branch_of},
                 task_end::WorkerTaskEnd,
             },
         },
@@ -139,6 +139,12 @@ impl<'a> WorkerLoop<'a> {
         })
     }
 
+    /// Removes what killed workers left behind.
+    pub(super) async fn clear_leftovers(&self) {
+        let git = TaskGit { site: self.site, args: self.args };
+        git.clear_leftovers(&self.sessions, self.queue.tasks()).await;
+    }
+
     /// Says what the user should know about the queue. Once for each worker.
     pub(super) fn say_notice(&self) {
         say_notice(&self.queue.queue);
@@ -222,6 +228,7 @@ impl<'a> WorkerLoop<'a> {
         }
         drop(slot);
         if self.args.drain && !self.has_more() {
+            self.clear_leftovers().await;
             return Ok(NextWorkerAction::Leave(WorkerLoopEnd { code: 0, left: queue_table::left(self.queue.tasks()) }));
         }
         tokio::select! {
@@ -286,6 +293,7 @@ impl<'a> WorkerLoop<'a> {
         let task = match task.claimed(hand, now()) {
             ClaimOutcome::Begin(task) => task,
             ClaimOutcome::GivenUp(task) => {
+                let task = task.on_branch(branch_of(&folder));
                 if let Some(revision) = board.write(&task, revision).await? {
                     self.tell(TaskRevision { task, revision })?;
                 }
@@ -309,7 +317,8 @@ impl<'a> WorkerLoop<'a> {
         self.trouble = None;
         let kind = task.order.kind.as_deref().and_then(|kind| self.callings.described(kind));
         let git = TaskGit { site: self.site, args: self.args };
-        let start = self.prepared(git.start_of(&task, &dependencies), &*lot).await;
+        let sessions = self.sessions.clone();
+        let start = self.prepared(git.start_of(&sessions, &task, &dependencies), &*lot).await;
         let joined = match start {
             Ok(TaskStart::Branches(joined)) => joined,
             Ok(TaskStart::Missing(why)) => {

@@ -1,25 +1,28 @@
 //! The branch of a task: where its work starts, and how it is handed in.
 
-use std::time::Duration;
+use std::{collections::BTreeSet, time::Duration};
 
 use crate::{
     cli::{
         output::say,
         worker::{
             WorkerArgs,
-            child_session::{self, ChildSessionEnd},
+            child_session::{self, ChildSessionEnd, PriorSession},
             worker_loop::{TaskLease, WorkerLoop, WorkerSite, kept, task_end::WorkerTaskEnd},
         },
     },
     engine::{
+        SessionState,
         event::SessionWorktree,
         queue::{QueuedTask, QueuedTaskState, TaskOutcome},
     },
-    journal::{self, SessionDir},
+    journal::{self, SessionDir, SessionsDir},
     present::{queue_table, text::plain_line},
     worktrees::{
         WorktreeError,
         joined_branches::{TaskWork, UnfinishedWork},
+        removal::BranchRemoval,
+        repository::session_branch,
     },
 };
 
@@ -74,9 +77,11 @@ pub(super) struct TaskGit<'a> {
 impl TaskGit<'_> {
     /// The branches that a task starts from: all of its dependencies must be here or at the remote. Its own earlier
     /// branch may be gone.
-    pub(super) async fn start_of(self, task: &QueuedTask, before: &[QueuedTask]) -> TaskStart {
+    pub(super) async fn start_of(self, sessions: &SessionsDir, task: &QueuedTask, before: &[QueuedTask]) -> TaskStart {
         let mut before = before.to_vec();
         before.sort_by_key(completed_at);
+        // A worker that died could not say where its work is.
+        let task = &task.clone().on_branch(task.branch.clone().or_else(|| earlier_branch(sessions, task)));
         let (wanted, own) = (task.joined_branches(&before), task.branch.clone());
         let Some(repository) = self.site.repository.clone() else { return TaskStart::Branches(Vec::new()) };
         let remote = self.site.remote.clone();
@@ -107,6 +112,31 @@ impl TaskGit<'_> {
             )),
             Ok(Err(error)) => TaskStart::Missing(error.to_string()),
             Err(_) => TaskStart::Missing("git did not answer".to_owned()),
+        }
+    }
+
+    /// Removes the worktrees of completed tasks that a killed worker left behind. Nothing goes that is not committed.
+    pub(super) async fn clear_leftovers(self, sessions: &SessionsDir, tasks: impl Iterator<Item = &QueuedTask>) {
+        let Some(repository) = self.site.repository.clone() else { return };
+        let is_done = |task: &&QueuedTask| matches!(task.standing, QueuedTaskState::Completed { .. });
+        let done: BTreeSet<String> = tasks.filter(is_done).flat_map(QueuedTask::all_marks).collect();
+        let sessions = sessions.clone();
+        let cleared = in_background(move || {
+            let alone = repository.lock().map_err(|error| error.to_string())?;
+            repository.clear_half_made().map_err(|error| error.to_string())?;
+            drop(alone);
+            for owned in repository.worktrees().map_err(|error| error.to_string())? {
+                let Some(folder) = owned.session.as_ref().map(|session| sessions.folder(session)) else { continue };
+                let Ok(SessionState { began, .. }) = journal::fold(&folder.journal()) else { continue };
+                let can_go = began.plan.worktree.clone().unwrap_or_default().keep.lets_go(true);
+                if can_go && began.order.is_some_and(|mark| done.contains(&mark)) {
+                    repository.remove(&owned, BranchRemoval::Keep).map_err(|error| error.to_string())?;
+                }
+            }
+            Ok(())
+        });
+        if let Err(why) = cleared.await {
+            tracing::warn!("a worktree stays: {why}");
         }
     }
 
@@ -197,6 +227,19 @@ impl TaskGit<'_> {
         }
         Ok(branch)
     }
+}
+
+/// The branch of the last session here that worked on the task in an earlier run.
+fn earlier_branch(sessions: &SessionsDir, task: &QueuedTask) -> Option<String> {
+    (1..task.run).rev().find_map(|run| {
+        let earlier = PriorSession::of(sessions, &QueuedTask { run, ..task.clone() });
+        branch_of(earlier.folder()?)
+    })
+}
+
+/// The branch that the session in this folder works on.
+pub(super) fn branch_of(folder: &SessionDir) -> Option<String> {
+    session_branch(&journal::fold(&folder.journal()).ok()?.began)
 }
 
 /// Runs something that blocks, such as git.
