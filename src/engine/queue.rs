@@ -192,6 +192,11 @@ impl QueuedTask {
         (1..=self.run).map(|run| self.mark_of(run))
     }
 
+    /// The names of the sessions of earlier runs.
+    pub fn earlier_sessions(&self) -> Vec<String> {
+        (1..self.run).map(|run| self.order.session(run)).collect()
+    }
+
     fn mark_of(&self, run: u32) -> String {
         let owner = self.order.session.as_ref().map_or("-", |owner| owner.id.as_str());
         format!("{owner}.{}/{}/{run}", self.order.id, self.created_at)

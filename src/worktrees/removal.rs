@@ -79,6 +79,24 @@ impl ProjectRepository {
         self.remove(&owned, BranchRemoval::Keep)
     }
 
+    /// Deletes the branches of these sessions if `kept` has all their commits.
+    pub fn forget_branches(&self, sessions: &[String], kept: &str) -> Result<(), WorktreeError> {
+        if sessions.is_empty() {
+            return Ok(());
+        }
+        let all = self.tell(&["for-each-ref", "--format=%(refname:short)", "refs/heads"])?;
+        for branch in all.lines().filter(|branch| *branch != kept) {
+            let name = branch.strip_prefix(kept.rsplit_once('/').map_or("", |(prefix, _)| prefix)).unwrap_or_default();
+            if sessions.iter().any(|session| session == name.trim_start_matches('/'))
+                && self.contains(&format!("refs/heads/{kept}"), branch)?
+            {
+                // Git keeps one that is checked out.
+                self.ask(&["branch", "--quiet", "-D", "--", branch])?;
+            }
+        }
+        Ok(())
+    }
+
     /// Deletes a branch if another one has all its commits. Branches of other sessions do not count, since they can go too.
     fn delete_if_merged(&self, branch: &str) -> Result<bool, WorktreeError> {
         let Some(commit) = self.branch(branch)? else { return Ok(false) };

@@ -5,8 +5,10 @@ use std::{
     io,
     os::unix::process::ExitStatusExt as _,
     path::{Path, PathBuf},
-    process::{Command, Stdio},
+    process::{Command, Output, Stdio},
 };
+
+use rustix::process::Signal;
 
 use crate::{
     engine::event::SessionStarted,
@@ -17,7 +19,7 @@ use crate::{
 };
 
 /// The commands that change nothing, or only what the same command changes again. One that was killed is no answer: "no".
-const QUESTIONS: [&str; 13] = [
+const QUESTIONS: [&str; 14] = [
     "check-ref-format",
     "diff",
     "fetch",
@@ -26,6 +28,7 @@ const QUESTIONS: [&str; 13] = [
     "ls-files",
     "ls-remote",
     "merge-base",
+    "push",
     "remote",
     "rev-list",
     "rev-parse",
@@ -269,7 +272,7 @@ fn call(mut command: Command, folder: &Path, args: &[&str]) -> Result<GitReply, 
     let mut output = ask()?;
     let is_question = args.first().is_some_and(|first| QUESTIONS.contains(first));
     for _ in 1..ATTEMPTS {
-        if is_question && output.status.signal().is_some() {
+        if is_question && was_killed(&output) {
             output = ask()?;
         }
     }
@@ -283,6 +286,13 @@ fn call(mut command: Command, folder: &Path, args: &[&str]) -> Result<GitReply, 
         stderr.push_str(&format!("\nfatal: git was killed by signal {signal}"));
     }
     Ok(GitReply { is_ok, stdout, stderr })
+}
+
+/// Whether a program of git was killed, and not by a key or a command that ends this process, too.
+fn was_killed(output: &Output) -> bool {
+    let by_user = [Signal::INT, Signal::TERM, Signal::HUP].map(Signal::as_raw);
+    let own = output.status.signal().is_some_and(|signal| !by_user.contains(&signal));
+    own || String::from_utf8_lossy(&output.stderr).contains("died of signal 9")
 }
 
 /// Calls git in a folder. A failure of git is an error.

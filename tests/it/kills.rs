@@ -79,10 +79,10 @@ const HEADLESS: [Blow; 6] = [
 ];
 
 /// Reproducible random numbers (xorshift).
-struct Dice(u64);
+pub(crate) struct Dice(pub(crate) u64);
 
 impl Dice {
-    fn below(&mut self, limit: u64) -> u64 {
+    pub(crate) fn below(&mut self, limit: u64) -> u64 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;
@@ -275,14 +275,19 @@ fn is_creel(pid: i32) -> bool {
     fs::read_link(format!("/proc/{pid}/exe")).is_ok_and(|exe| exe.ends_with("creel"))
 }
 
-fn number(name: &str) -> Option<u64> {
+pub(crate) fn number(name: &str) -> Option<u64> {
     env::var(name).ok().map(|value| value.parse().unwrap_or_else(|_| panic!("{name} is not a number: {value}")))
+}
+
+/// Of the dice.
+pub(crate) fn seed() -> u64 {
+    let now = SystemTime::UNIX_EPOCH.elapsed().expect("after 1970").as_nanos();
+    number("CREEL_KILL_SEED").unwrap_or(u64::try_from(now & u128::from(u64::MAX)).expect("it fits")) | 1
 }
 
 fn soak(has_screen: bool, blows: &[Blow]) {
     let asked = number("CREEL_KILLS").map(|kills| usize::try_from(kills / 2).expect("a number"));
-    let now = SystemTime::UNIX_EPOCH.elapsed().expect("after 1970").as_nanos();
-    let seed = number("CREEL_KILL_SEED").unwrap_or(u64::try_from(now & u128::from(u64::MAX)).expect("it fits")) | 1;
+    let seed = seed();
     let mut dice = Dice(seed);
     let mut round = 0;
     let kills = asked.unwrap_or(KILLS);

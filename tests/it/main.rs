@@ -22,6 +22,7 @@ mod endings;
 mod endless;
 mod errors;
 mod exec_hooks;
+mod farm_kills;
 mod formats;
 mod frames;
 mod gate_hooks;

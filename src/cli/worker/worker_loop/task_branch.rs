@@ -115,11 +115,13 @@ impl TaskGit<'_> {
         }
     }
 
-    /// Removes the worktrees of completed tasks that a killed worker left behind. Nothing goes that is not committed.
+    /// Removes the worktrees of completed tasks that a killed worker left behind, and the branches of their earlier runs.
+    /// Nothing goes that is not committed, and no branch whose work the task's own branch does not have.
     pub(super) async fn clear_leftovers(self, sessions: &SessionsDir, tasks: impl Iterator<Item = &QueuedTask>) {
         let Some(repository) = self.site.repository.clone() else { return };
         let is_done = |task: &&QueuedTask| matches!(task.standing, QueuedTaskState::Completed { .. });
-        let done: BTreeSet<String> = tasks.filter(is_done).flat_map(QueuedTask::all_marks).collect();
+        let tasks: Vec<QueuedTask> = tasks.filter(is_done).cloned().collect();
+        let done: BTreeSet<String> = tasks.iter().flat_map(QueuedTask::all_marks).collect();
         let sessions = sessions.clone();
         let cleared = in_background(move || {
             let alone = repository.lock().map_err(|error| error.to_string())?;
@@ -132,6 +134,11 @@ impl TaskGit<'_> {
                 if can_go && began.order.is_some_and(|mark| done.contains(&mark)) {
                     repository.remove(&owned, BranchRemoval::Keep).map_err(|error| error.to_string())?;
                 }
+            }
+            for (branch, earlier) in
+                tasks.iter().filter_map(|task| Some((task.branch.as_deref()?, task.earlier_sessions())))
+            {
+                repository.forget_branches(&earlier, branch).map_err(|error| error.to_string())?;
             }
             Ok(())
         });
