@@ -1,18 +1,39 @@
 //! Makes text of agents and hooks safe for a terminal.
 //!
 //! # Invariants
-//! - None of their escape sequences and control characters reaches the terminal.
+//! - None of their escape sequences and control characters reaches the terminal, and none that changes the order of others.
 
 use std::borrow::Cow;
 
+use crate::engine::plain_text::plain_text;
+pub use crate::engine::wording::{counted, first_line, listed, plural, some_names};
 use crate::engine::{
     event::{PromptReason, PromptSent},
     hooks::headline::telling_line,
 };
-pub use crate::engine::{
-    plain_text::plain_text as plain,
-    wording::{counted, first_line, listed, plural, some_names},
-};
+
+/// The text without what only a terminal understands. Characters that change the direction of those that follow are shown
+/// by their number: with them, `txt.exe` could look like `exe.txt`.
+pub fn plain(text: &str) -> String {
+    let plain = plain_text(text);
+    if !plain.contains(changes_direction) {
+        return plain;
+    }
+    let mut shown = String::new();
+    for c in plain.chars() {
+        if changes_direction(c) {
+            shown += &format!("<U+{:04X}>", u32::from(c));
+        } else {
+            shown.push(c);
+        }
+    }
+    shown
+}
+
+/// Whether it is an embedding, an override or an isolate. Marks, which only help with right-to-left text, are not.
+const fn changes_direction(c: char) -> bool {
+    matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
 
 /// The subject of a prompt, in one line. For feedback this is its most informative line, since the first one is
 /// whatever the hook printed first.
@@ -114,6 +135,12 @@ mod tests {
         assert!(!shown.contains(|c: char| c.is_control()), "{shown:?}");
         assert_eq!(serde_json::from_str::<serde_json::Value>(&shown).expect("JSON"), value);
         assert_eq!(without_c1("é\n"), "é\n");
+    }
+
+    #[test]
+    fn characters_that_change_the_direction_are_shown_by_number() {
+        assert_eq!(plain("a\u{202e}txt.exe\u{2066}"), "a<U+202E>txt.exe<U+2066>");
+        assert_eq!(plain("\u{5e9}\u{200f}!"), "\u{5e9}\u{200f}!");
     }
 
     #[test]

@@ -224,8 +224,7 @@ impl KnownProject {
             Some(KnownSession::Resting(known)) if !is_running && *known == changed => return None,
             Some(_) | None => {}
         }
-        let session = RunningSession::open(folder).filter(|_| is_running);
-        Some(match session {
+        Some(match is_running.then(|| RunningSession::open(folder)).flatten() {
             Some(session) => {
                 let listed = session.listed(folder);
                 self.sessions.insert(folder.name.clone(), KnownSession::Running(Box::new(session)));

@@ -60,6 +60,10 @@ pub struct PreparedWorktree {
 
 impl WorktreeRequest<'_> {
     pub fn prepare(&self) -> Result<PreparedWorktree, WorktreeError> {
+        let places = [self.repository.project.clone(), self.folder()];
+        if let Some(place) = places.into_iter().find(|place| place.to_str().is_none()) {
+            return Err(WorktreeError::NotText(place));
+        }
         let _alone = self.repository.lock()?;
         self.repository.clear_half_made()?;
         let existing = match &self.name {

@@ -53,6 +53,11 @@ pub enum WorktreeError {
     NoRepository(PathBuf),
     #[error("the repository has no commit yet, and a worktree starts from one; commit something first")]
     NoCommit,
+    #[error(
+        "sessions in {} cannot have worktrees: the folder's name is not valid text (UTF-8)\n  rename it, or leave out \
+         --worktree, `worktree:` and --jobs", .0.display()
+    )]
+    NotText(PathBuf),
     #[error("the remote `{0}` does not exist\n  add it with `git remote add {0} URL`, or change `submit.remote`")]
     NoRemote(String),
     #[error("there is no branch `{base}`{place}\n  change `worktree.base`")]

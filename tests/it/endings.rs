@@ -101,6 +101,18 @@ fn ctrl_c_twice_on_a_screen_leaves_at_once_and_leaves_nothing_running() {
 }
 
 #[test]
+fn a_small_stack_is_enough() {
+    let project =
+        Project::with("prompt: GOAL\nagent: sh\nagents: { sh: { command: 'echo \"<promise>COMPLETE</promise>\"' } }\n");
+    let creel = project.command(&["run", "--headless", "--trust", "-s", "s"]);
+    let mut shell = Command::new("sh");
+    shell.arg("-c").arg("ulimit -s 256; exec \"$0\" \"$@\"").arg(creel.get_program()).args(creel.get_args());
+    shell.current_dir(project.root()).envs(creel.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    let ran = shell.output().expect("a shell");
+    assert_eq!(ran.status.code(), Some(0), "{}", String::from_utf8_lossy(&ran.stderr));
+}
+
+#[test]
 fn a_limit_on_the_size_of_files_ends_the_session_with_a_reason_and_leaves_nothing_running() {
     // Each turn adds to the journal until the file size limit is reached.
     let project = Project::with(

@@ -104,6 +104,24 @@ fn a_session_starts_with_all_files_and_one_branch_although_git_was_killed() {
 }
 
 #[test]
+fn a_project_whose_folder_is_no_text_gets_no_worktree() {
+    use std::os::unix::ffi::OsStrExt as _;
+    let project = repository(&config(COMMITS, ""));
+    let odd = project.root().with_file_name(std::ffi::OsStr::from_bytes(b"p\xff"));
+    fs::rename(project.root(), &odd).expect("the file system takes any name");
+    let creel = |args: &[&str]| {
+        let ran = project.command(args).current_dir(&odd).output().expect("creel starts");
+        (ran.status.code(), String::from_utf8_lossy(&ran.stderr).into_owned())
+    };
+    let (code, said) = creel(&["run", "--headless", "--trust", "--worktree", "-s", "s", "Do it."]);
+    assert!(code == Some(2) && said.contains("not valid text"), "{code:?} {said}");
+    let (code, said) = creel(&["run", "--headless", "-s", "t", "Do it."]);
+    assert_eq!(code, Some(0), "{said}");
+    let entries = fs::read_dir(odd.parent().expect("a folder")).expect("a folder").count();
+    assert_eq!(entries, 4, "nothing was made beside it");
+}
+
+#[test]
 fn work_in_a_broken_worktree_is_not_deleted() {
     let project = repository(&config(COMMITS, "worktree: true"));
     half_made(&project, "HEAD");

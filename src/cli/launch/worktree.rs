@@ -34,6 +34,7 @@ impl From<WorktreeError> for CliError {
     fn from(error: WorktreeError) -> Self {
         match error {
             WorktreeError::NoGit
+            | WorktreeError::NotText(_)
             | WorktreeError::NoRepository(_)
             | WorktreeError::NoCommit
             | WorktreeError::NoRemote(_)
