@@ -199,6 +199,11 @@ impl SessionRuntime {
         self.handle.clone()
     }
 
+    /// The session's id.
+    pub fn id(&self) -> &str {
+        &self.state.began.id
+    }
+
     /// The current state and every record from here on.
     pub fn follow(&self) -> io::Result<SessionFollower> {
         let (seq, records) = (self.journal.seq(), self.journal.tail(self.journal.length())?);

@@ -12,6 +12,7 @@ use crate::{
     config::trust::plan_document,
     engine::SessionState,
     journal::{self, Journal, OpenedJournal, SessionDir, SessionsDir},
+    process::control_group::ControlGroup,
     runtime::session_processes::SessionProcesses,
 };
 
@@ -38,7 +39,7 @@ impl DeadSessions {
 
     /// The session that is being resumed, whose lock the caller has, and all others.
     pub(super) fn before_resuming(sessions: &SessionsDir, state: &SessionState) -> Self {
-        Self::except(sessions, &state.name).with_resumed(state)
+        Self::except(sessions, &state.name).with_resumed(state, &sessions.folder(&state.name))
     }
 
     fn except(sessions: &SessionsDir, name: &str) -> Self {
@@ -46,8 +47,8 @@ impl DeadSessions {
         Self { resumed: None, others: all.filter_map(DeadSession::find).collect() }
     }
 
-    pub(super) fn with_resumed(mut self, state: &SessionState) -> Self {
-        self.resumed = Some(SessionProcesses::left_behind(state));
+    pub(super) fn with_resumed(mut self, state: &SessionState, folder: &SessionDir) -> Self {
+        self.resumed = Some(SessionProcesses::left_behind(state, folder));
         self
     }
 
@@ -62,7 +63,10 @@ impl DeadSessions {
             notes.extend(note(children.end_all().await, "this session"));
         }
         for DeadSession { folder, opened } in self.others {
-            let ended = SessionProcesses::left_behind(&opened.state).end_all().await;
+            let ended = SessionProcesses::left_behind(&opened.state, &folder).end_all().await;
+            if let Some(group) = ControlGroup::noted(&opened.state.began.id, &folder.control_group_file()) {
+                group.remove(&folder.control_group_file());
+            }
             notes.extend(note(ended, &format!("session `{}`", folder.name)));
             folder.mark_stopped();
         }

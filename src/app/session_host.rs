@@ -33,6 +33,7 @@ use crate::{
     nats::{NatsEndpoint, status::NatsStatus},
     process::{
         children,
+        control_group::ControlGroup,
         playback_pace::{PaceFile, PlaybackPace},
         signals::survive_file_limits,
     },
@@ -251,6 +252,7 @@ pub(super) struct ControlEndpoints {
     uplink: Option<NatsEndpoint>,
     folder: SessionDir,
     nats: Option<NatsConfig>,
+    control_group: Option<ControlGroup>,
 }
 
 impl ControlEndpoints {
@@ -279,7 +281,8 @@ impl ControlEndpoints {
             say(&format!("creel: other terminals cannot reach this session: {error}"));
         });
         let nats = nats.filter(|_| uplink.is_some());
-        Self { socket: socket.ok(), uplink, folder: folder.clone(), nats }
+        let control_group = ControlGroup::enter(runtime.id(), &folder.control_group_file());
+        Self { socket: socket.ok(), uplink, folder: folder.clone(), nats, control_group }
     }
 
     /// `None` if the session has no NATS server.
@@ -293,6 +296,9 @@ impl ControlEndpoints {
 
     /// Waits a short time until watchers have the last records.
     pub(super) fn close(self) {
+        if let Some(control_group) = self.control_group {
+            control_group.leave(&self.folder.control_group_file());
+        }
         if let Some(socket) = self.socket {
             socket.close();
         }

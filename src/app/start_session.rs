@@ -83,7 +83,7 @@ pub(super) fn resume(resumed: ResumedSession, leash: Option<&ParentProcess>) -> 
     let ResumedSession { root, folder, turn, opened, input, exit_code: of, nats, surface, sweep } = resumed;
     let leftovers = match sweep {
         SweepScope::Project => DeadSessions::before_resuming(&SessionsDir::of(folder.project()), &opened.state),
-        SweepScope::Session => DeadSessions::default().with_resumed(&opened.state),
+        SweepScope::Session => DeadSessions::default().with_resumed(&opened.state, &folder),
     };
     let (afterwards, leash) = (FolderRetention::Stays, leash.cloned());
     let stage = SessionHost { folder: &folder, root, surface, afterwards, leftovers, of, nats, leash };

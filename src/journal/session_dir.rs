@@ -209,6 +209,11 @@ impl SessionDir {
     }
 
     /// Contains one line: the address of the socket while the session runs.
+    /// Names the control group of the session's processes.
+    pub fn control_group_file(&self) -> PathBuf {
+        self.path.join("cgroup")
+    }
+
     pub fn socket_file(&self) -> PathBuf {
         self.path.join("socket")
     }

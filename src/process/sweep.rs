@@ -24,7 +24,7 @@ use rustix::process::{Pid, Signal, getpgrp, getpid, kill_process, kill_process_g
 use serde::{Deserialize, Serialize};
 use tokio::time::{Instant, sleep};
 
-use super::children;
+use super::{children, control_group::ControlGroup};
 use crate::process::process_table::{ProcessStat, ProcessTable};
 
 /// The variable that marks the processes that creel starts.
@@ -82,6 +82,8 @@ pub struct ProcessSweep<'a> {
     mark_prefix: &'a str,
     groups: &'a [ProcessGroup],
     reach: SweepReach,
+    /// Whose processes count, too.
+    control_group: Option<&'a ControlGroup>,
     known: BTreeSet<(i32, u64)>,
 }
 
@@ -125,7 +127,13 @@ impl<'a> ProcessSweep<'a> {
         groups: &'a [ProcessGroup],
         reach: SweepReach,
     ) -> Self {
-        Self { table, mark_prefix, groups, reach, known: BTreeSet::new() }
+        Self { table, mark_prefix, groups, reach, control_group: None, known: BTreeSet::new() }
+    }
+
+    /// The same, with everything in a control group.
+    #[must_use]
+    pub fn with_control_group(self, control_group: Option<&'a ControlGroup>) -> Self {
+        Self { control_group, ..self }
     }
 
     /// Sends TERM, waits up to `grace`, then sends KILL. Returns how many processes there were.
@@ -199,11 +207,14 @@ impl<'a> ProcessSweep<'a> {
         let living = || stats.iter().filter(|stat| !stat.dead && !spared.contains(&stat.pid));
         let mut left = LiveProcesses::default();
         let mut ours: BTreeSet<i32> = BTreeSet::new();
+        let controlled = self.control_group.map(ControlGroup::processes).unwrap_or_default();
+        let is_controlled =
+            |stat: &ProcessStat| controlled.contains(&stat.pid) && !belongs_to_an_editor(self.table, stat);
         for stat in living() {
             if is_member(self.table, stat, self.groups, &stats) {
                 left.groups.insert(stat.group);
                 ours.insert(stat.pid);
-            } else if self.is_ours(stat) {
+            } else if self.is_ours(stat) || is_controlled(stat) {
                 left.alone.insert(stat.pid);
                 ours.insert(stat.pid);
             }

@@ -10,8 +10,10 @@ use std::{
 
 use crate::{
     engine::SessionState,
+    journal::SessionDir,
     process::{
         children,
+        control_group::ControlGroup,
         run::ProcessGroup,
         sweep::{ProcessSweep, SweepReach},
     },
@@ -26,6 +28,8 @@ pub struct SessionProcesses {
     mark: Arc<str>,
     starter: ProcessStarter,
     groups: Arc<Mutex<Vec<ProcessGroup>>>,
+    /// The control group of a session whose creel was killed.
+    control_group: Option<ControlGroup>,
     killed: Arc<AtomicBool>,
 }
 
@@ -40,11 +44,11 @@ enum ProcessStarter {
 impl SessionProcesses {
     pub(super) fn new(mark: &str) -> Self {
         let starter = ProcessStarter::ThisCreel;
-        Self { mark: mark.into(), starter, groups: Arc::default(), killed: Arc::default() }
+        Self { mark: mark.into(), starter, groups: Arc::default(), control_group: None, killed: Arc::default() }
     }
 
     /// The processes that an earlier creel started and perhaps left running.
-    pub fn left_behind(state: &SessionState) -> Self {
+    pub fn left_behind(state: &SessionState, folder: &SessionDir) -> Self {
         let groups = state
             .processes
             .iter()
@@ -53,6 +57,7 @@ impl SessionProcesses {
             mark: state.began.id.as_str().into(),
             starter: ProcessStarter::EarlierCreel,
             groups: Arc::new(Mutex::new(groups.collect())),
+            control_group: ControlGroup::noted(&state.began.id, &folder.control_group_file()),
             killed: Arc::default(),
         }
     }
@@ -75,7 +80,9 @@ impl SessionProcesses {
         if self.starter == ProcessStarter::ThisCreel && children::are_all_gone() {
             return 0;
         }
-        ProcessSweep::new(&self.mark, &self.groups(), SweepReach::WithOrphans).end(GRACE).await
+        let groups = self.groups();
+        let sweep = ProcessSweep::new(&self.mark, &groups, SweepReach::WithOrphans);
+        sweep.with_control_group(self.control_group.as_ref()).end(GRACE).await
     }
 
     /// Kills all processes at once and prevents new ones. The session does not record the work that this interrupts as

@@ -8,7 +8,8 @@ use std::path::{Path, PathBuf};
 
 use super::{
     inventory::{UnsavedWork, in_progress, some_files},
-    repository::{ProjectRepository, WorktreeError, checked_out, entry_of, git_there, told_there},
+    occupancy,
+    repository::{ATTEMPTS, ProjectRepository, WorktreeError, checked_out, entry_of, git_there, told_there},
 };
 use crate::engine::event::SessionWorktree;
 
@@ -42,7 +43,7 @@ pub enum UnfinishedWork {
     #[error("its work is not on the branch `{branch}`; put it there with `git switch -C {branch}` in {}", .path.display())]
     LeftBranch { branch: String, path: PathBuf },
     #[error("creel could not commit its work: {complaint}")]
-    CannotCommit { complaint: String },
+    CannotCommit { complaint: String, was_killed: bool },
     #[error("its work is on the branch `{branch}` here, but creel could not push it to `{remote}`: {complaint}")]
     CannotPush { branch: String, remote: String, complaint: String },
     #[error(transparent)]
@@ -126,8 +127,7 @@ impl ProjectRepository {
         let SessionWorktree { path, branch, .. } = work.worktree;
         let path = Path::new(path);
         if path.join(".git").exists() {
-            self.repair(path, branch)?;
-            self.commit_rest(path, work)?;
+            self.undisturbed(path, branch, || self.commit_rest(path, work))?;
         }
         let reference = format!("refs/heads/{branch}");
         for joined in work.joined {
@@ -149,12 +149,36 @@ impl ProjectRepository {
         let _alone = self.lock()?;
         for worktree in self.worktrees()?.iter().filter(|worktree| worktree.branch.as_deref() == Some(branch)) {
             let is_busy = entry_of(&worktree.path).is_none_or(|entry| in_progress(&entry).is_some());
-            if !is_busy && matches!(worktree.unsaved(self)?, Some(UnsavedWork::Changes(_))) {
-                commit(&worktree.path, &["add", "--all"])?;
-                commit(&worktree.path, &["commit", "--quiet", "-m", message])?;
+            if is_busy || occupancy::is_occupied(&worktree.path) {
+                continue;
             }
+            self.undisturbed(&worktree.path, branch, || {
+                if matches!(worktree.unsaved(self)?, Some(UnsavedWork::Changes(_))) {
+                    commit(&worktree.path, &["add", "--all"])?;
+                    commit(&worktree.path, &["commit", "--quiet", "-m", message])?;
+                }
+                Ok(())
+            })?;
         }
         Ok(())
+    }
+
+    /// Commits in a worktree. Repairs it first, and begins again if git was killed.
+    fn undisturbed(
+        &self,
+        path: &Path,
+        branch: &str,
+        work: impl Fn() -> Result<(), UnfinishedWork>,
+    ) -> Result<(), UnfinishedWork> {
+        let mut left = ATTEMPTS;
+        loop {
+            left -= 1;
+            self.repair(path, branch)?;
+            let done = work();
+            if left == 0 || !matches!(done, Err(UnfinishedWork::CannotCommit { was_killed: true, .. })) {
+                return done;
+            }
+        }
     }
 
     /// Pushes a branch. If the remote has other work under its name, for example of a worker on another machine that was
@@ -185,7 +209,7 @@ impl ProjectRepository {
         let SessionWorktree { branch, .. } = work.worktree;
         let status = git_there(path, &["status", "--porcelain=v1", "-z", "--untracked-files=normal"])?;
         if !status.is_ok {
-            return Err(UnfinishedWork::CannotCommit { complaint: status.complaint() });
+            return Err(UnfinishedWork::CannotCommit { complaint: status.complaint(), was_killed: status.was_killed });
         }
         let changes = status.stdout;
         let merge_head = entry_of(path).and_then(|entry| std::fs::read_to_string(entry.join("MERGE_HEAD")).ok());
@@ -240,7 +264,8 @@ impl ProjectRepository {
 /// Runs a step of a commit.
 fn commit(path: &Path, args: &[&str]) -> Result<(), UnfinishedWork> {
     let answer = git_there(path, args)?;
-    if answer.is_ok { Ok(()) } else { Err(UnfinishedWork::CannotCommit { complaint: answer.complaint() }) }
+    let (complaint, was_killed) = (answer.complaint(), answer.was_killed);
+    if answer.is_ok { Ok(()) } else { Err(UnfinishedWork::CannotCommit { complaint, was_killed }) }
 }
 
 /// Whether the two letters of a status mean a conflict.

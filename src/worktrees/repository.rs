@@ -36,7 +36,7 @@ const QUESTIONS: [&str; 14] = [
     "symbolic-ref",
 ];
 /// How often git is asked.
-const ATTEMPTS: u32 = 3;
+pub(super) const ATTEMPTS: u32 = 3;
 /// The lock of a repository while creel adds or removes worktrees.
 const LOCK: &str = "creel-worktrees.lock";
 
@@ -106,6 +106,8 @@ pub enum RootCommitError {
 #[derive(Debug)]
 pub struct GitReply {
     pub is_ok: bool,
+    /// Whether something killed it before it was done.
+    pub was_killed: bool,
     pub stdout: String,
     pub stderr: String,
 }
@@ -281,16 +283,18 @@ fn call(mut command: Command, folder: &Path, args: &[&str]) -> Result<GitReply, 
             output = ask()?;
         }
     }
-    if let Some(signal) = output.status.signal().filter(|_| is_question) {
+    // A push says what it did by its exit code, too.
+    if let Some(signal) = output.status.signal().filter(|_| is_question && args.first() != Some(&"push")) {
         let complaint = format!("git was killed by signal {signal}");
         return Err(WorktreeError::Git { command: args[0].to_owned(), complaint });
     }
+    let was_killed = was_killed(&output);
     let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
     let (is_ok, stdout, mut stderr) = (output.status.success(), text(output.stdout), text(output.stderr));
     if let Some(signal) = output.status.signal() {
         stderr.push_str(&format!("\nfatal: git was killed by signal {signal}"));
     }
-    Ok(GitReply { is_ok, stdout, stderr })
+    Ok(GitReply { is_ok, was_killed, stdout, stderr })
 }
 
 /// Whether a program of git was killed, and not by a key or a command that ends this process, too.

@@ -101,6 +101,25 @@ fn ctrl_c_twice_on_a_screen_leaves_at_once_and_leaves_nothing_running() {
 }
 
 #[test]
+fn a_process_that_hides_is_found_after_a_kill_where_the_system_has_control_groups() {
+    let hide = format!("( {ESCAPE} & ) > /dev/null 2>&1; until [ -s escaped ]; do sleep 0.02; done; {TURN}");
+    let project = project(&hide, "");
+    let (session, _) = headless_turn(&project);
+    let note = project.root().join(".creel/sessions/s/cgroup");
+    let group = fs::read_to_string(&note).ok();
+    let escaped = number_in(&project.root().join("escaped"));
+    session.signal(Signal::KILL);
+    session.end();
+    project.write("go", "");
+    let next = project.creel(&["run", "--headless", "--trust", "-s", "next", "GOAL"]);
+    assert_eq!(next.code, 0, "{}", next.err);
+    // Otherwise this system has no control groups that creel can use.
+    let Some(group) = group else { return };
+    assert!(!lives(escaped), "{}", next.err);
+    assert!(!note.exists() && !Path::new(&group).exists(), "the group is gone, too");
+}
+
+#[test]
 fn a_small_stack_is_enough() {
     let project =
         Project::with("prompt: GOAL\nagent: sh\nagents: { sh: { command: 'echo \"<promise>COMPLETE</promise>\"' } }\n");
