@@ -68,12 +68,14 @@ pub(super) fn sessions(args: &SessionListArgs) -> CliResult {
             }
             Err(error) => return Err(CliError::failed(format!("cannot list the sessions: {error}"))),
         };
-        found.extend(sessions.into_iter().map(|folder| (stored_session::look_at(&folder), folder)));
+        let live = SessionsDir::of(&project).live_or_starting().unwrap_or_default();
+        let live = live.into_iter().map(|folder| folder.name).collect();
+        found.extend(stored_session::rows(&sessions, &live).into_iter().zip(sessions));
     }
     found.retain(|(listed, _)| args.filter.matches(listed));
     found.sort_by(|(one, _), (other, _)| one.order(other));
     if args.json {
-        let all: Vec<serde_json::Value> = found.iter().map(|(listed, folder)| as_json(listed, folder)).collect();
+        let all = stored_session::for_each(&found, |(listed, folder)| as_json(listed, folder));
         return print(&format!("{:#}\n", serde_json::Value::from(all)));
     }
     if found.is_empty() {

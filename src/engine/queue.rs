@@ -192,9 +192,9 @@ impl QueuedTask {
         (1..=self.run).map(|run| self.mark_of(run))
     }
 
-    /// The names of the sessions of earlier runs.
-    pub fn earlier_sessions(&self) -> Vec<String> {
-        (1..self.run).map(|run| self.order.session(run)).collect()
+    /// The names of the sessions of all runs so far.
+    pub fn all_sessions(&self) -> Vec<String> {
+        (1..=self.run).map(|run| self.order.session(run)).collect()
     }
 
     fn mark_of(&self, run: u32) -> String {

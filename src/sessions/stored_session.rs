@@ -4,7 +4,9 @@
 //! - A long journal is never read whole: its snapshot, or its first and its last records, must do. The records tell no
 //!   costs then.
 
-use std::{fs, ops::ControlFlow, time::SystemTime};
+use std::{collections::BTreeSet, fs, ops::ControlFlow, time::SystemTime};
+
+use serde::Deserialize;
 
 use crate::{
     engine::{
@@ -24,6 +26,8 @@ use crate::{
 
 /// Journals up to this many bytes are read whole.
 const SHORT: u64 = 1 << 20;
+/// How many records can follow the end of a session.
+const AFTER_END: usize = 8;
 /// The longest reason, in characters.
 const REASON: usize = 300;
 
@@ -50,6 +54,56 @@ pub fn look_at(folder: &SessionDir) -> ListedSession {
         Ok(session) => on_branch(base.with_state(session.state(), &times, true), session.state()),
         Err(error) => unreadable(base, &error),
     }
+}
+
+/// The sessions in these folders, for a list of text, in the same order. `live` has those that a process may run.
+pub fn rows(folders: &[SessionDir], live: &BTreeSet<String>) -> Vec<ListedSession> {
+    for_each(folders, |folder| {
+        if live.contains(&folder.name) { look_at(folder) } else { ended(folder).unwrap_or_else(|| read(folder)) }
+    })
+}
+
+/// What `read` gives for each of them, in the same order, on all processors.
+pub fn for_each<T: Sync, R: Send>(all: &[T], read: impl Fn(&T) -> R + Sync) -> Vec<R> {
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    let read = &read;
+    std::thread::scope(|scope| {
+        let parts = all.chunks(all.len().div_ceil(threads).max(1));
+        let reading: Vec<_> =
+            parts.map(|part| scope.spawn(move || part.iter().map(read).collect::<Vec<R>>())).collect();
+        reading.into_iter().flat_map(|reading| reading.join().expect("a thread that reads does not panic")).collect()
+    })
+}
+
+/// What a list of text shows of a session that ended without an interruption: its last record says almost all of it. None
+/// for any other.
+fn ended(folder: &SessionDir) -> Option<ListedSession> {
+    let path = folder.journal();
+    let meta = fs::metadata(&path).ok().filter(|meta| meta.len() <= SHORT)?;
+    let text = fs::read_to_string(&path).ok()?;
+    let (first, rest) = text.split_once('\n')?;
+    // Both can raise the number of iterations.
+    if ["\"session_resumed\"", "\"grants\""].iter().any(|sign| rest.contains(sign)) {
+        return None;
+    }
+    let end = rest.strip_suffix('\n')?.rsplit('\n').take(AFTER_END).find(|line| line.contains("\"session_ended\""))?;
+    let FirstRecord { at, agent, max_iterations } = serde_json::from_str(first).ok()?;
+    let mut listed = ListedSession {
+        agent: plain(&agent),
+        max_iterations,
+        started: UnixTime::from_rfc3339(&at),
+        ..unread(folder, meta.modified().ok()?)
+    };
+    follow(&mut listed, Record::from_line(end).ok()?);
+    Some(listed)
+}
+
+/// What the list needs of a first record, which has the whole plan.
+#[derive(Deserialize)]
+struct FirstRecord {
+    at: String,
+    agent: String,
+    max_iterations: u32,
 }
 
 /// The session in this folder, which no process runs.
@@ -142,4 +196,39 @@ fn follow(listed: &mut ListedSession, Record { at, event, .. }: Record) {
 
 fn unreadable(base: ListedSession, error: &JournalError) -> ListedSession {
     ListedSession { state: ListedState::Unreadable(plain_line(&error.to_string(), REASON)), ..base }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use crate::journal::SessionsDir;
+
+    #[test]
+    fn a_session_that_ended_is_listed_alike_whether_all_of_it_is_read_or_its_end() {
+        let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/journals");
+        let project = tempfile::tempdir().expect("a folder");
+        let sessions = SessionsDir::of(project.path());
+        let mut quick = 0;
+        for version in fs::read_dir(fixtures).expect("the fixtures").flatten() {
+            for journal in fs::read_dir(version.path()).expect("a version").flatten().map(|entry| entry.path()) {
+                let Some(name) = journal.file_name().and_then(|name| name.to_str()?.strip_suffix(".jsonl")) else {
+                    continue;
+                };
+                let folder = sessions.folder(&name.replace('.', "-"));
+                fs::create_dir_all(&folder.path).expect("a folder");
+                fs::copy(&journal, folder.journal()).expect("a copy");
+                if let Some(row) = ended(&folder) {
+                    let whole = read(&folder);
+                    let shown = |one: &ListedSession| {
+                        (one.state.clone(), one.iteration, one.max_iterations, one.changed, one.started, one.can_resume)
+                    };
+                    assert_eq!(shown(&row), shown(&whole), "{}", journal.display());
+                    quick += 1;
+                }
+            }
+        }
+        assert!(quick > 5, "{quick}");
+    }
 }

@@ -122,6 +122,7 @@ impl TaskGit<'_> {
         let is_done = |task: &&QueuedTask| matches!(task.standing, QueuedTaskState::Completed { .. });
         let tasks: Vec<QueuedTask> = tasks.filter(is_done).cloned().collect();
         let done: BTreeSet<String> = tasks.iter().flat_map(QueuedTask::all_marks).collect();
+        let named: BTreeSet<String> = tasks.iter().flat_map(QueuedTask::all_sessions).collect();
         let sessions = sessions.clone();
         let cleared = in_background(move || {
             let alone = repository.lock().map_err(|error| error.to_string())?;
@@ -129,15 +130,21 @@ impl TaskGit<'_> {
             drop(alone);
             for owned in repository.worktrees().map_err(|error| error.to_string())? {
                 let Some(folder) = owned.session.as_ref().map(|session| sessions.folder(session)) else { continue };
-                let Ok(SessionState { began, .. }) = journal::fold(&folder.journal()) else { continue };
-                let can_go = began.plan.worktree.clone().unwrap_or_default().keep.lets_go(true);
-                if can_go && began.order.is_some_and(|mark| done.contains(&mark)) {
+                let can_go = match journal::fold(&folder.journal()) {
+                    Ok(SessionState { began, .. }) => {
+                        let can_go = began.plan.worktree.clone().unwrap_or_default().keep.lets_go(true);
+                        can_go && began.order.is_some_and(|mark| done.contains(&mark))
+                    }
+                    // creel was killed before the session had a record.
+                    Err(_) => !folder.exists() && named.contains(&folder.name),
+                };
+                if can_go {
                     repository.remove(&owned, BranchRemoval::Keep).map_err(|error| error.to_string())?;
                 }
             }
-            for (branch, earlier) in
-                tasks.iter().filter_map(|task| Some((task.branch.as_deref()?, task.earlier_sessions())))
-            {
+            for (branch, task) in tasks.iter().filter_map(|task| Some((task.branch.as_deref()?, task))) {
+                let mut earlier = task.all_sessions();
+                earlier.pop();
                 repository.forget_branches(&earlier, branch).map_err(|error| error.to_string())?;
             }
             Ok(())
