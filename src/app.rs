@@ -128,9 +128,9 @@ fn carry_out(outcome: VerbOutcome, leash: Option<&ParentProcess>) -> CliResult {
             folder.close();
             Ok(code)
         }
-        VerbOutcome::Attach(screen) => screens::attach(screen, CloseBehavior::Loose),
+        VerbOutcome::Attach(screen) => screens::attach(screen, CloseBehavior::Loose).map(|_| 0),
         VerbOutcome::Home(home) => home_screen::show(*home),
-        VerbOutcome::Replay(screen) => screens::replay(&screen),
+        VerbOutcome::Replay(screen) => screens::replay(&screen).map(|_| 0),
         VerbOutcome::ServeTools(request) => tool_server::serve(request),
         VerbOutcome::PrintCheck(report) => report.print(&screens::keymap_mistakes()),
     }

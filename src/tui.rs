@@ -146,8 +146,10 @@ pub struct ScreenSource {
 /// How the user left the screen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ScreenExit {
-    /// The session is over, the terminal is gone, or a signal ended creel.
+    /// The session is over, or the user has seen enough.
     Done,
+    /// The terminal is gone, or a signal ends creel.
+    Gone,
     /// The session continues without the screen.
     LeavesItRunning,
     /// The user pressed Ctrl-C again: everything that belongs to this screen ends immediately.
@@ -241,8 +243,7 @@ impl Tui {
             tokio::select! {
                 event = next_event(&mut self.terminal.events) => match event {
                     Some(Ok(event)) => self.on_event(event).await?,
-                    // The terminal is gone.
-                    Some(Err(_)) | None => break,
+                    Some(Err(_)) | None => self.stay = ExitCondition::NoLonger(ScreenExit::Gone),
                 },
                 news = self.source.news.changed(), if !self.over => self.on_news(news.is_err())?,
                 Some(live) = self.source.live.recv() => self.on_live(&live)?,
@@ -261,7 +262,7 @@ impl Tui {
                 signal = self.terminal.signals.next() => {
                     if signal != Signal::INT || self.deaf_until.is_none_or(|until| Instant::now() >= until) {
                         self.stop_session().await;
-                        break;
+                        self.stay = ExitCondition::NoLonger(ScreenExit::Gone);
                     }
                 }
                 () = self.terminal.stop_signal.next() => {
@@ -429,7 +430,7 @@ impl Tui {
             let why = became.map_or_else(|why| why.to_string(), |_| sheet.kept(self.what_ends()));
             let _ = writeln!(io::stderr(), "creel: {}", plain(&why));
             self.stop_session().await;
-            self.stay = ExitCondition::NoLonger(ScreenExit::Done);
+            self.stay = ExitCondition::NoLonger(ScreenExit::Gone);
             return Ok(None);
         }
         self.take_back()?;

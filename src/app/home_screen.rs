@@ -30,6 +30,7 @@ use crate::{
     sessions::{SessionKey, project_list::ProjectList, session_store::ProjectScope},
     socket::session_client::RemoteSession,
     tui::{
+        ScreenExit,
         home::{self, HomeExit, HomeOptions, HomeSource, SessionStart, model::HomeMemory},
         model::{CloseBehavior, Toast},
         theme::ThemeRole,
@@ -67,8 +68,10 @@ pub(super) fn show(args: HomeRequestArgs) -> CliResult {
             }
             return Ok(worker.map_or(0, |mut worker| farewell(&mut worker)));
         }
-        if let Err(failure) = visit(left, &options, &nats, ui) {
-            memory.toast = Some(Toast { role: ThemeRole::Bad, text: failure.to_string() });
+        match visit(left, &options, &nats, ui) {
+            Ok(ScreenExit::Gone) => return Ok(worker.map_or(0, |mut worker| farewell(&mut worker))),
+            Ok(ScreenExit::Done | ScreenExit::LeavesItRunning | ScreenExit::AtOnce) => {}
+            Err(failure) => memory.toast = Some(Toast { role: ThemeRole::Bad, text: failure.to_string() }),
         }
         options.has_config = paths::find(&options.root).is_some();
     }
@@ -85,14 +88,14 @@ fn farewell(worker: &mut ScreenedWorker) -> u8 {
 }
 
 /// Does what the user chose, until the home screen shows again.
-fn visit(chosen: HomeExit, options: &HomeOptions, nats: &NatsArgs, ui: UiSettings) -> CliResult<()> {
+fn visit(chosen: HomeExit, options: &HomeOptions, nats: &NatsArgs, ui: UiSettings) -> CliResult<ScreenExit> {
     match chosen {
-        HomeExit::Quit | HomeExit::WorkerEnded | HomeExit::Gone => Ok(()),
+        HomeExit::Quit | HomeExit::WorkerEnded | HomeExit::Gone => Ok(ScreenExit::Done),
         HomeExit::Attach(key) => attach(&key, nats, ui),
         HomeExit::Replay(key) => replay(&key, nats, ui),
         HomeExit::Resume(key) => match key.folder() {
             Some(folder) => run_creel(folder.project(), &["resume".into(), folder.name.clone()]),
-            None => Ok(()),
+            None => Ok(ScreenExit::Done),
         },
         HomeExit::Start(SessionStart { root, prompt, agent }) => {
             let mut words = vec!["run".to_owned()];
@@ -107,42 +110,44 @@ fn visit(chosen: HomeExit, options: &HomeOptions, nats: &NatsArgs, ui: UiSetting
         HomeExit::Init => {
             run_creel(&options.root, &["init".into()])?;
             wait_for_enter();
-            Ok(())
+            Ok(ScreenExit::Done)
         }
     }
 }
 
-fn attach(key: &SessionKey, nats: &NatsArgs, ui: UiSettings) -> CliResult<()> {
+fn attach(key: &SessionKey, nats: &NatsArgs, ui: UiSettings) -> CliResult<ScreenExit> {
     let screen = match key {
         SessionKey::There { id, .. } => {
-            let Some(server) = NatsServerConnection::named(nats, &ConfigArgs::default())? else { return Ok(()) };
+            let Some(server) = NatsServerConnection::named(nats, &ConfigArgs::default())? else {
+                return Ok(ScreenExit::Done);
+            };
             let copy = server.mirror(Some(id))?;
             AttachedScreen::Remote(Box::new(RemoteScreen { copy, server, ui }))
         }
         SessionKey::Here(_) => {
-            let Some(folder) = key.folder() else { return Ok(()) };
+            let Some(folder) = key.folder() else { return Ok(ScreenExit::Done) };
             let (session, updates) = RemoteSession::follow(&folder)?;
             AttachedScreen::Local(Box::new(LocalScreen { folder, session, updates, ui }))
         }
     };
-    screens::attach(screen, CloseBehavior::Home).map(drop)
+    screens::attach(screen, CloseBehavior::Home)
 }
 
-fn replay(key: &SessionKey, nats: &NatsArgs, ui: UiSettings) -> CliResult<()> {
+fn replay(key: &SessionKey, nats: &NatsArgs, ui: UiSettings) -> CliResult<ScreenExit> {
     let session = match key {
         SessionKey::There { id, .. } => RecordedSession::find(Some(id), &ConfigArgs::default(), nats)?,
         SessionKey::Here(_) => match key.folder() {
             Some(folder) => RecordedSession::at(folder),
-            None => return Ok(()),
+            None => return Ok(ScreenExit::Done),
         },
     };
     // Before the screen opens, so that a damaged journal is a message and not an empty replay.
     crate::journal::fold_checked(&session.folder().journal())?;
-    screens::replay(&ReplayScreen { session, ui }).map(drop)
+    screens::replay(&ReplayScreen { session, ui })
 }
 
 /// Runs creel with the terminal until it ends or leaves its session running.
-fn run_creel(folder: &Path, words: &[String]) -> CliResult<()> {
+fn run_creel(folder: &Path, words: &[String]) -> CliResult<ScreenExit> {
     let failed = |error: io::Error| CliError::failed(format!("cannot run `creel {}`: {error}", words[0]));
     let program = std::env::current_exe().map_err(failed)?;
     let status = Command::new(program).args(words).current_dir(folder).status().map_err(failed)?;
@@ -150,7 +155,7 @@ fn run_creel(folder: &Path, words: &[String]) -> CliResult<()> {
     if status.code().is_none_or(|code| code == USAGE) {
         wait_for_enter();
     }
-    Ok(())
+    Ok(ScreenExit::Done)
 }
 
 fn wait_for_enter() {

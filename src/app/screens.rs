@@ -16,17 +16,17 @@ use crate::{
     nats::{remote_journal::ViewerChannels, session_client::NatsSessionClient, status::NatsStatus},
     present::signs::SignSet,
     socket::session_client::{LIVE_BACKLOG, RemoteSession, RemoteUpdates, SessionClient},
-    tui::{self, keymap::Keymap, model::CloseBehavior},
+    tui::{self, ScreenExit, keymap::Keymap, model::CloseBehavior},
 };
 
-pub(super) fn attach(screen: AttachedScreen, tie: CloseBehavior) -> CliResult {
+pub(super) fn attach(screen: AttachedScreen, tie: CloseBehavior) -> CliResult<ScreenExit> {
     match screen {
         AttachedScreen::Local(screen) => attach_here(*screen, tie),
         AttachedScreen::Remote(screen) => attach_remote(*screen, tie),
     }
 }
 
-fn attach_here(screen: LocalScreen, tie: CloseBehavior) -> CliResult {
+fn attach_here(screen: LocalScreen, tie: CloseBehavior) -> CliResult<ScreenExit> {
     let LocalScreen { folder, session, updates: RemoteUpdates { news, live, nats }, ui } = screen;
     let helm = Some(SessionClient::There(session));
     let source = tui::ScreenSource { journal: folder.journal(), helm, news, live, tie, pace: None, nats };
@@ -34,11 +34,12 @@ fn attach_here(screen: LocalScreen, tie: CloseBehavior) -> CliResult {
     let shown = tokio.block_on(tui::run(source, screen_options(ui)));
     // A task that still waits for the session must not delay the exit.
     tokio.shutdown_background();
-    shown.map_err(|error| CliError::failed(format!("the screen failed: {error}; the session is still running")))?;
+    let left =
+        shown.map_err(|error| CliError::failed(format!("the screen failed: {error}; the session is still running")))?;
     if says_goodbye(tie) {
         attach::farewell(&folder);
     }
-    Ok(0)
+    Ok(left)
 }
 
 /// Whether the user returns to a shell. The home screen itself shows what became of the session.
@@ -47,7 +48,7 @@ fn says_goodbye(tie: CloseBehavior) -> bool {
 }
 
 /// Shows a session on another machine. Reconnects by itself when the connection was lost.
-fn attach_remote(screen: RemoteScreen, tie: CloseBehavior) -> CliResult {
+fn attach_remote(screen: RemoteScreen, tie: CloseBehavior) -> CliResult<ScreenExit> {
     let RemoteScreen { copy, server, ui } = screen;
     let folder = copy.folder().clone();
     let NatsServerConnection { tokio, nats, client, told } = server;
@@ -74,12 +75,10 @@ fn attach_remote(screen: RemoteScreen, tie: CloseBehavior) -> CliResult {
     // The copy of the journal is removed with the task that follows the session.
     let _ = tokio.block_on(following);
     tokio.shutdown_background();
-    shown
-        .map(|_| 0)
-        .map_err(|error| CliError::failed(format!("the screen failed: {error}; the session is still running")))
+    shown.map_err(|error| CliError::failed(format!("the screen failed: {error}; the session is still running")))
 }
 
-pub(super) fn replay(screen: &ReplayScreen) -> CliResult {
+pub(super) fn replay(screen: &ReplayScreen) -> CliResult<ScreenExit> {
     let (_silent, news) = watch::channel(0);
     let (_mute, live) = mpsc::channel(1);
     let source = tui::ScreenSource {
@@ -92,7 +91,7 @@ pub(super) fn replay(screen: &ReplayScreen) -> CliResult {
         nats: None,
     };
     let shown = tokio_runtime::start()?.block_on(tui::run(source, screen_options(screen.ui)));
-    shown.map(|_| 0).map_err(|error| CliError::failed(format!("the screen failed: {error}")))
+    shown.map_err(|error| CliError::failed(format!("the screen failed: {error}")))
 }
 
 pub(super) fn screen_options(ui: UiSettings) -> tui::ScreenOptions {

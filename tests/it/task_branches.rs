@@ -647,6 +647,22 @@ fn a_worker_on_a_screen_ends_with_its_terminal_and_at_a_signal() {
     }
 }
 
+#[test]
+fn a_worker_ends_at_a_signal_while_its_user_looks_at_a_session() {
+    let project = repository(&config("until [ -e $HOME/go ] || [ ! -e creel.yaml ]; do sleep 0.02; done", ""));
+    assert_eq!(project.creel(&["trust"]).code, 0);
+    let one = add(&project, "Do it.", &[]);
+    let mut terminal = Terminal::start(project.command(&["worker", "--jobs", "2"]), (80, 24));
+    terminal.wait_for_text("task-1");
+    terminal.press("enter");
+    terminal.wait_for_status("WORKING");
+    terminal.signal(Signal::TERM);
+    assert_eq!(terminal.end(), 130, "{}", terminal.text());
+    terminal.is_as_it_was();
+    let seen = task(&project, &one);
+    assert_eq!(seen["state"], "ready", "the worker returned it: {seen}");
+}
+
 fn log_file(project: &Project, name: &str) -> fs::File {
     fs::File::options().create(true).append(true).open(project.temp_dir().join(name)).expect("a file")
 }
