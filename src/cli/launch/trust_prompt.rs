@@ -98,7 +98,7 @@ pub(crate) fn refuse_supervised() -> CliResult<()> {
     if process_origin::of_this_process().is_none() {
         return Ok(());
     }
-    let way_out = "run `creel trust` in your own terminal";
+    let way_out = "do that in your own terminal";
     Err(CliError::failed(format!("agents and hooks cannot decide what creel trusts; {way_out}")))
 }
 
