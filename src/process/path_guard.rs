@@ -39,7 +39,7 @@ const CONFIGS_MAX: usize = 20;
 /// The maximum number of the user's own files in `.creel` to watch.
 const CREELS_MAX: usize = 1_000;
 /// What creel itself writes in `.creel`.
-const WRITTEN_BY_CREEL: [&str; 4] = ["sessions", "queue", "worktrees", "pace"];
+const WRITTEN_BY_CREEL: [&str; 5] = ["sessions", "queue", "worktrees", "pace", "pace.new"];
 
 #[derive(Debug, Default)]
 pub struct PathGuard {
@@ -365,6 +365,8 @@ mod tests {
         let before = guard.look(&mut cache);
         fs::create_dir_all(root.join(".creel/sessions/other")).expect("a folder");
         fs::write(root.join(".creel/sessions/other/journal.jsonl"), "{}\n").expect("a file");
+        // While a demo plays, its pace is replaced as a whole.
+        fs::write(root.join(".creel/pace.new"), "1 play\n").expect("a file");
         fs::write(root.join(".git/index"), "x").expect("a file");
         fs::write(root.join("src.rs"), "x").expect("a file");
         // The same content again, as `git checkout` can write it.
