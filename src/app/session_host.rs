@@ -328,10 +328,13 @@ fn hand_over_rest(folder: &SessionDir, nats: Option<&NatsConfig>, state: &Sessio
         Ok(Err(_)) => "the server does not answer".to_owned(),
         Err(error) => error.to_string(),
     };
-    say(&format!(
-        "creel: the queue does not have all tasks of this session: {why}\n  `creel resume {}` hands them over",
-        folder.name
-    ));
+    let name = &folder.name;
+    let way_out = if state.refuse_resume(None).is_none() {
+        format!("`creel resume {name}` hands them over")
+    } else {
+        format!("queue them again with `creel task add --queue`; `creel task list -s {name}` shows them")
+    };
+    say(&format!("creel: the queue does not have all tasks of this session: {why}\n  {way_out}"));
 }
 
 /// Hands tasks of the session to the project's own queue.

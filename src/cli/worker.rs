@@ -124,6 +124,9 @@ pub(super) fn worker(args: &WorkerArgs) -> CliResult<VerbOutcome> {
     let found = ProjectRepository::of(&root);
     let has_none = matches!(found, Err(WorktreeError::NoRepository(_) | WorktreeError::NoGit));
     let repository = if has_none && !needs_worktrees { None } else { Some(found?) };
+    if let Some(repository) = &repository {
+        repository.check_worktrees()?;
+    }
     let configured = project.settings.draft.submit.remote.as_deref();
     let remote = repository.as_ref().map(|repository| repository.remote(configured)).transpose()?.flatten();
     if let Some(repository) = repository.as_ref().filter(|_| remote.is_none())

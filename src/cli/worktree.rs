@@ -17,7 +17,10 @@ use crate::{
         target::project,
     },
     journal::{self, SessionsDir},
-    present::worktree_table::{self, WorktreeRow},
+    present::{
+        text::plain,
+        worktree_table::{self, WorktreeRow},
+    },
     worktrees::{
         ProjectRepository, WorktreeError,
         inventory::OwnedWorktree,
@@ -163,7 +166,7 @@ fn list(found: &ProjectWorktrees, as_json: bool) -> CliResult {
     }
     let row = |listed: &ListedWorktree| WorktreeRow {
         name: listed.name.clone(),
-        branch: listed.branch.clone().unwrap_or_default(),
+        branch: plain(listed.branch.as_deref().unwrap_or_default()),
         session: listed.session.clone().unwrap_or_default(),
         state: listed.state.clone(),
         contents: match (listed.missing, &listed.unsaved) {

@@ -10,6 +10,7 @@
 use std::{
     fs, io,
     path::{Path, PathBuf},
+    sync::{Mutex, PoisonError},
 };
 
 /// What the name of a group begins with.
@@ -31,19 +32,22 @@ impl ControlGroup {
         let above = own_group()?;
         clear_empty(&above);
         let group = Self { path: above.join(format!("{PREFIX}{id}")) };
-        let made = match fs::create_dir(&group.path) {
-            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
-            Ok(()) | Err(_) => Ok(()),
-        };
         // The note comes first: a group without a note would never be found.
-        let entered = made
-            .and_then(|()| fs::write(note, group.path.to_str().unwrap_or_default()))
-            .and_then(|()| fs::write(group.path.join(PROCESSES), "0"));
-        if entered.is_err() {
+        let enter = || {
+            match fs::create_dir(&group.path) {
+                Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+                Ok(()) | Err(_) => {}
+            }
+            fs::write(note, group.path.to_str().unwrap_or_default())?;
+            fs::write(group.path.join(PROCESSES), "0")
+        };
+        // Another session may have just removed it, because it was empty.
+        if enter().or_else(|_| enter()).is_err() {
             let _ = fs::remove_dir(&group.path);
             let _ = fs::remove_file(note);
             return None;
         }
+        *CURRENT.lock().unwrap_or_else(PoisonError::into_inner) = Some(group.path.clone());
         Some(group)
     }
 
@@ -64,6 +68,7 @@ impl ControlGroup {
 
     /// Leaves the group and removes it. One with processes stays.
     pub fn leave(self, note: &Path) {
+        CURRENT.lock().unwrap_or_else(PoisonError::into_inner).take();
         let above = self.path.parent().map(|above| above.join(PROCESSES));
         let left = above.is_some_and(|above| fs::write(above, "0").is_ok());
         if left && fs::remove_dir(&self.path).is_ok() {
@@ -78,6 +83,18 @@ impl ControlGroup {
         }
     }
 }
+
+/// Moves a process that belongs to the user, such as an editor, out of the group. What it starts is then not in it either.
+pub fn let_go(pid: u32) {
+    let current = CURRENT.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    if let Some(above) = current.as_deref().and_then(Path::parent) {
+        // It may have just ended.
+        let _ = fs::write(above.join(PROCESSES), pid.to_string());
+    }
+}
+
+/// The group of this process.
+static CURRENT: Mutex<Option<PathBuf>> = Mutex::new(None);
 
 /// The folder of the group that this process is in.
 fn own_group() -> Option<PathBuf> {

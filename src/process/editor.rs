@@ -17,7 +17,7 @@ use std::{
 use rustix::process::Signal;
 
 use super::signals::{ShutdownSignals, SuspendSignal, stop_job};
-use crate::process::{children, run::GRACE, sweep};
+use crate::process::{children, control_group, run::GRACE, sweep};
 
 /// How many file names to try if some exist already.
 const NAMES: usize = 100;
@@ -72,6 +72,9 @@ impl EditorFile {
             Ok(started) => started,
             Err(error) => return (Err(error), None),
         };
+        if let Some(pid) = editor.id() {
+            control_group::let_go(pid);
+        }
         loop {
             let signal = tokio::select! {
                 ended = editor.wait() => return (ended, None),

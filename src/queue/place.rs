@@ -44,9 +44,17 @@ impl QueuePlace {
         match self {
             Self::Server(server) => {
                 let opened = TaskQueue::of_server(&jetstream::new(server.client.clone()), &server.nats, lease).await;
-                opened.map_err(|trouble| server.refusal().map_or(trouble, QueueTrouble::Nats))
+                opened.map_err(|trouble| self.explained(trouble))
             }
             Self::Project(root) => TaskQueue::of_project(root, lease),
+        }
+    }
+
+    /// The reason for trouble. A server that refuses something says so, and does not answer.
+    pub fn explained(&mut self, trouble: QueueTrouble) -> QueueTrouble {
+        match self {
+            Self::Server(server) => server.refusal().map_or(trouble, QueueTrouble::Nats),
+            Self::Project(_) => trouble,
         }
     }
 

@@ -26,6 +26,8 @@ use crate::{
 
 /// Journals up to this many bytes are read whole.
 const SHORT: u64 = 1 << 20;
+/// The kind of the record of an end. In a text, the quotes would have backslashes.
+const ENDED: &str = "\"kind\":\"session_ended\"";
 /// How many records can follow the end of a session.
 const AFTER_END: usize = 8;
 /// The longest reason, in characters.
@@ -86,7 +88,11 @@ fn ended(folder: &SessionDir) -> Option<ListedSession> {
     if ["\"session_resumed\"", "\"grants\""].iter().any(|sign| rest.contains(sign)) {
         return None;
     }
-    let end = rest.strip_suffix('\n')?.rsplit('\n').take(AFTER_END).find(|line| line.contains("\"session_ended\""))?;
+    // A damaged journal is read as a whole, and reported.
+    if !rest.lines().all(|line| line.starts_with('{') && line.ends_with('}')) {
+        return None;
+    }
+    let end = rest.strip_suffix('\n')?.rsplit('\n').take(AFTER_END).find(|line| line.contains(ENDED))?;
     let FirstRecord { at, agent, max_iterations } = serde_json::from_str(first).ok()?;
     let mut listed = ListedSession {
         agent: plain(&agent),
@@ -95,7 +101,7 @@ fn ended(folder: &SessionDir) -> Option<ListedSession> {
         ..unread(folder, meta.modified().ok()?)
     };
     follow(&mut listed, Record::from_line(end).ok()?);
-    Some(listed)
+    matches!(listed.state, ListedState::Ended { .. }).then_some(listed)
 }
 
 /// What the list needs of a first record, which has the whole plan.

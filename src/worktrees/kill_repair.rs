@@ -87,7 +87,7 @@ pub(super) fn is_half_made(entry: &Path) -> bool {
 /// Whether there is nothing in a folder but its `.git` file, or no such folder.
 pub(super) fn is_bare(worktree: &Path) -> bool {
     let Ok(found) = fs::read_dir(worktree) else { return !worktree.exists() };
-    found.flatten().all(|file| file.file_name() == ".git")
+    found.flatten().all(|file| file.file_name() == ".git" && file.file_type().is_ok_and(|sort| sort.is_file()))
 }
 
 /// Waits while git works in the worktree, until `is_done`.

@@ -110,10 +110,10 @@ impl WorktreeRequest<'_> {
 
     fn create(&self) -> Result<PreparedWorktree, WorktreeError> {
         let Some(base) = self.base.cloned() else { return Err(WorktreeError::NoSuchWorktree(self.session.to_owned())) };
-        let (name, branch, path) = self.free_name(&base.commit)?;
+        let (name, branch, path) = self.free_name()?;
         (self.say)(&format!("creel: worktree {} on branch `{branch}`, from {}", path.display(), base.name));
-        let add = ["-B", &branch, &text(&path), &base.commit];
-        self.repository.add(&path, self.session, &add)?;
+        self.repository.make_branch(&branch, &base.commit, self.session)?;
+        self.repository.add(&path, self.session, &[&text(&path), &branch])?;
         occupancy::occupy(&path)?;
         let prepared = self
             .repository
@@ -128,28 +128,14 @@ impl WorktreeRequest<'_> {
         Ok(prepared)
     }
 
-    /// Whether a branch is checked out somewhere, or at a remote.
-    fn is_in_use(&self, branch: &str) -> Result<bool, WorktreeError> {
-        let here = self.repository.tell(&["worktree", "list", "--porcelain"])?;
-        if here.lines().any(|line| line.strip_prefix("branch refs/heads/") == Some(branch)) {
-            return Ok(true);
-        }
-        let all = self.repository.tell(&["for-each-ref", "--format=%(refname)", "refs/remotes"])?;
-        let of_remote = |name: &str| {
-            name.strip_prefix("refs/remotes/")
-                .and_then(|name| name.split_once('/').map(|(_, branch)| branch.to_owned()))
-        };
-        Ok(all.lines().filter_map(of_remote).any(|name| name == branch))
-    }
-
     /// The folder of all worktrees.
     fn folder(&self) -> PathBuf {
         self.repository.folder(self.plan)
     }
 
-    /// A name whose branch and folder do not exist yet. A branch that has nothing of its own can be used again: creel may
-    /// have been killed when it had just made it.
-    fn free_name(&self, base: &str) -> Result<(String, String, PathBuf), WorktreeError> {
+    /// A name whose branch and folder do not exist yet, or whose branch this session has just made: creel may have been
+    /// killed then.
+    fn free_name(&self) -> Result<(String, String, PathBuf), WorktreeError> {
         let (name, is_fixed) = match &self.name {
             WorktreeName::Exactly(name) => (name, true),
             WorktreeName::Like(name) => (name, false),
@@ -164,12 +150,8 @@ impl WorktreeRequest<'_> {
             if !is_valid {
                 return Err(WorktreeError::BadBranch(branch));
             }
-            let tip = self.repository.branch(&branch)?;
-            let is_taken = match &tip {
-                Some(tip) if !is_fixed => !self.repository.contains(base, tip)? || self.is_in_use(&branch)?,
-                Some(_) => true,
-                None => false,
-            };
+            let is_taken =
+                self.repository.branch(&branch)?.is_some() && !self.repository.is_new(&branch, self.session)?;
             match (is_taken, path.exists(), is_fixed) {
                 (false, false, _) => return Ok((name, branch, path)),
                 (true, _, true) => return Err(WorktreeError::BranchExists { branch }),
@@ -280,6 +262,23 @@ impl ProjectRepository {
         Ok(())
     }
 
+    /// Makes a branch for a session, or moves the one that it has just made. Its log says whose it is.
+    fn make_branch(&self, branch: &str, commit: &str, session: &str) -> Result<(), WorktreeError> {
+        let (reference, reason) = (format!("refs/heads/{branch}"), self.lock_reason(session));
+        let before = self.branch(branch)?.unwrap_or_default();
+        let make = ["update-ref", "--create-reflog", "-m", &reason, &reference, commit, &before];
+        self.tell(&make).map(drop)
+    }
+
+    /// Whether this session has made the branch, and nothing has happened to it since.
+    fn is_new(&self, branch: &str, session: &str) -> Result<bool, WorktreeError> {
+        let log = self.ask(&["log", "--walk-reflogs", "--format=%gs", &format!("refs/heads/{branch}"), "--"])?;
+        let is_used = self.tell(&["worktree", "list", "--porcelain"])?;
+        let is_used = is_used.lines().any(|line| line.strip_prefix("branch refs/heads/") == Some(branch));
+        let reason = self.lock_reason(session);
+        Ok(log.is_ok && !is_used && !log.line().is_empty() && log.line().lines().all(|entry| entry == reason))
+    }
+
     /// Creates a worktree that names its session from the start.
     pub(super) fn add(&self, path: &Path, session: &str, what: &[&str]) -> Result<(), WorktreeError> {
         if let Some(folder) = path.parent() {
@@ -291,7 +290,7 @@ impl ProjectRepository {
         let reason = self.lock_reason(session);
         let first = ["worktree", "add", "--quiet", "--no-track", "--lock", "--reason", &reason];
         // An existing branch has an upstream already, and git refuses the option for it.
-        let is_new = matches!(what.first(), Some(&("-b" | "-B")));
+        let is_new = what.first() == Some(&"-b");
         let first = first.iter().copied().filter(|word| is_new || *word != "--no-track");
         let args: Vec<&str> = first.chain(what.iter().copied()).collect();
         self.tell(&args).map(drop)

@@ -79,17 +79,11 @@ impl ProjectRepository {
         self.remove(&owned, BranchRemoval::Keep)
     }
 
-    /// Deletes the branches of these sessions if `kept` has all their commits.
-    pub fn forget_branches(&self, sessions: &[String], kept: &str) -> Result<(), WorktreeError> {
-        if sessions.is_empty() {
-            return Ok(());
-        }
-        let all = self.tell(&["for-each-ref", "--format=%(refname:short)", "refs/heads"])?;
-        for branch in all.lines().filter(|branch| *branch != kept) {
-            let name = branch.strip_prefix(kept.rsplit_once('/').map_or("", |(prefix, _)| prefix)).unwrap_or_default();
-            if sessions.iter().any(|session| session == name.trim_start_matches('/'))
-                && self.contains(&format!("refs/heads/{kept}"), branch)?
-            {
+    /// Deletes these branches if `kept` has all their commits.
+    pub fn forget_branches(&self, branches: &[String], kept: &str) -> Result<(), WorktreeError> {
+        for branch in branches.iter().filter(|branch| *branch != kept) {
+            let reference = format!("refs/heads/{branch}");
+            if self.branch(branch)?.is_some() && self.contains(&format!("refs/heads/{kept}"), &reference)? {
                 // Git keeps one that is checked out.
                 self.ask(&["branch", "--quiet", "-D", "--", branch])?;
             }

@@ -58,6 +58,8 @@ pub enum WorktreeError {
          --worktree, `worktree:` and --jobs", .0.display()
     )]
     NotText(PathBuf),
+    #[error("{} is not in the last commit, so a worktree would not have it\n  commit it first", .0.display())]
+    NotCommitted(PathBuf),
     #[error("the remote `{0}` does not exist\n  add it with `git remote add {0} URL`, or change `submit.remote`")]
     NoRemote(String),
     #[error("there is no branch `{base}`{place}\n  change `worktree.base`")]
@@ -160,8 +162,25 @@ impl ProjectRepository {
                 let common_dir = common_dir.canonicalize().unwrap_or(common_dir);
                 Ok(Self { project: project.to_owned(), prefix: PathBuf::from(prefix), common_dir })
             }
-            (_, _, _) => Err(WorktreeError::NoRepository(project.to_owned())),
+            (_, _, _) => {
+                let is_none = ["not a git repository", "must be run in a work tree"];
+                if answer.is_ok || is_none.iter().any(|words| answer.stderr.contains(words)) {
+                    return Err(WorktreeError::NoRepository(project.to_owned()));
+                }
+                Err(WorktreeError::Git { command: "rev-parse".to_owned(), complaint: answer.complaint() })
+            }
         }
+    }
+
+    /// Fails if worktrees of this project cannot work.
+    pub fn check_worktrees(&self) -> Result<(), WorktreeError> {
+        if self.project.to_str().is_none() {
+            return Err(WorktreeError::NotText(self.project.clone()));
+        }
+        let folder = format!("HEAD:{}", self.prefix.display());
+        let is_there =
+            self.prefix.as_os_str().is_empty() || self.ask(&["rev-parse", "--verify", "--quiet", &folder])?.is_ok;
+        if is_there { Ok(()) } else { Err(WorktreeError::NotCommitted(self.project.clone())) }
     }
 
     /// Waits until no other creel changes the worktrees.

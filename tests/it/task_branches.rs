@@ -302,6 +302,56 @@ fn a_worker_removes_the_worktrees_of_completed_tasks_that_others_left() {
 }
 
 #[test]
+fn branches_of_other_tasks_and_of_the_user_stay() {
+    // The second session of task `a` has the name of the first one of `a-2`.
+    let project = with_agent("", repository);
+    for (id, goal) in [("a-2", "write two.txt"), ("a", "write one.txt")] {
+        let ran = project.creel(&["task", "add", "--queue", "--id", id, goal]);
+        assert_eq!(ran.code, 0, "{}", ran.err);
+    }
+    drain(&project, "1");
+    let two = git(&project, &["rev-parse", "creel/task-a-2"]);
+    for _ in 0..2 {
+        assert_eq!(project.creel(&["task", "start", "--queue", "a"]).code, 0);
+        drain(&project, "1");
+    }
+    assert_eq!(git(&project, &["rev-parse", "creel/task-a-2"]), two);
+    assert_eq!(task(&project, "a-2")["branch"], "creel/task-a-2");
+}
+
+#[test]
+fn what_an_agent_left_on_the_users_branch_is_not_committed_there() {
+    let leaves = "git switch -q main; echo junk > junk.txt; until [ -e $HOME/go ] || [ ! -e creel.yaml ]; do sleep 0.02; done; \
+                  echo '<promise>COMPLETE</promise>'";
+    let project = repository(&config(leaves, ""));
+    git(&project, &["switch", "--quiet", "-c", "dev"]);
+    assert_eq!(project.creel(&["trust"]).code, 0);
+    let one = add(&project, "Do it.", &[]);
+    let before = git(&project, &["rev-parse", "main"]);
+    let mut worker = project.command(&["worker", "--headless"]);
+    let mut worker = worker.stderr(Stdio::null()).stdout(Stdio::null()).spawn().expect("creel starts");
+    until("the agent has left its branch", || project.root().join(".creel/worktrees/task-1/junk.txt").exists());
+    assert_eq!(project.creel(&["task", "block", "--queue", &one, "enough"]).code, 0);
+    until("the session has ended", || project.creel(&["sessions", "--state", "running"]).out.is_empty());
+    kill_process(Pid::from_child(&worker), Signal::TERM).expect("it runs");
+    worker.wait().expect("it ends");
+    fs::write(project.root().with_file_name("go"), "").expect("a file");
+    assert_eq!(project.creel(&["task", "start", "--queue", &one]).code, 0);
+    let ran = drain(&project, "1");
+    assert_eq!(git(&project, &["rev-parse", "main"]), before, "{}", ran.err);
+    assert!(ran.err.contains("what its last session did on `main`"), "{}", ran.err);
+}
+
+#[test]
+fn a_worker_says_at_once_why_its_sessions_could_not_work() {
+    let project = with_agent("", repository);
+    project.write("sub/creel.yaml", &project.read("creel.yaml"));
+    let mut worker = project.command(&["worker", "--drain", "--trust"]);
+    let ran = Ran::of(&worker.current_dir(project.root().join("sub")).output().expect("creel starts"));
+    assert!(ran.code == 2 && ran.err.contains("is not in the last commit"), "{} {}", ran.code, ran.err);
+}
+
+#[test]
 fn a_killed_git_is_asked_again() {
     let project = with_agent("", with_remote);
     let one = add(&project, "write one.txt", &[]);

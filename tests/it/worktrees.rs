@@ -53,7 +53,8 @@ fn a_session_works_on_a_branch_of_its_own_and_leaves_only_the_branch() {
 /// A worktree of session `s`, as git leaves it if it is killed before it has written this file.
 fn half_made(project: &Project, without: &str) {
     let reason = format!("creel session s in {}", project.root().display());
-    let add = ["worktree", "add", "--quiet", "--lock", "--reason", &reason, "-b", "creel/s", ".creel/worktrees/s"];
+    git(project, &["update-ref", "--create-reflog", "-m", &reason, "refs/heads/creel/s", "HEAD", ""]);
+    let add = ["worktree", "add", "--quiet", "--lock", "--reason", &reason, ".creel/worktrees/s", "creel/s"];
     git(project, &add);
     let entry = project.root().join(".git/worktrees/s");
     fs::remove_file(entry.join(without)).expect("git has written it");
@@ -119,6 +120,17 @@ fn a_project_whose_folder_is_no_text_gets_no_worktree() {
     assert_eq!(code, Some(0), "{said}");
     let entries = fs::read_dir(odd.parent().expect("a folder")).expect("a folder").count();
     assert_eq!(entries, 4, "nothing was made beside it");
+}
+
+#[test]
+fn a_branch_that_another_made_is_never_taken_over() {
+    let project = repository(&config(COMMITS, "worktree: true"));
+    git(&project, &["branch", "creel/s"]);
+    let before = git(&project, &["rev-parse", "creel/s"]);
+    let ran = project.run();
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    assert_eq!(git(&project, &["rev-parse", "creel/s"]), before);
+    assert_eq!(git(&project, &["log", "--format=%s", "creel/s-2"]), "made\nfirst");
 }
 
 #[test]

@@ -35,6 +35,7 @@ impl From<WorktreeError> for CliError {
         match error {
             WorktreeError::NoGit
             | WorktreeError::NotText(_)
+            | WorktreeError::NotCommitted(_)
             | WorktreeError::NoRepository(_)
             | WorktreeError::NoCommit
             | WorktreeError::NoRemote(_)

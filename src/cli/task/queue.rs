@@ -195,6 +195,11 @@ fn add_to_session(args: TaskAddArgs) -> CliResult {
         session,
         queue: in_queue,
     } = args;
+    if in_queue.as_deref().is_some_and(|name| !name.is_empty()) {
+        let why =
+            "a task of a session goes to the session's own queue; leave out the name, or add it outside of a session";
+        return Err(CliError::usage(why));
+    }
     let (goal, queue) = (given(&goal)?, Some(agents.into_iter().collect()));
     let new = NewTask { id, goal, deliverables, labels, priority, kind, parent, dependencies, queue };
     let Some(ReplyData::Added(id)) = told(&session, SessionCommand::Task { task: TaskCommand::Add(new) })? else {
@@ -207,8 +212,13 @@ fn add_to_session(args: TaskAddArgs) -> CliResult {
 /// Waits until the queue has a task that a session hands over. One that waits for other tasks gets there later.
 fn wait_for(session: &SessionArgs, queue: &QueueArgs, id: &str) -> CliResult<()> {
     let owner = session.session.clone().or_else(|| std::env::var("CREEL_SESSION").ok()).unwrap_or_default();
-    // An agent may lack the login for a server. The session hands the task over, at the latest when it ends.
+    // An agent may lack the login for a server, or not know it. The session hands the task over, at the latest when it ends.
+    let is_on_server =
+        matches!(told(session, SessionQuery::Status), Ok(Some(ReplyData::Status(status))) if status.nats.is_some());
     let Ok(reached) = QueueConnection::open(session, queue) else { return Ok(()) };
+    if is_on_server != matches!(reached.place, ConnectedPlace::Server(_)) {
+        return Ok(());
+    }
     let since = Instant::now();
     while reached.key(&format!("{owner}/{id}")).is_err() {
         // The session may have just ended.

@@ -164,6 +164,7 @@ impl<'a> WorkerLoop<'a> {
                 Ok(None) => {}
                 Err(WorkerError::Failure(failure)) => return Err(failure),
                 Err(WorkerError::Trouble(trouble)) => {
+                    let trouble = self.place.explained(trouble);
                     if self.trouble.as_ref() != Some(&trouble) {
                         say(&format!("creel: {trouble}; retrying"));
                     }

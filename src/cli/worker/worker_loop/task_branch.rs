@@ -1,6 +1,6 @@
 //! The branch of a task: where its work starts, and how it is handed in.
 
-use std::{collections::BTreeSet, time::Duration};
+use std::{collections::BTreeSet, path::Path, time::Duration};
 
 use crate::{
     cli::{
@@ -19,10 +19,11 @@ use crate::{
     journal::{self, SessionDir, SessionsDir},
     present::{queue_table, text::plain_line},
     worktrees::{
-        WorktreeError,
+        ProjectRepository, WorktreeError,
+        inventory::OwnedWorktree,
         joined_branches::{TaskWork, UnfinishedWork},
         removal::BranchRemoval,
-        repository::session_branch,
+        repository::checked_out,
     },
 };
 
@@ -81,7 +82,9 @@ impl TaskGit<'_> {
         let mut before = before.to_vec();
         before.sort_by_key(completed_at);
         // A worker that died could not say where its work is.
-        let task = &task.clone().on_branch(task.branch.clone().or_else(|| earlier_branch(sessions, task)));
+        let task = &task
+            .clone()
+            .on_branch(task.branch.clone().or_else(|| earlier_branches(sessions, task).into_iter().next()));
         let (wanted, own) = (task.joined_branches(&before), task.branch.clone());
         let Some(repository) = self.site.repository.clone() else { return TaskStart::Branches(Vec::new()) };
         let remote = self.site.remote.clone();
@@ -91,6 +94,9 @@ impl TaskGit<'_> {
         let unfinished = format!("Unfinished: {}", message(task));
         let found = tokio::task::spawn_blocking(move || {
             let mut found = Vec::new();
+            if let Some(own) = &own {
+                say_if_left(&repository, own);
+            }
             if let Some(own) = &own
                 && let Err(error) = repository.save_unfinished(own, &unfinished)
             {
@@ -143,8 +149,7 @@ impl TaskGit<'_> {
                 }
             }
             for (branch, task) in tasks.iter().filter_map(|task| Some((task.branch.as_deref()?, task))) {
-                let mut earlier = task.all_sessions();
-                earlier.pop();
+                let earlier = earlier_branches(&sessions, task);
                 repository.forget_branches(&earlier, branch).map_err(|error| error.to_string())?;
             }
             Ok(())
@@ -243,17 +248,28 @@ impl TaskGit<'_> {
     }
 }
 
-/// The branch of the last session here that worked on the task in an earlier run.
-fn earlier_branch(sessions: &SessionsDir, task: &QueuedTask) -> Option<String> {
-    (1..task.run).rev().find_map(|run| {
-        let earlier = PriorSession::of(sessions, &QueuedTask { run, ..task.clone() });
-        branch_of(earlier.folder()?)
-    })
+/// The branches that creel made for the sessions here that worked on the task in earlier runs, the last one first.
+fn earlier_branches(sessions: &SessionsDir, task: &QueuedTask) -> Vec<String> {
+    let runs = (1..task.run).rev().map(|run| PriorSession::of(sessions, &QueuedTask { run, ..task.clone() }));
+    runs.filter_map(|session| branch_of(session.folder()?)).collect()
 }
 
-/// The branch that the session in this folder works on.
+/// The branch that creel made for the session in this folder. The agent may have left it.
 pub(super) fn branch_of(folder: &SessionDir) -> Option<String> {
-    session_branch(&journal::fold(&folder.journal()).ok()?.began)
+    Some(journal::fold(&folder.journal()).ok()?.began.worktree?.branch)
+}
+
+/// Says that work of the last run is on another branch than the one that the task continues.
+fn say_if_left(repository: &ProjectRepository, branch: &str) {
+    let made = |path: &Path| checked_out(path).flatten().filter(|now| now != branch);
+    let worktrees = repository.worktrees().unwrap_or_default();
+    let of_branch = |worktree: &&OwnedWorktree| branch.rsplit('/').next() == Some(worktree.name.as_str());
+    if let Some((other, worktree)) = worktrees.iter().find(of_branch).and_then(|one| Some((made(&one.path)?, one))) {
+        say(&format!(
+            "creel: the task continues on `{branch}`; what its last session did on `{other}`, in {}, is not part of that",
+            worktree.path.display()
+        ));
+    }
 }
 
 /// Runs something that blocks, such as git.
