@@ -171,7 +171,17 @@ impl TaskQueue {
             }
         }
         let added = self.board.add(QueuedTask::new(order, at)).await?;
-        Ok(self.ready(&QueueTaskKey::of(&added.task.order)).await?.unwrap_or(added))
+        let key = QueueTaskKey::of(&added.task.order);
+        match self.ready(&key).await {
+            Ok(seen) => Ok(seen.unwrap_or(added)),
+            Err(trouble) => {
+                // A person who reads that it failed adds it again. A session tries the same task again.
+                if added.task.order.session.is_none() {
+                    let _ = self.board.change(&key, |task| task.asked(QueueRequest::Remove, at).ok()).await;
+                }
+                Err(trouble.into())
+            }
+        }
     }
 
     pub async fn ask(

@@ -783,6 +783,21 @@ fn a_missing_right_is_named() {
     assert!(ran.code == 1 && ran.err.contains("\"creel.commands.s\""), "{}", ran.err);
 }
 
+#[test]
+fn a_task_that_could_not_be_queued_is_not_in_the_queue() {
+    let server = NatsServer::with(
+        "authorization { users: [ { user: root, password: s3cret }\n\
+         { user: me, password: s3cret, permissions: { publish: [\"$JS.API.>\", \"$KV.creel-tasks.>\"], \
+         subscribe: \"_INBOX.me.>\" } } ] }",
+    );
+    let here = Project::new();
+    let [me, root] = ["me:s3cret", "root:s3cret"].map(|login| server.url_for(login));
+    let ran = here.creel(&["task", "add", "Do it", "--queue=q", "--nats", &me]);
+    assert!(ran.code == 1 && ran.err.contains("Permissions Violation for Publish to \"creel.queue.q."), "{}", ran.err);
+    let listed = here.creel(&["task", "list", "--queue=q", "--json", "--nats", &root]);
+    assert_eq!(listed.out.trim(), "[]", "{}", listed.err);
+}
+
 // Many tasks
 
 #[test]
