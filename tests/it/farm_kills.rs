@@ -35,6 +35,8 @@ const AGENT: &str = "file=$(grep -o 't[0-9]*[.]txt' | head -1); sleep 0.1; echo 
 const CHECK: &str = "for file in t*.txt; do [ ! -e $file ] || [ $(wc -l < $file) = 1 ] || exit 1; done\n";
 const CHECKED: &str = "checks: ['sh check.sh']\nsubmit: { test_command: 'sh check.sh' }";
 
+/// Why a kill can block a task: five workers died, git or a check did, or git could not say what changed.
+const KILLED: [&str; 4] = ["stopped responding", "signal", "could not tell whether the work changed", "could not run"];
 /// Lock files that are no hindrance: creel's own, which is always there, and that of git's housekeeping.
 const KEPT: [&str; 2] = ["creel-worktrees.lock", "maintenance.lock"];
 
@@ -129,9 +131,7 @@ impl FarmSoak {
     fn unblock(&self) {
         for task in self.listed().iter().filter(|task| task["state"] == "blocked") {
             let (id, reason) = (task["id"].as_str().expect("an id"), task["reason"].as_str().unwrap_or_default());
-            let is_ours = reason.contains("stopped responding")
-                || reason.contains("killed by signal")
-                || reason.contains("signal: 9");
+            let is_ours = KILLED.iter().any(|words| reason.contains(words));
             assert!(is_ours, "seed {}: task {id} is blocked: {reason}\n{}", self.seed, self.log());
             self.project.creel(&["task", "start", "--queue", id]);
         }
