@@ -175,7 +175,7 @@ impl TaskQueue {
         match self.ready(&key).await {
             Ok(seen) => Ok(seen.unwrap_or(added)),
             Err(trouble) => {
-                // A person who reads that it failed adds it again. A session tries the same task again.
+                // After this failure, the user adds it again. A session tries the same task again.
                 if added.task.order.session.is_none() {
                     let _ = self.board.change(&key, |task| task.asked(QueueRequest::Remove, at).ok()).await;
                 }

@@ -29,8 +29,8 @@ const MANY: (usize, usize) = (30, 200);
 const LONG: Duration = Duration::from_mins(5);
 
 /// Writes the file that the goal names, once, and leaves it to creel to commit that.
-const AGENT: &str = "file=$(grep -o 't[0-9]*[.]txt' | head -1); sleep 0.1; echo \"$CREEL_SESSION\" > \"$file\"; sleep 0.1; \
-                     echo '<promise>COMPLETE</promise>'";
+const AGENT: &str = "file=$(grep -o 't[0-9]*[.]txt' | head -1); [ -n \"$file\" ] || exit 1; sleep 0.1; \
+                     echo \"$CREEL_SESSION\" > \"$file\" || exit 1; sleep 0.1; echo '<promise>COMPLETE</promise>'";
 /// Fails if a file was written twice.
 const CHECK: &str = "for file in t*.txt; do [ ! -e $file ] || [ $(wc -l < $file) = 1 ] || exit 1; done\n";
 const CHECKED: &str = "checks: ['sh check.sh']\nsubmit: { test_command: 'sh check.sh' }";
