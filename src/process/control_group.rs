@@ -104,10 +104,11 @@ fn own_group() -> Option<PathBuf> {
     folders.into_iter().find(|folder| folder.join(PROCESSES).exists())
 }
 
-/// Removes the groups of sessions whose last process has ended. The kernel keeps the others.
+/// Removes the groups of sessions whose last process has ended, those inside first. The kernel keeps the others.
 fn clear_empty(above: &Path) {
     for entry in fs::read_dir(above).into_iter().flatten().flatten() {
         if entry.file_name().to_str().is_some_and(|name| name.starts_with(PREFIX)) {
+            clear_empty(&entry.path());
             let _ = fs::remove_dir(entry.path());
         }
     }
