@@ -79,6 +79,18 @@ impl ProjectRepository {
         self.remove(&owned, BranchRemoval::Keep)
     }
 
+    /// The branches that creel made for these sessions, by their logs. It may have been killed before a session began.
+    pub fn branches_made_for(&self, sessions: &[String]) -> Result<Vec<String>, WorktreeError> {
+        let reasons: Vec<String> = sessions.iter().map(|session| self.lock_reason(session)).collect();
+        let all = self.tell(&["for-each-ref", "--format=%(refname:short)", "refs/heads"])?;
+        let is_theirs = |branch: &&str| {
+            let log = fs::read_to_string(self.common_dir.join("logs/refs/heads").join(branch));
+            let first = log.as_deref().unwrap_or_default().lines().next().and_then(|line| line.split_once('\t'));
+            first.is_some_and(|(_, reason)| reasons.iter().any(|own| own == reason))
+        };
+        Ok(all.lines().filter(is_theirs).map(str::to_owned).collect())
+    }
+
     /// Deletes these branches if `kept` has all their commits.
     pub fn forget_branches(&self, branches: &[String], kept: &str) -> Result<(), WorktreeError> {
         for branch in branches.iter().filter(|branch| *branch != kept) {

@@ -301,6 +301,24 @@ fn a_worker_removes_the_worktrees_of_completed_tasks_that_others_left() {
     assert_eq!(project.creel(&["worktree", "list"]).out, "");
 }
 
+/// creel was killed after it had made the branch, before it noted the session.
+#[test]
+fn the_branch_of_a_session_that_never_began_goes_with_the_completed_task() {
+    let project = with_agent("", with_remote);
+    add(&project, "write one.txt", &[]);
+    drain(&project, "1");
+    assert_eq!(project.creel(&["task", "start", "--queue", "1"]).code, 0);
+    drain(&project, "1");
+    fs::remove_dir_all(project.root().join(".creel/sessions/task-1")).expect("the first run");
+    let reason = format!("creel session task-1 in {}", project.root().display());
+    for (branch, reason) in [("creel/task-1", reason.as_str()), ("creel/task-1-3", "by the user")] {
+        git(&project, &["update-ref", "--create-reflog", "-m", reason, &format!("refs/heads/{branch}"), "main"]);
+    }
+    drain(&project, "1");
+    let branches = git(&project, &["branch", "--format=%(refname:short)"]);
+    assert_eq!(branches, "creel/task-1-2\ncreel/task-1-3\nmain");
+}
+
 #[test]
 fn branches_of_other_tasks_and_of_the_user_stay() {
     // The second session of task `a` has the name of the first one of `a-2`.

@@ -126,7 +126,9 @@ impl TaskGit<'_> {
     pub(super) async fn clear_leftovers(self, sessions: &SessionsDir, tasks: impl Iterator<Item = &QueuedTask>) {
         let Some(repository) = self.site.repository.clone() else { return };
         let is_done = |task: &&QueuedTask| matches!(task.standing, QueuedTaskState::Completed { .. });
-        let tasks: Vec<QueuedTask> = tasks.filter(is_done).cloned().collect();
+        let all: Vec<&QueuedTask> = tasks.collect();
+        let in_use: BTreeSet<String> = all.iter().filter_map(|task| task.branch.clone()).collect();
+        let tasks: Vec<QueuedTask> = all.into_iter().filter(is_done).cloned().collect();
         let done: BTreeSet<String> = tasks.iter().flat_map(QueuedTask::all_marks).collect();
         let named: BTreeSet<String> = tasks.iter().flat_map(QueuedTask::all_sessions).collect();
         let sessions = sessions.clone();
@@ -149,7 +151,11 @@ impl TaskGit<'_> {
                 }
             }
             for (branch, task) in tasks.iter().filter_map(|task| Some((task.branch.as_deref()?, task))) {
-                let earlier = earlier_branches(&sessions, task);
+                let mut earlier = earlier_branches(&sessions, task);
+                let mut never_began = task.all_sessions();
+                never_began.retain(|session| !sessions.folder(session).exists());
+                let made = repository.branches_made_for(&never_began).map_err(|error| error.to_string())?;
+                earlier.extend(made.into_iter().filter(|branch| !in_use.contains(branch)));
                 repository.forget_branches(&earlier, branch).map_err(|error| error.to_string())?;
             }
             Ok(())
