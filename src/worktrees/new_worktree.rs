@@ -298,9 +298,14 @@ impl ProjectRepository {
 
     /// Notes another session as the one that works there.
     fn hand_to(&self, path: &Path, session: &str) -> Result<(), WorktreeError> {
-        let path = text(path);
-        self.ask(&["worktree", "unlock", "--", &path])?;
-        self.tell(&["worktree", "lock", "--reason", &self.lock_reason(session), "--", &path]).map(drop)
+        let is_ours = |entry: &PathBuf| entry.starts_with(&self.common_dir);
+        let Some(entry) = entry_of(path).filter(is_ours) else {
+            return Err(WorktreeError::NoSuchWorktree(session.to_owned()));
+        };
+        // Git would unlock it first, and a kill in between would leave a worktree without a session.
+        let (lock, new) = (entry.join("locked"), entry.join("locked.new"));
+        let error = |cause| WorktreeError::File { action: format!("write {}", lock.display()), cause };
+        fs::write(&new, self.lock_reason(session)).and_then(|()| fs::rename(&new, &lock)).map_err(error)
     }
 }
 
