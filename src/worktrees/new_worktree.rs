@@ -9,6 +9,7 @@ use super::{
     FOLDER,
     base_commit::BaseCommit,
     inventory::OwnedWorktree,
+    kill_repair::wait_until_made,
     occupancy,
     repository::{ProjectRepository, WorktreeError, entry_of, told_there},
 };
@@ -65,6 +66,8 @@ impl WorktreeRequest<'_> {
             return Err(WorktreeError::NotText(place));
         }
         let _alone = self.repository.lock()?;
+        let (WorktreeName::Exactly(name) | WorktreeName::Like(name)) = &self.name;
+        wait_until_made(&self.folder().join(name));
         self.repository.clear_half_made()?;
         let existing = match &self.name {
             WorktreeName::Exactly(name) => {
